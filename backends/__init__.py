@@ -1,0 +1,1 @@
+"""Back-ends: one file for each kind of inference server."""

@@ -1,0 +1,3 @@
+"""Evaluates language models with the models' own probabilities."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,207 @@
+"""What a method may ask for, as descriptions that it awaits.
+
+`ask.generate(...)` only builds a description. Awaiting it yields the description to whoever drives
+the coroutine (`orchestrator.driver`, or a dictionary in a test), which sends the outcome back in.
+So a method has no event loop, no task and no future, and is replayed by calling it again.
+
+Keys. A generation's key is its *draw* (what decides the text); what is read off the text is an
+*observation* and not part of the key. Labels belong to the key of a choice, the scored ids to that
+of a score. A key does not hold the model's name in the recipe but its identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import msgspec
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.records import (
+    NO_PREFIX,
+    Choice,
+    Failure,
+    Generation,
+    Label,
+    Messages,
+    PairScores,
+    Prefix,
+    Sampling,
+    Scored,
+)
+
+KEY_BYTES = 16
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def digest(*parts: object) -> bytes:
+    """A 16-byte content address of msgpack-encodable parts."""
+    return blake2b(_encode(parts), digest_size=KEY_BYTES).digest()
+
+
+class AskFailed(OrchestratorError):  # noqa: N818 (named as the architecture names it)
+    """What a method asked for failed; a method need not catch it."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(f"{failure.cause}: {failure.message}")
+
+
+class GenerateAsk(msgspec.Struct, frozen=True):
+    """Draw a text.
+
+    Attributes:
+        model: Name in the recipe.
+        messages: The chat prompt.
+        sampling: How to draw.
+        item_key: Part of the key where the text is sampled: two items with the same words are
+            two draws.
+        repeat: Which of several independent draws this is.
+        top_logprobs: How many alternatives to observe at each position; 0 observes the chosen
+            token's log-probability only.
+    """
+
+    model: str
+    messages: Messages
+    sampling: Sampling
+    item_key: str = ""
+    repeat: int = 0
+    top_logprobs: int = 0
+
+    def key(self, identity: bytes, seed: int) -> bytes:
+        """Content address of the draw; `seed` is the recipe's."""
+        sampled = self.sampling.temperature > 0
+        draw = (self.item_key, self.repeat, seed) if sampled else ("", self.repeat, 0)
+        return digest("generate", identity, self.messages, self.sampling, *draw)
+
+    def __await__(self) -> Generator[GenerateAsk, Generation, Generation]:
+        return (yield self)
+
+
+class ScoreAsk(msgspec.Struct, frozen=True):
+    """Teacher-force given token ids after a chat prompt.
+
+    Attributes:
+        model: Name in the recipe.
+        messages: The chat prompt.
+        token_ids: The continuation, without a stop token.
+        text: The same as text, for servers that take no ids.
+    """
+
+    model: str
+    messages: Messages
+    token_ids: tuple[int, ...]
+    text: str = ""
+
+    def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
+        """Content address; the seed plays no part."""
+        return digest("score", identity, self.messages, self.token_ids or self.text)
+
+    def __await__(self) -> Generator[ScoreAsk, Scored, Scored]:
+        return (yield self)
+
+
+class ChooseAsk(msgspec.Struct, frozen=True):
+    """Read the probability of each label as the continuation of a chat prompt.
+
+    Attributes:
+        model: Name in the recipe.
+        messages: The chat prompt.
+        labels: The closed set of answers, with their spellings.
+        prefix: What the assistant has already written (a chain of thought up to its verdict slot).
+    """
+
+    model: str
+    messages: Messages
+    labels: tuple[Label, ...]
+    prefix: Prefix = NO_PREFIX
+
+    def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
+        """Content address; the seed plays no part."""
+        return digest("choose", identity, self.messages, self.labels, self.prefix)
+
+    def __await__(self) -> Generator[ChooseAsk, Choice, Choice]:
+        return (yield self)
+
+
+class SimilarityAsk(msgspec.Struct, frozen=True):
+    """Compare every ordered pair of texts by their token embeddings."""
+
+    model: str
+    texts: tuple[str, ...]
+
+    def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
+        """Content address; the seed plays no part."""
+        return digest("similarity", identity, self.texts)
+
+    def __await__(self) -> Generator[SimilarityAsk, PairScores, PairScores]:
+        return (yield self)
+
+
+AnyAsk = GenerateAsk | ScoreAsk | ChooseAsk | SimilarityAsk
+T = TypeVar("T")
+
+
+class Several(msgspec.Struct, frozen=True):
+    """Several asks that may be answered at the same time; all are waited for."""
+
+    asks: tuple[AnyAsk, ...]
+
+    def __await__(self) -> Generator[Several, list[Any], list[Any]]:
+        return (yield self)
+
+
+class Ask:
+    """Builds asks. Stateless; methods receive one so that they import nothing that does I/O."""
+
+    __slots__ = ()
+
+    def generate(
+        self,
+        model: str,
+        messages: Messages,
+        sampling: Sampling,
+        *,
+        item_key: str = "",
+        repeat: int = 0,
+        top_logprobs: int = 0,
+    ) -> GenerateAsk:
+        """A text drawn from `model`."""
+        return GenerateAsk(model, messages, sampling, item_key, repeat, top_logprobs)
+
+    def score(self, model: str, messages: Messages, answer: Generation) -> ScoreAsk:
+        """The teacher-forced log-probabilities of an answer's tokens under `messages`."""
+        ids = () if answer.token_ids is None else tuple(answer.token_ids.tolist())
+        return ScoreAsk(model, messages, ids, answer.text)
+
+    def choose(
+        self,
+        model: str,
+        messages: Messages,
+        labels: tuple[Label, ...],
+        *,
+        prefix: Prefix = NO_PREFIX,
+    ) -> ChooseAsk:
+        """The probability of each label as what comes next."""
+        return ChooseAsk(model, messages, labels, prefix)
+
+    def similarity(self, model: str, texts: Sequence[str]) -> SimilarityAsk:
+        """Precision and recall of every ordered pair of texts."""
+        return SimilarityAsk(model, tuple(texts))
+
+    async def all(self, *asks: AnyAsk) -> list[Any]:
+        """The outcomes of several asks, in argument order.
+
+        Raises:
+            AskFailed: With the first failure in argument order, after all have ended.
+        """
+        outcomes = await self.settle(*asks)
+        for outcome in outcomes:
+            if isinstance(outcome, Failure):
+                raise AskFailed(outcome)
+        return outcomes
+
+    async def settle(self, *asks: AnyAsk) -> list[Any]:
+        """Like `all`, but failures come back as values among the outcomes."""
+        return await Several(asks)

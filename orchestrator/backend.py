@@ -1,0 +1,97 @@
+"""The seam to inference servers: what a backend file must offer.
+
+A backend module in `backends/` exports `Config` (a pydantic model of its connection settings),
+`CAPABILITIES`, and `create(endpoint, config)`. Failures come back as values; only programming
+errors and cancellation are raised.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.records import Choice, Failure, Generation, Scored
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one served model is reached.
+
+    Attributes:
+        base_url: Without a trailing slash and without `/v1`.
+        model: Name under which the server knows it.
+        api_key: Secret, never written anywhere; empty for none. Left out of repr.
+        timeout_s: Total deadline of one attempt.
+        max_in_flight: How many connections may be open.
+    """
+
+    base_url: str
+    model: str
+    api_key: str = ""
+    timeout_s: float = 600.0
+    max_in_flight: int = 64
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.base_url!r}, {self.model!r})"
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kind of server can do.
+
+    Attributes:
+        generate: Texts with chosen-token log-probabilities.
+        score: Teacher-forced log-probabilities of given ids.
+        choose: Label probabilities: "exact" for any label, "top" where labels must show up among
+            the top log-probabilities of one token, "none".
+        choose_requests: HTTP requests that one choice takes at most (for the plan).
+    """
+
+    generate: bool = True
+    score: bool = False
+    choose: str = "none"
+    choose_requests: int = 1
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """What answered: stored with the outcomes, compared when a run goes on."""
+
+    backend: str
+    base_url: str
+    model: str
+    version: str = ""
+    fingerprint: str = ""
+
+
+class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Load figures as the server publishes them; None where it does not."""
+
+    running: int | None = None
+    waiting: int | None = None
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A connection to one served model."""
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """Draw a text; `seed` is sent where the server honours seeds."""
+        ...
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """Teacher-force the ids of `ask`."""
+        ...
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """Read label probabilities."""
+        ...
+
+    async def provenance(self) -> Provenance | Failure:
+        """Ask the server what it is; also serves as its health check."""
+        ...
+
+    async def load(self) -> ServerLoad | None:
+        """Load figures, or None where the server publishes none."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...

@@ -1,0 +1,90 @@
+"""Every error this project raises on purpose, with the exit code it leads to.
+
+    OrchestratorError               exit 1   base of all
+    ├── UsageError                  exit 2   the recipe or the command is wrong; nothing was sent
+    │   ├── RecipeError                      all faults of a recipe, each with file:line
+    │   ├── PluginError                      no such kind, or a kind that breaks its contract
+    │   ├── DatasetError                     a dataset is missing or malformed
+    │   ├── RunDirectoryError                locked, foreign, or of a newer schema
+    │   └── ServerChangedError               a server is not the one the run was started with
+    ├── LaunchError                 exit 1   a server did not become ready, or died for good
+    ├── StoreError                  exit 1   the store can't be written or read
+    ├── MethodError                 exit 1   a fault inside a method, not in what it evaluates
+    ├── StatisticsError             exit 1   a statistic was asked of data that can't give it
+    └── ask.AskFailed               -        raised inside a method when what it asked for failed
+
+A failed request is not an error but a value: `records.Failure`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+EXIT_COMPLETE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_PARTIAL = 3
+EXIT_INTERRUPTED = 130
+
+
+class OrchestratorError(Exception):
+    """Base of every error raised on purpose; its text is meant for the user."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED
+
+
+class UsageError(OrchestratorError):
+    """The recipe or the command is wrong; nothing was sent."""
+
+    exit_code: ClassVar[int] = EXIT_USAGE
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One fault of a recipe: where (1-based line) and what."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class RecipeError(UsageError):
+    """All faults of a recipe at once, sorted by line."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        self.faults = sorted(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class PluginError(UsageError):
+    """No plug-in of that kind, or one that breaks its contract."""
+
+
+class DatasetError(UsageError):
+    """A dataset is missing or malformed."""
+
+
+class RunDirectoryError(UsageError):
+    """The run directory is locked, foreign, or of a newer schema."""
+
+
+class ServerChangedError(UsageError):
+    """A server is not the one the run was started with."""
+
+
+class LaunchError(OrchestratorError):
+    """A server did not become ready, or died for good."""
+
+
+class StoreError(OrchestratorError):
+    """The store can't be written or read."""
+
+
+class MethodError(OrchestratorError):
+    """A fault inside a method, not in what it evaluates."""
+
+
+class StatisticsError(OrchestratorError, ValueError):
+    """A statistic was asked of data that can't give it."""

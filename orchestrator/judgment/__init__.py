@@ -1,0 +1,1 @@
+"""Reading a distribution over labels: normalising, coverage, estimators."""

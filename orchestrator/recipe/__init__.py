@@ -1,0 +1,1 @@
+"""Recipes: YAML to validated settings, every fault with file and line."""

@@ -1,0 +1,228 @@
+"""The values that travel through a run: items, sampling settings, outcomes, failures.
+
+All are immutable. `msgspec.Struct` is used where one is built per request (a frozen dataclass
+costs several times as much to make); nothing here validates: recipes are validated when they
+are loaded, replies when they are decoded.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int32]
+
+
+class Message(NamedTuple):
+    """One turn of a chat; role is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+Messages = tuple[Message, ...]
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How a text is drawn. Every field is sent explicitly, so no server default leaks in.
+
+    Attributes:
+        max_tokens: Upper bound on generated tokens, end-of-turn token included.
+        temperature: 0 is greedy.
+        top_p: 1 is off.
+        top_k: 0 is off.
+        stop: Strings that end the text; they are not part of it.
+    """
+
+    max_tokens: int = 512
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    stop: tuple[str, ...] = ()
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a dataset.
+
+    Attributes:
+        key: Unique in its dataset, stable between calls.
+        messages: The conversation that a model is to answer.
+        reference: The right or a good answer, where the dataset has one.
+        category: Where the dataset has one.
+        fields: Every other column, by name.
+    """
+
+    key: str
+    messages: Messages
+    reference: str | None = None
+    category: str | None = None
+    fields: Mapping[str, Any] = {}
+
+    @property
+    def prompt(self) -> str:
+        """The text of the last user turn."""
+        return self.messages[-1].content
+
+
+class Label(msgspec.Struct, frozen=True):
+    """One answer of a closed question, with the spellings whose probabilities are summed."""
+
+    name: str
+    spellings: tuple[str, ...]
+
+
+def labels(*names: str) -> tuple[Label, ...]:
+    """Labels that have one spelling each: their name."""
+    return tuple(Label(name, (name,)) for name in names)
+
+
+class Prefix(msgspec.Struct, frozen=True):
+    """The part of the assistant's turn that is already written, as text and as token ids.
+
+    Empty `token_ids` with a non-empty text mean: the server tokenises the text itself.
+    """
+
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+
+
+NO_PREFIX: Final = Prefix()
+
+
+class TopLogprobs(msgspec.Struct, frozen=True, gc=False):
+    """The k most likely tokens at each of T positions: two arrays of shape (T, k)."""
+
+    token_ids: IntArray
+    logprobs: FloatArray
+
+
+class Generation(msgspec.Struct, frozen=True, gc=False):
+    """A drawn text.
+
+    Attributes:
+        text: The answer without its end-of-turn token.
+        finish_reason: "stop", "length", or what else the server said.
+        n_prompt_tokens: As the server counted them.
+        n_completion_tokens: As the server counted them, stop token included where it counts it.
+        token_ids: int32, shape (T,), without the stop token; None where the server gives no ids.
+        logprobs: float32, shape (T,), natural log, raw (temperature 1) where `raw` is true;
+            aligned with `token_ids`; None where not observed.
+        top: Where observed.
+        raw: Whether the log-probabilities are those of the unmodified softmax.
+        n_cached_tokens: Prompt tokens the server took from its prefix cache (0 if it does not say).
+    """
+
+    text: str
+    finish_reason: str
+    n_prompt_tokens: int = 0
+    n_completion_tokens: int = 0
+    token_ids: IntArray | None = None
+    logprobs: FloatArray | None = None
+    top: TopLogprobs | None = None
+    raw: bool = True
+    n_cached_tokens: int = 0
+
+    @property
+    def mean_logprob(self) -> float:
+        """Mean natural-log probability of the tokens; nan for no tokens or not observed."""
+        if self.logprobs is None or self.logprobs.size == 0:
+            return float("nan")
+        return float(self.logprobs.mean(dtype=np.float64))
+
+
+class Scored(msgspec.Struct, frozen=True, gc=False):
+    """Teacher-forced log-probabilities of given tokens after a prompt.
+
+    Attributes:
+        token_ids: int32, shape (T,).
+        logprobs: float32, shape (T,), natural log, raw.
+        n_prompt_tokens: Tokens before the first scored one.
+        boundary: "separate", "joint" or "merged" (how prompt and text were tokenised).
+        method: Server call that gave the numbers.
+    """
+
+    token_ids: IntArray
+    logprobs: FloatArray
+    n_prompt_tokens: int = 0
+    boundary: str = "separate"
+    method: str = ""
+    n_cached_tokens: int = 0
+
+    @property
+    def mean_logprob(self) -> float:
+        """Mean natural-log probability of the tokens; nan for no tokens."""
+        if self.logprobs.size == 0:
+            return float("nan")
+        return float(self.logprobs.mean(dtype=np.float64))
+
+
+class Choice(msgspec.Struct, frozen=True, gc=False):
+    """The probability of each label as the next text.
+
+    Attributes:
+        logprobs: ln p(label | prompt) over the whole vocabulary, spellings summed, in the order
+            the labels were asked; nan where the server could not give it; -inf is a true zero.
+        upper: Upper bounds of ln p for the same labels (equal to `logprobs` where these are exact).
+        method: Server call that gave the numbers, e.g. "embedded.choose", "top_logprobs".
+        n_prompt_tokens: Prompt tokens.
+        n_cached_tokens: Prompt tokens the server took from its prefix cache.
+        n_requests: HTTP requests this took.
+    """
+
+    logprobs: tuple[float, ...]
+    upper: tuple[float, ...]
+    method: str
+    n_prompt_tokens: int = 0
+    n_cached_tokens: int = 0
+    n_requests: int = 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether every label's probability is known, not only bounded."""
+        return all(value == value for value in self.logprobs)
+
+
+class PairScores(msgspec.Struct, frozen=True, gc=False):
+    """Precision and recall of every ordered pair of N texts: float32 arrays of shape (N, N)."""
+
+    precision: FloatArray
+    recall: FloatArray
+    encoder: str
+    layer: int
+
+
+Outcome = Generation | Scored | Choice | PairScores
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why there is no outcome.
+
+    Attributes:
+        cause: One word for grouping: "refused", "timeout", "connection", "rate_limited",
+            "server_error", "dead_server", "too_long", "bad_request", "not_found",
+            "unparseable", "unsupported", "no_logprobs", "budget", "method".
+        message: What the server or the transport said, shortened, without secrets.
+        permanent: Whether the same request would meet it again; only such are stored as outcomes.
+        status: HTTP status, 0 where there was none.
+        retry_after_s: What the server asked us to wait, where it did.
+    """
+
+    cause: str
+    message: str
+    permanent: bool = False
+    status: int = 0
+    retry_after_s: float | None = None
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """What a method evaluates at a time: an item, the models compared, and who judges."""
+
+    item: Item
+    models: tuple[str, ...]
+    judge: str = ""
+
+
+Row = dict[str, Any]

@@ -1,0 +1,1 @@
+"""The scheduler: a pure admission core and a thin asyncio shell."""

@@ -1,0 +1,1 @@
+"""Statistics on judgments: arrays in, frozen results out, no I/O."""

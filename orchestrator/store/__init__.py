@@ -1,0 +1,1 @@
+"""The durable store of a run, the only code that knows SQL."""

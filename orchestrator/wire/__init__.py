@@ -1,0 +1,1 @@
+"""Wire formats: bytes of requests and replies, without sockets."""
