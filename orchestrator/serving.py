@@ -10,9 +10,10 @@ A launch module exports
 """
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
+from pydantic import BaseModel
 
 
 class ServedModel(msgspec.Struct, frozen=True):
@@ -46,11 +47,11 @@ class RunningServer(Protocol):
 class LaunchModule(Protocol):
     """The contract of a module in `launch/`."""
 
-    Config: type[Any]
+    Config: type[BaseModel]
     BACKEND: str
     MULTI_MODEL: bool
 
-    def identity(self, config: Any, weights: str) -> dict[str, str]:
+    def identity(self, config: BaseModel, weights: str) -> dict[str, str]:
         """What decides the numbers: hashes of weights, tokenizer, template; dtype; kind.
 
         Raises:
@@ -59,7 +60,7 @@ class LaunchModule(Protocol):
         ...
 
     async def start(
-        self, config: Any, models: tuple[ServedModel, ...], log_path: Path
+        self, config: BaseModel, models: tuple[ServedModel, ...], log_path: Path
     ) -> RunningServer:
         """Start a server and wait until it answers.
 
