@@ -143,6 +143,28 @@ AnyAsk = GenerateAsk | ScoreAsk | ChooseAsk | SimilarityAsk
 T = TypeVar("T")
 
 
+class Request(msgspec.Struct, eq=False):
+    """One ask on its way: what the scheduler handles.
+
+    Attributes:
+        key: Content address of the ask.
+        kind: "generate", "score", "choose" or "similarity".
+        ask: What is asked; `ask.model` is a name in the recipe.
+        seed: Sent to servers that honour seeds.
+        position: Of the first unit that asked; orders the queue.
+        attempts: How often it was sent so far.
+        waiters: The units that wait for it, each with the slot it fills; the driver's.
+    """
+
+    key: bytes
+    kind: str
+    ask: AnyAsk
+    seed: int
+    position: int
+    attempts: int = 0
+    waiters: list[tuple[Any, int]] = []
+
+
 class Several(msgspec.Struct, frozen=True):
     """Several asks that may be answered at the same time; all are waited for."""
 

@@ -1,1 +1,48 @@
-"""Prompt templates."""
+"""Prompt templates: sandboxed Jinja, undefined names are errors.
+
+Templates are data, also those a user writes into a recipe, so they are rendered by Jinja's
+immutable sandbox with nothing but the item's fields. What a model wrote is substituted as text
+and never parsed as a template. What several prompts share stands first and what varies stands
+last, so that servers can reuse the prefix.
+"""
+
+from functools import lru_cache
+
+from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from orchestrator.errors import UsageError
+
+_environment = ImmutableSandboxedEnvironment(
+    undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
+)
+
+
+class PromptError(UsageError):
+    """A template is malformed, or an item lacks a field that it needs."""
+
+
+@lru_cache(maxsize=256)
+def compile_template(source: str) -> Template:
+    """A compiled template.
+
+    Raises:
+        PromptError: If it is not a valid template.
+    """
+    try:
+        return _environment.from_string(source)
+    except TemplateError as error:
+        raise PromptError(f"prompt template: {error}") from error
+
+
+def render(source: str, fields: dict[str, str | None]) -> str:
+    """The template with the fields filled in; a field that is None counts as undefined.
+
+    Raises:
+        PromptError: If the template is invalid or uses a field that is not there.
+    """
+    given = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return compile_template(source).render(given)
+    except TemplateError as error:
+        raise PromptError(f"prompt template: {error}") from error

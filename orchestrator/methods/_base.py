@@ -1,0 +1,106 @@
+"""What the methods share: the contract of a method file, and settings for drawing texts.
+
+A method file exports
+
+* `Config`: a frozen pydantic model; the fields `candidates` and `judges` name models by convention,
+* `VERSION`: raised whenever its prompts or its arithmetic change, so that stale rows are not shown,
+* `FRAME` and `SCHEMA`: the name and the columns (name -> type) of the frame its rows go to,
+* `combinations(candidates, config)`: who is evaluated with whom, for each item,
+* `columns(unit)`: the columns that identify a unit, also in the row of a failed one,
+* `stages(candidates, config)`: what one item costs, for the plan,
+* `companions(config)`: other methods whose frames come with it, from the same answers,
+* `evaluate(unit, ask, config)`: the coroutine itself.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.ask import Ask
+from orchestrator.records import Row, Sampling, Unit
+
+STATUS_COLUMNS = {"status": "str", "cause": "str", "message": "str"}
+
+
+class Combination(msgspec.Struct, frozen=True):
+    """The models that one unit compares, and its judge where there is one."""
+
+    models: tuple[str, ...]
+    judge: str = ""
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """A kind of request that one item leads to.
+
+    Attributes:
+        name: "answers", "reasoning", "judgments", …
+        model: Who is asked.
+        ask: "generate", "score", "choose" or "similarity".
+        per_item: Requests for one item.
+        exact: False where the number depends on what is answered: then it is an upper bound.
+        max_tokens: Bound on generated tokens of one request.
+    """
+
+    name: str
+    model: str
+    ask: str
+    per_item: int
+    exact: bool = True
+    max_tokens: int = 0
+
+
+class Settings(BaseModel):
+    """Base of every settings model: frozen, and unknown keys are faults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Drawing(Settings):
+    """How texts are drawn."""
+
+    max_tokens: int = Field(512, gt=0, description="Upper bound on generated tokens.")
+    temperature: float = Field(0.0, ge=0, description="0 is greedy.")
+    top_p: float = Field(1.0, gt=0, le=1, description="1 is off.")
+    top_k: int = Field(0, ge=0, description="0 is off.")
+    stop: tuple[str, ...] = Field((), description="Strings that end the text.")
+
+    def sampling(self) -> Sampling:
+        """The same as the compact record that travels with a request."""
+        return Sampling(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            stop=self.stop,
+        )
+
+
+class Method(Protocol):
+    """The contract of a method module."""
+
+    Config: type[BaseModel]
+    VERSION: int
+    FRAME: str
+    SCHEMA: dict[str, str]
+
+    def combinations(self, candidates: Sequence[str], config: Any) -> list[Combination]:  # noqa: ANN401
+        """Who is evaluated with whom, for each item."""
+        ...
+
+    def columns(self, unit: Unit) -> Row:
+        """The columns that identify a unit."""
+        ...
+
+    def stages(self, candidates: Sequence[str], config: Any) -> list[Stage]:  # noqa: ANN401
+        """What one item costs."""
+        ...
+
+    def companions(self, config: Any) -> list[tuple[str, BaseModel]]:  # noqa: ANN401
+        """Kinds and settings of methods whose frames come with this one."""
+        ...
+
+    async def evaluate(self, unit: Unit, ask: Ask, config: Any) -> list[Row]:  # noqa: ANN401
+        """The method itself."""
+        ...

@@ -1,0 +1,87 @@
+"""Answers: every candidate answers every item once; nothing is judged.
+
+On its own it generates answers with their mean log-probability; other methods bring it along, so
+that their answers stand in a frame of their own. Exact match is reported where the item has a
+reference: equal after stripping white space at both ends.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import BaseModel, Field
+
+from orchestrator.ask import Ask
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Settings, Stage
+from orchestrator.records import Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = "answers"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "model": "str",
+    "text": "str",
+    "reference": "str",
+    "exact_match": "bool",
+    "mean_logprob": "f64",
+    "n_tokens": "i64",
+    "finish_reason": "str",
+    **STATUS_COLUMNS,
+}
+
+
+class Config(Settings):
+    """Settings of `answers`."""
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models that answer; all that are not judges where left out."
+    )
+    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
+    """One unit a model."""
+    return [Combination((model,)) for model in candidates]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:  # noqa: ARG001
+    """None."""
+    return []
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One draw a model."""
+    return [
+        Stage("answers", model, "generate", 1, max_tokens=config.answer.max_tokens)
+        for model in candidates
+    ]
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category and model."""
+    return {
+        "item": unit.item.key,
+        "category": unit.item.category,
+        "model": unit.models[0],
+        "reference": unit.item.reference,
+    }
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """The model's answer as a row."""
+    answer = await ask.generate(
+        unit.models[0], unit.item.messages, config.answer.sampling(), item_key=unit.item.key
+    )
+    reference = unit.item.reference
+    mean = answer.mean_logprob
+    return [
+        {
+            **columns(unit),
+            "text": answer.text,
+            "exact_match": None if reference is None else answer.text.strip() == reference.strip(),
+            "mean_logprob": None if mean != mean else mean,
+            "n_tokens": answer.n_completion_tokens,
+            "finish_reason": answer.finish_reason,
+            "status": "ok",
+        }
+    ]

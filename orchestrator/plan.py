@@ -1,0 +1,148 @@
+"""Units of a run: items x combinations of models, enumerated lazily in a stable order.
+
+A position is `item index * number of combinations + combination index`, so any unit can be made
+again from its number alone: what has been done is a bitmap, what is set aside a list of numbers.
+The units of an item stand together, companions (answers) first, so that prompts which share a
+prefix meet on the server.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from orchestrator.ask import digest
+from orchestrator.methods._base import Combination, Method, Stage
+from orchestrator.records import Item, Unit
+
+# Who takes part is in the positions and in the identities, not in a unit's fingerprint: adding a
+# candidate must not make the units of the others stale.
+_NOT_IN_FINGERPRINT = {"candidates", "judges"}
+
+
+class Items(Protocol):
+    """Random access to the items of a dataset."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Hash of the content."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def item(self, index: int) -> Item:
+        """The item at a 0-based index."""
+        ...
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One method of the recipe with its settings, or a companion that came with one."""
+
+    kind: str
+    method: Method
+    config: Any
+    candidates: tuple[str, ...]
+    fingerprint: bytes
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What stands at a position: the method and the unit it is to evaluate."""
+
+    part: Part
+    unit: Unit
+
+
+def make_part(kind: str, method: Method, config: Any, candidates: Sequence[str]) -> Part:  # noqa: ANN401
+    """A part with the fingerprint of its method and settings."""
+    settings = config.model_dump_json(exclude=_NOT_IN_FINGERPRINT)
+    return Part(kind, method, config, tuple(candidates), digest(kind, method.VERSION, settings))
+
+
+class Plan:
+    """All units of a run.
+
+    Args:
+        parts: Companions before the methods that brought them.
+        items: The dataset.
+        identities: Identity of each model by its name in the recipe.
+        seed: The recipe's.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], items: Items, identities: Mapping[str, bytes], seed: int
+    ) -> None:
+        self.parts = tuple(parts)
+        self.items = items
+        self.identities = dict(identities)
+        self.seed = seed
+        self._combinations: list[tuple[Part, Combination]] = [
+            (part, combination)
+            for part in parts
+            for combination in part.method.combinations(part.candidates, part.config)
+        ]
+        self._asked = [
+            frozenset((*combination.models, combination.judge)) - {""}
+            for _, combination in self._combinations
+        ]
+        self.model_sets = frozenset(self._asked)
+        self._item_index = -1
+        self._item: Item | None = None
+
+    def __len__(self) -> int:
+        return len(self.items) * len(self._combinations)
+
+    @property
+    def n_per_item(self) -> int:
+        """Units of one item."""
+        return len(self._combinations)
+
+    def models_at(self, position: int) -> frozenset[str]:
+        """Models that the unit may ask, known without reading the item."""
+        return self._asked[position % len(self._combinations)]
+
+    def work(self, position: int) -> Work:
+        """The method and the unit at a position."""
+        index, which = divmod(position, len(self._combinations))
+        part, combination = self._combinations[which]
+        return Work(part, Unit(self._item_at(index), combination.models, combination.judge))
+
+    def unit_hash(self, position: int) -> bytes:
+        """Fingerprint of the unit: method, settings, item content, identities, seed."""
+        work = self.work(position)
+        unit = work.unit
+        item = unit.item
+        asked = [self.identities[name] for name in (*unit.models, unit.judge) if name]
+        # Names are in the rows, so a renamed model makes new ones.
+        return digest(
+            work.part.fingerprint,
+            (item.key, item.messages, item.reference, item.category, item.fields),
+            (unit.models, unit.judge),
+            asked,
+            self.seed,
+        )
+
+    def hash(self) -> bytes:
+        """Fingerprint of the whole plan: equal plans have equal units at equal positions."""
+        combinations = [
+            (part.fingerprint, combination.models, combination.judge)
+            for part, combination in self._combinations
+        ]
+        identities = sorted(self.identities.items())
+        return digest(combinations, self.items.fingerprint, len(self.items), identities, self.seed)
+
+    def stages(self) -> list[Stage]:
+        """What one item costs; the same draw asked by two parts is counted once."""
+        seen: set[tuple[str, str]] = set()
+        found: list[Stage] = []
+        for part in self.parts:
+            own = part.method.stages(part.candidates, part.config)
+            found.extend(stage for stage in own if (stage.name, stage.model) not in seen)
+            seen.update((stage.name, stage.model) for stage in own)
+        return found
+
+    def _item_at(self, index: int) -> Item:
+        # Neighbouring positions share their item, so the last one is kept.
+        if index != self._item_index or self._item is None:
+            self._item = self.items.item(index)
+            self._item_index = index
+        return self._item

@@ -1,0 +1,184 @@
+"""Admission: who may send what, and when. Pure: every call takes `now`, nothing waits here.
+
+One queue a model. Requests stand in the order of the first unit that asked, so the oldest units
+are finished first and requests of one item, which share their prompt's beginning, stay together.
+A model whose server can't be reached is down: nothing is sent but one trial at a time, and after
+`dead_after_s` it is dead: all its requests fail. No other model notices either.
+"""
+
+import heapq
+from collections.abc import Iterable
+
+import msgspec
+
+from orchestrator.ask import Request
+from orchestrator.records import Failure, Outcome
+from orchestrator.scheduler.retry import RetryPolicy
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds of one model.
+
+    Attributes:
+        max_in_flight: Requests that the server has at a time.
+        dead_after_s: How long a server may be out of reach before its requests fail.
+    """
+
+    max_in_flight: int = 64
+    dead_after_s: float = 30.0
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """A request has ended: deliver it."""
+
+    request: Request
+    outcome: Outcome | Failure
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """A request waits for its next attempt until `at` (monotonic seconds)."""
+
+    request: Request
+    failure: Failure
+    at: float
+
+
+class ModelState(msgspec.Struct):
+    """Queue and counters of one model."""
+
+    limits: Limits
+    ready: list[tuple[int, int, Request]] = []
+    delayed: list[tuple[float, int, Request]] = []
+    in_flight: int = 0
+    down_since: float | None = None
+    next_trial: float = 0.0
+    trial_wait_s: float = 0.0
+    dead: Failure | None = None
+    n_done: int = 0
+    n_failed: int = 0
+    n_retried: int = 0
+
+    @property
+    def n_queued(self) -> int:
+        """Requests that wait to be sent, those between two attempts included."""
+        return len(self.ready) + len(self.delayed)
+
+
+class Core:
+    """The queues of all models.
+
+    Args:
+        limits: By model.
+        retry: Policy for failures of the moment.
+    """
+
+    def __init__(self, limits: dict[str, Limits], retry: RetryPolicy) -> None:
+        self.models = {name: ModelState(limit) for name, limit in limits.items()}
+        self._retry = retry
+        self._n = 0
+
+    def submit(self, request: Request) -> Settled | None:
+        """Queue a request; a dead model's fails at once."""
+        state = self.models[request.ask.model]
+        if state.dead is not None:
+            state.n_failed += 1
+            return Settled(request, state.dead)
+        self._n += 1
+        heapq.heappush(state.ready, (request.position, self._n, request))
+        return None
+
+    def take(self, model: str, now: float) -> Request | None:
+        """The next request to send to a model, if one may be sent now."""
+        state = self.models[model]
+        while state.delayed and state.delayed[0][0] <= now:
+            _, _, request = heapq.heappop(state.delayed)
+            self._n += 1
+            heapq.heappush(state.ready, (request.position, self._n, request))
+        if not state.ready or state.in_flight >= state.limits.max_in_flight:
+            return None
+        if state.down_since is not None and (state.in_flight or now < state.next_trial):
+            return None
+        state.in_flight += 1
+        request = heapq.heappop(state.ready)[2]
+        request.attempts += 1
+        return request
+
+    def put_back(self, request: Request) -> None:
+        """Undo `take`: the request was not sent."""
+        state = self.models[request.ask.model]
+        state.in_flight -= 1
+        request.attempts -= 1
+        self._n += 1
+        heapq.heappush(state.ready, (request.position, self._n, request))
+
+    def done(
+        self, request: Request, outcome: Outcome | Failure, now: float
+    ) -> list[Settled | Retried]:
+        """An attempt has ended: what follows, for this request and where the model died, others."""
+        state = self.models[request.ask.model]
+        state.in_flight -= 1
+        if not isinstance(outcome, Failure):
+            state.down_since = None
+            state.n_done += 1
+            return [Settled(request, outcome)]
+        # A connection that broke counts as the request's own attempt once the server is known to
+        # answer: a request that kills its connection each time must end.
+        if outcome.cause == "refused" or (outcome.cause == "connection" and not state.n_done):
+            return self._unreachable(state, request, outcome, now)
+        if outcome.status:
+            state.down_since = None
+        wait = self._retry.wait_s(outcome, request.attempts)
+        if wait is None:
+            state.n_failed += 1
+            return [Settled(request, outcome)]
+        return [self._delay(state, request, outcome, now + wait)]
+
+    def _delay(self, state: ModelState, request: Request, failure: Failure, at: float) -> Retried:
+        self._n += 1
+        state.n_retried += 1
+        heapq.heappush(state.delayed, (at, self._n, request))
+        return Retried(request, failure, at)
+
+    def _unreachable(
+        self, state: ModelState, request: Request, failure: Failure, now: float
+    ) -> list[Settled | Retried]:
+        """Nobody answered: that is no attempt of the request, but a sign about the model."""
+        if state.down_since is None:
+            state.down_since = now
+            state.trial_wait_s = 0.25
+        elif now >= state.next_trial:
+            state.trial_wait_s = min(2 * state.trial_wait_s, 5.0)
+        if now - state.down_since >= state.limits.dead_after_s:
+            return [*self.kill(request.ask.model, failure), self._settle_dead(state, request)]
+        state.next_trial = now + state.trial_wait_s
+        return [self._delay(state, request, failure, state.next_trial)]
+
+    def _settle_dead(self, state: ModelState, request: Request) -> Settled:
+        state.n_failed += 1
+        return Settled(request, state.dead or Failure("dead_server", "the server is gone"))
+
+    def kill(self, model: str, why: Failure) -> list[Settled | Retried]:
+        """Declare a model dead; all its queued requests fail."""
+        state = self.models[model]
+        state.dead = Failure("dead_server", f"{model} can't be reached: {why.message}")
+        waiting = [entry[2] for entry in (*state.ready, *state.delayed)]
+        state.ready.clear()
+        state.delayed.clear()
+        waiting.sort(key=lambda request: request.position)
+        return [self._settle_dead(state, request) for request in waiting]
+
+    def wake_at(self, model: str) -> float | None:
+        """When something of a model becomes due that no event will announce; None for never."""
+        state = self.models[model]
+        due = [state.delayed[0][0]] if state.delayed else []
+        if state.ready and state.down_since is not None and not state.in_flight:
+            due.append(state.next_trial)
+        return min(due, default=None)
+
+    def busy(self) -> bool:
+        """Whether anything is queued or in flight."""
+        return any(state.in_flight or state.n_queued for state in self.models.values())
+
+    def in_flight(self, models: Iterable[str] | None = None) -> int:
+        """Requests that servers have now."""
+        return sum(self.models[name].in_flight for name in (models or self.models))
