@@ -1,0 +1,163 @@
+"""From the log-probabilities of labels to a distribution over them, with what is not known.
+
+Nothing is filled in: a label that the server did not report has probability 0 as an estimate and
+an interval that says how much it could be; where nothing is known there is no distribution.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.errors import StatisticsError
+
+UNRELIABLE_BELOW: Final = 0.5
+"""Mass on the labels under which a judgment rests mostly on what the model did not want to say."""
+
+_EXCESS: Final = 1e-2
+"""Mass above one that rounding on a server explains; more than that is no probability."""
+
+
+class LabelDistribution(msgspec.Struct, frozen=True, gc=False):
+    """Probabilities of K labels, renormalised over them.
+
+    Attributes:
+        probabilities: K floats that sum to 1; None where they are undefined (see `undefined`).
+        low: Lower bounds of the same; equal to `probabilities` where `exact`.
+        high: Upper bounds of the same.
+        coverage: Mass on the labels before renormalising, in [0, 1]; a lower bound where not
+            `exact`; nan where nothing is known.
+        coverage_high: Upper bound of the coverage.
+        exact: Whether the probability of every label is known, not only bounded.
+        undefined: Why there are no probabilities; None where there are.
+    """
+
+    probabilities: tuple[float, ...] | None
+    low: tuple[float, ...] | None
+    high: tuple[float, ...] | None
+    coverage: float
+    coverage_high: float
+    exact: bool
+    undefined: str | None = None
+
+    @property
+    def unreliable(self) -> bool:
+        """Whether the mass known to be on the labels is below one half, or not known."""
+        return not self.coverage >= UNRELIABLE_BELOW
+
+    def mean_bounds(self, values: Sequence[float]) -> tuple[float, float]:
+        """Least and greatest mean of `values` (K floats) that the known bounds allow.
+
+        Both are the mean itself, up to rounding, where the distribution is exact; nan where it is
+        undefined.
+        """
+        if self.probabilities is None or self.low is None or self.high is None:
+            return math.nan, math.nan
+        negated = [-value for value in values]
+        return (
+            -_greatest_mean(negated, self.low, self.high),
+            _greatest_mean(values, self.low, self.high),
+        )
+
+
+def label_distribution(
+    logprobs: Sequence[float], upper: Sequence[float] | None = None
+) -> LabelDistribution:
+    """The distribution over K labels, given ln p of each over the whole vocabulary.
+
+    Args:
+        logprobs: K natural logarithms; nan is unknown, -inf a true zero.
+        upper: K upper bounds of the same; nan or None where there is none, which leaves the mass
+            that no known label holds.
+
+    Raises:
+        StatisticsError: If there are no labels or `upper` has another length.
+    """
+    if not logprobs or (upper is not None and len(upper) != len(logprobs)):
+        raise StatisticsError(
+            f"a label distribution needs one log-probability and one bound a label, got "
+            f"{len(logprobs)} and {None if upper is None else len(upper)}"
+        )
+    known = [value for value in logprobs if not math.isnan(value)]
+    exact = len(known) == len(logprobs)
+    peak = max(known, default=math.nan)
+    if not -math.inf < peak <= _EXCESS:
+        return _without_mass(peak, exact=exact)
+    # Shifted by the largest, so that labels far below the top of the vocabulary do not underflow.
+    weights = [0.0 if math.isnan(value) else math.exp(value - peak) for value in logprobs]
+    total = sum(weights)
+    unit = math.exp(peak)
+    mass = total * unit
+    if mass > 1.0 + _EXCESS:
+        reason = f"the labels' probabilities add up to {mass:.4g}"
+        return LabelDistribution(None, None, None, math.nan, math.nan, exact, reason)
+    probabilities = tuple([weight / total for weight in weights])
+    coverage = min(mass, 1.0)
+    if exact:
+        return LabelDistribution(
+            probabilities, probabilities, probabilities, coverage, coverage, exact=True
+        )
+    return _bounded(logprobs, upper, [weight * unit for weight in weights], probabilities)
+
+
+def _without_mass(peak: float, *, exact: bool) -> LabelDistribution:
+    """No distribution: nothing known, no mass on any known label, or no logarithm of a share."""
+    coverage, coverage_high = math.nan, 1.0
+    if math.isnan(peak):
+        reason = "no label's log-probability is known"
+    elif peak > 0:
+        reason = f"ln p of a label is {peak:.4g}"
+        coverage_high = math.nan
+    elif exact:
+        reason, coverage, coverage_high = "every label has probability zero", 0.0, 0.0
+    else:
+        reason, coverage = "no label with mass has a known log-probability", 0.0
+    return LabelDistribution(None, None, None, coverage, coverage_high, exact, reason)
+
+
+def _bounded(
+    logprobs: Sequence[float],
+    upper: Sequence[float] | None,
+    masses: list[float],
+    probabilities: tuple[float, ...],
+) -> LabelDistribution:
+    """Bounds of each share, given that unknown masses lie between 0 and their upper bound."""
+    known = sum(masses)
+    spare = max(0.0, 1.0 - known)
+    ceilings = list(masses)
+    for i, value in enumerate(logprobs):
+        if math.isnan(value):
+            bound = math.nan if upper is None else upper[i]
+            ceilings[i] = spare if math.isnan(bound) else min(math.exp(min(bound, 0.0)), spare)
+    free = sum(ceilings) - known
+    low, high = [], []
+    for i, mass in enumerate(masses):
+        others = min(free - (ceilings[i] - mass), spare)
+        least = known - mass + others + mass
+        most = known - mass + ceilings[i]
+        low.append(mass / least if least > 0 else probabilities[i])
+        high.append(ceilings[i] / most if most > 0 else probabilities[i])
+    coverage = min(known, 1.0)
+    return LabelDistribution(
+        probabilities,
+        tuple(low),
+        tuple(high),
+        coverage,
+        min(1.0, known + min(free, spare)),
+        exact=False,
+    )
+
+
+def _greatest_mean(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> float:
+    """The largest mean over shares between `low` and `high` that sum to one.
+
+    Shares start at their lower bounds; what is left goes to the largest values first.
+    """
+    mean = sum(share * value for share, value in zip(low, values, strict=True))
+    left = max(0.0, 1.0 - sum(low))
+    for value, least, most in sorted(zip(values, low, high, strict=True), reverse=True):
+        taken = min(left, most - least)
+        mean += taken * value
+        left -= taken
+    return mean

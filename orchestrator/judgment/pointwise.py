@@ -1,0 +1,156 @@
+"""Pointwise judgments: score distributions of single answers, and what two of them say.
+
+Scores 1..K are put on the support 0..1. Comparisons are in [-1, 1]; positive: answer 1 is better.
+
+Source: Wang, Zhang and Choi 2025, arXiv 2503.03064, and their released inference formulas.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from orchestrator.errors import StatisticsError
+
+Floats = NDArray[np.float64]
+
+SPREAD_GUARD: Final = 1e-3
+"""Denominator at or below which two certain, equal scores are called a tie."""
+
+QUANTILE_TOLERANCE: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSummary:
+    """Location and spread of n score distributions, on the scale of the scores; shape (n,)."""
+
+    mode: Floats
+    mean: Floats
+    median: Floats
+    variance: Floats
+    lower_semideviation: Floats
+    entropy_nats: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseComparison:
+    """Answer 1 against answer 2 by eight statistics; shape (n,), in [-1, 1], nan for nan input.
+
+    Attributes:
+        mode: Sign of the difference of modes (ties within a mode are averaged).
+        rounded_mean: Sign of the difference of means rounded to whole scores, half to even.
+        median: Sign of the difference of medians.
+        first_percentile: Sign of the difference of first percentiles (the worst case).
+        mean: E(X1-X2) / (E|X1-X2| + std(X1-X2)).
+        ram: The same with each mean lowered by its lower semideviation (risk-averse mean).
+        quantile: Integral over u of the sign of Q1(u) - Q2(u).
+        superiority: P(X1 > X2) - P(X1 < X2).
+    """
+
+    mode: Floats
+    rounded_mean: Floats
+    median: Floats
+    first_percentile: Floats
+    mean: Floats
+    ram: Floats
+    quantile: Floats
+    superiority: Floats
+
+
+def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummary:
+    """Statistics of score distributions.
+
+    Args:
+        probabilities: Shape (n, K); each row sums to 1; a row with nan gives nan.
+        scores: Shape (K,), ascending.
+
+    Raises:
+        StatisticsError: If the shapes do not fit.
+    """
+    p, values = np.asarray(probabilities, np.float64), np.asarray(scores, np.float64)
+    if p.ndim != 2 or values.shape != p.shape[1:] or not values.size:
+        raise StatisticsError(f"score distributions need (n, K) and (K,), got {p.shape}")
+    missing = np.isnan(p).any(axis=1)
+    mean = p @ values
+    deviation = values - mean[:, None]
+    entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0).sum(axis=1)
+    columns = (
+        _mode(p, values),
+        mean,
+        _quantile(p, values, 0.5),
+        (p * deviation**2).sum(axis=1),
+        np.sqrt((p * np.minimum(deviation, 0.0) ** 2).sum(axis=1)),
+        entropy,
+    )
+    return ScoreSummary(*(np.where(missing, np.nan, column) for column in columns))
+
+
+def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
+    """Compares two answers' score distributions as independent draws.
+
+    Args:
+        p_1: Shape (n, K), scores ascending, of answer 1.
+        p_2: Shape (n, K), of answer 2.
+
+    Raises:
+        StatisticsError: If the shapes differ, are not two-dimensional or have fewer than 2 scores.
+    """
+    one, two = np.asarray(p_1, np.float64), np.asarray(p_2, np.float64)
+    if one.ndim != 2 or one.shape != two.shape or one.shape[1] < 2:
+        raise StatisticsError(
+            f"comparing scores needs two (n, K >= 2) arrays, got {one.shape} and {two.shape}"
+        )
+    n_scores = one.shape[1]
+    support = np.linspace(0.0, 1.0, n_scores)
+    first, second = summarise_scores(one, support), summarise_scores(two, support)
+    joint = one[:, :, None] * two[:, None, :]
+    gaps = support[:, None] - support[None, :]
+    std = np.sqrt(first.variance + second.variance)
+    raw = first.mean - second.mean
+    risk = first.lower_semideviation - second.lower_semideviation
+    shifted = np.abs(gaps - risk[:, None, None])
+    columns = (
+        np.sign(first.mode - second.mode),
+        np.sign(np.rint(first.mean * (n_scores - 1)) - np.rint(second.mean * (n_scores - 1))),
+        np.sign(first.median - second.median),
+        np.sign(_quantile(one, support, 0.01) - _quantile(two, support, 0.01)),
+        _scaled(raw, (joint * np.abs(gaps)).sum(axis=(1, 2)) + std),
+        _scaled(raw - risk, (joint * shifted).sum(axis=(1, 2)) + std),
+        _quantile_dominance(one, two),
+        (joint * np.sign(gaps)).sum(axis=(1, 2)),
+    )
+    missing = np.isnan(one).any(axis=1) | np.isnan(two).any(axis=1)
+    return PointwiseComparison(*(np.where(missing, np.nan, column) for column in columns))
+
+
+def _mode(p: Floats, values: Floats) -> Floats:
+    top = p == p.max(axis=1, keepdims=True)
+    result: Floats = (top @ values) / np.maximum(top.sum(axis=1), 1)
+    return result
+
+
+def _quantile(p: Floats, values: Floats, level: float) -> Floats:
+    """The first value whose cumulative probability exceeds `level`, shape (n,)."""
+    above = np.cumsum(p, axis=1) > level + QUANTILE_TOLERANCE
+    result: Floats = values[above.argmax(axis=1)]
+    return result
+
+
+def _scaled(difference: Floats, spread: Floats) -> Floats:
+    small = spread <= SPREAD_GUARD
+    result: Floats = np.where(small, 0.0, difference / np.where(small, 1.0, spread))
+    return result
+
+
+def _quantile_dominance(one: Floats, two: Floats) -> Floats:
+    """Integral of sign(Q1 - Q2): both quantile functions are constant between the steps."""
+    steps_1 = np.minimum(np.cumsum(one, axis=1), 1.0)
+    steps_2 = np.minimum(np.cumsum(two, axis=1), 1.0)
+    edges = np.sort(np.concatenate([np.zeros((len(one), 1)), steps_1, steps_2], axis=1), axis=1)
+    widths = np.diff(edges, axis=1)
+    middles = 0.5 * (edges[:, 1:] + edges[:, :-1])
+    rank_1 = (steps_1[:, None, :] <= middles[:, :, None]).sum(axis=2)
+    rank_2 = (steps_2[:, None, :] <= middles[:, :, None]).sum(axis=2)
+    result: Floats = (widths * np.sign(rank_1 - rank_2)).sum(axis=1)
+    return result
