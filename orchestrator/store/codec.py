@@ -1,0 +1,324 @@
+"""Outcomes to bytes and back, bit for bit.
+
+An outcome becomes two blobs. The *head* holds text, counts and shapes; the *arrays* hold token ids
+and log-probabilities, little-endian, so that a reader of texts never touches them.
+"""
+
+import struct
+from typing import Annotated, Any, NamedTuple, assert_never
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StoreError
+from orchestrator.records import (
+    Choice,
+    Failure,
+    FloatArray,
+    Generation,
+    IntArray,
+    Outcome,
+    PairScores,
+    Scored,
+    TopLogprobs,
+)
+from orchestrator.store import blobs
+
+_bytes = blobs.text_to_bytes
+_text = blobs.bytes_to_text
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Shape = tuple[_Count, _Count]
+
+
+class Packed(NamedTuple):
+    """An outcome as two blobs; `arrays` is empty where the outcome has none."""
+
+    head: bytes
+    arrays: bytes
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of both blobs."""
+        return len(self.head) + len(self.arrays)
+
+
+class _Generation(msgspec.Struct, array_like=True, tag=1, gc=False):
+    text: bytes
+    finish_reason: bytes
+    n_prompt_tokens: int
+    n_completion_tokens: int
+    n_cached_tokens: int
+    raw: bool
+    n_ids: _Count | None
+    n_logprobs: _Count | None
+    top: _Shape | None
+
+
+class _Scored(msgspec.Struct, array_like=True, tag=2, gc=False):
+    n_ids: _Count
+    n_logprobs: _Count
+    n_prompt_tokens: int
+    n_cached_tokens: int
+    boundary: bytes
+    method: bytes
+
+
+class _Choice(msgspec.Struct, array_like=True, tag=3, gc=False):
+    logprobs: bytes
+    upper: bytes | None
+    """None where all bounds are bit for bit the log-probabilities."""
+    method: bytes
+    n_prompt_tokens: int
+    n_cached_tokens: int
+    n_requests: int
+
+
+class _PairScores(msgspec.Struct, array_like=True, tag=4, gc=False):
+    precision: _Shape
+    recall: _Shape
+    encoder: bytes
+    layer: int
+
+
+class _Failure(msgspec.Struct, array_like=True, tag=5, gc=False):
+    cause: bytes
+    message: bytes
+    permanent: bool
+    status: int
+    retry_after_s: float | None
+
+
+_Head = _Generation | _Scored | _Choice | _PairScores | _Failure
+_encode_head = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(_Head).decode
+
+
+def pack(outcome: Outcome | Failure) -> Packed:
+    """The blobs of an outcome, uncompressed.
+
+    Raises:
+        StoreError: If an array has another type or rank than `records` says.
+    """
+    try:
+        head, arrays = _take_apart(outcome)
+        return Packed(blobs.seal(_encode_head(head)), arrays)
+    except (TypeError, ValueError, AttributeError, OverflowError, struct.error) as error:
+        raise StoreError(f"a {type(outcome).__name__} can't be stored: {error}") from error
+
+
+def compress(packed: Packed) -> Packed:
+    """The same outcome in fewer bytes, where it is long enough for that."""
+    return Packed(blobs.shorten(packed.head), blobs.shorten_arrays(packed.arrays))
+
+
+def encode(outcome: Outcome | Failure) -> Packed:
+    """The blobs of an outcome as they are stored; fails as `pack` does."""
+    return compress(pack(outcome))
+
+
+def decode(head: bytes, arrays: bytes) -> Outcome | Failure:
+    """The outcome of two blobs, compressed or not; its arrays are read-only.
+
+    Raises:
+        StoreError: If the blobs are damaged or of an unknown version.
+    """
+    record = _read_head(head)
+    try:
+        return _put_together(record, arrays)
+    except (ValueError, struct.error, OverflowError) as error:
+        raise StoreError(f"a stored outcome is damaged: {error}") from error
+
+
+def decode_text(head: bytes) -> str | None:
+    """The text of a generation, from its head alone; None for other outcomes.
+
+    Fails as `decode` does.
+    """
+    record = _read_head(head)
+    return _text(record.text) if isinstance(record, _Generation) else None
+
+
+def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
+    match outcome:
+        case Choice():
+            return _choice_head(outcome), b""
+        case Generation():
+            return _generation_head(outcome)
+        case Scored():
+            ids, logprobs = outcome.token_ids, outcome.logprobs
+            scored = _Scored(
+                len(ids),
+                len(logprobs),
+                outcome.n_prompt_tokens,
+                outcome.n_cached_tokens,
+                _bytes(outcome.boundary),
+                _bytes(outcome.method),
+            )
+            return scored, _ints(ids) + _floats(logprobs)
+        case PairScores():
+            precision, recall = outcome.precision, outcome.recall
+            pairs = _PairScores(
+                _shape(precision), _shape(recall), _bytes(outcome.encoder), outcome.layer
+            )
+            return pairs, _floats(precision, 2) + _floats(recall, 2)
+        case Failure(cause, message, permanent, status, retry_after_s):
+            return _Failure(_bytes(cause), _bytes(message), permanent, status, retry_after_s), b""
+        case _:
+            assert_never(outcome)
+
+
+def _choice_head(choice: Choice) -> _Choice:
+    logprobs = struct.pack(f"<{len(choice.logprobs)}d", *choice.logprobs)
+    upper = struct.pack(f"<{len(choice.upper)}d", *choice.upper)
+    return _Choice(
+        logprobs,
+        None if upper == logprobs else upper,
+        _bytes(choice.method),
+        choice.n_prompt_tokens,
+        choice.n_cached_tokens,
+        choice.n_requests,
+    )
+
+
+def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
+    ids, logprobs, top = made.token_ids, made.logprobs, made.top
+    parts = []
+    if ids is not None:
+        parts.append(_ints(ids))
+    if logprobs is not None:
+        parts.append(_floats(logprobs))
+    if top is not None:
+        if top.token_ids.shape != top.logprobs.shape:
+            raise ValueError(f"top: {top.token_ids.shape} ids, {top.logprobs.shape} logprobs")
+        parts += [_ints(top.token_ids, 2), _floats(top.logprobs, 2)]
+    head = _Generation(
+        _bytes(made.text),
+        _bytes(made.finish_reason),
+        made.n_prompt_tokens,
+        made.n_completion_tokens,
+        made.n_cached_tokens,
+        made.raw,
+        None if ids is None else len(ids),
+        None if logprobs is None else len(logprobs),
+        None if top is None else _shape(top.token_ids),
+    )
+    return head, b"".join(parts)
+
+
+def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
+    match head:
+        case _Choice():
+            logprobs = _doubles(head.logprobs)
+            upper = logprobs if head.upper is None else _doubles(head.upper)
+            return Choice(
+                logprobs,
+                upper,
+                _text(head.method),
+                head.n_prompt_tokens,
+                head.n_cached_tokens,
+                head.n_requests,
+            )
+        case _Generation():
+            return _generation(head, arrays)
+        case _Scored():
+            cut = _Cutter(arrays, head.n_ids + head.n_logprobs)
+            return Scored(
+                cut.ints(head.n_ids),
+                cut.floats(head.n_logprobs),
+                head.n_prompt_tokens,
+                _text(head.boundary),
+                _text(head.method),
+                head.n_cached_tokens,
+            )
+        case _PairScores():
+            cut = _Cutter(arrays, _size(head.precision) + _size(head.recall))
+            precision = cut.floats(_size(head.precision)).reshape(head.precision)
+            recall = cut.floats(_size(head.recall)).reshape(head.recall)
+            return PairScores(precision, recall, _text(head.encoder), head.layer)
+        case _Failure():
+            return Failure(
+                _text(head.cause),
+                _text(head.message),
+                head.permanent,
+                head.status,
+                head.retry_after_s,
+            )
+        case _:
+            assert_never(head)
+
+
+def _generation(head: _Generation, arrays: bytes) -> Generation:
+    n_top = 0 if head.top is None else _size(head.top)
+    cut = _Cutter(arrays, (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top)
+    ids = None if head.n_ids is None else cut.ints(head.n_ids)
+    logprobs = None if head.n_logprobs is None else cut.floats(head.n_logprobs)
+    top = None
+    if head.top is not None:
+        top_ids = cut.ints(n_top).reshape(head.top)
+        top = TopLogprobs(top_ids, cut.floats(n_top).reshape(head.top))
+    return Generation(
+        _text(head.text),
+        _text(head.finish_reason),
+        head.n_prompt_tokens,
+        head.n_completion_tokens,
+        ids,
+        logprobs,
+        top,
+        head.raw,
+        head.n_cached_tokens,
+    )
+
+
+class _Cutter:
+    """Cuts an arrays blob of `n_values` four-byte values into its arrays, in order."""
+
+    __slots__ = ("_blob", "_offset")
+
+    def __init__(self, blob: bytes, n_values: int) -> None:
+        self._blob = blobs.expand_arrays(blob, 4 * n_values)
+        self._offset = 0
+
+    def ints(self, n: int) -> IntArray:
+        return self._take("<i4", n)
+
+    def floats(self, n: int) -> FloatArray:
+        return self._take("<f4", n)
+
+    def _take(self, dtype: str, n: int) -> NDArray[Any]:
+        taken = np.frombuffer(self._blob, dtype, n, self._offset)
+        self._offset += 4 * n
+        return taken
+
+
+def _ints(array: IntArray, ndim: int = 1) -> bytes:
+    if array.dtype != np.int32 or array.ndim != ndim:
+        raise TypeError(f"int32 of {ndim} axes expected, got {array.dtype} of {array.ndim}")
+    return array.astype("<i4", copy=False).tobytes()
+
+
+def _floats(array: FloatArray, ndim: int = 1) -> bytes:
+    if array.dtype != np.float32 or array.ndim != ndim:
+        raise TypeError(f"float32 of {ndim} axes expected, got {array.dtype} of {array.ndim}")
+    return array.astype("<f4", copy=False).tobytes()
+
+
+def _shape(array: NDArray[Any]) -> _Shape:
+    n_rows, n_columns = array.shape
+    return n_rows, n_columns
+
+
+def _size(shape: _Shape) -> int:
+    return shape[0] * shape[1]
+
+
+def _doubles(packed: bytes) -> tuple[float, ...]:
+    return struct.unpack(f"<{len(packed) // 8}d", packed)
+
+
+def _read_head(head: bytes) -> _Head:
+    try:
+        record: _Head = _decode_head(blobs.open_blob(head))
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"a stored outcome is damaged: {error}") from error
+    return record

@@ -1,0 +1,218 @@
+"""Outcomes and rows round-trip bit for bit; damage is a StoreError."""
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from orchestrator.errors import StoreError
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    Outcome,
+    PairScores,
+    Scored,
+    TopLogprobs,
+)
+from orchestrator.store import codec, rows
+
+# Every code point, lone surrogates included: model output is untrusted.
+texts = st.text(st.characters(), max_size=400)
+counts = st.integers(0, 2**31)
+doubles = st.floats(width=64)
+
+
+def ints(shape: Any) -> st.SearchStrategy[Any]:
+    return hnp.arrays(np.int32, shape)
+
+
+def floats(shape: Any) -> st.SearchStrategy[Any]:
+    return hnp.arrays(np.float32, shape, elements=st.floats(width=32))
+
+
+lengths = st.integers(0, 200)
+shapes = st.tuples(st.integers(0, 12), st.integers(0, 12))
+tops = shapes.flatmap(lambda shape: st.builds(TopLogprobs, ints(shape), floats(shape)))
+generations = st.builds(
+    Generation,
+    text=texts,
+    finish_reason=texts,
+    n_prompt_tokens=counts,
+    n_completion_tokens=counts,
+    token_ids=st.none() | lengths.flatmap(ints),
+    logprobs=st.none() | lengths.flatmap(floats),
+    top=st.none() | tops,
+    raw=st.booleans(),
+    n_cached_tokens=counts,
+)
+scores = st.builds(
+    Scored, lengths.flatmap(ints), lengths.flatmap(floats), counts, texts, texts, counts
+)
+choices = st.builds(
+    Choice,
+    st.lists(doubles, max_size=9).map(tuple),
+    st.lists(doubles, max_size=9).map(tuple),
+    texts,
+    counts,
+    counts,
+    counts,
+)
+pair_scores = st.builds(
+    PairScores, shapes.flatmap(floats), shapes.flatmap(floats), texts, st.integers(-40, 40)
+)
+failures = st.builds(
+    Failure, texts, texts, st.booleans(), st.integers(0, 599), st.none() | st.floats(0, 1e9)
+)
+outcomes = generations | scores | choices | pair_scores | failures
+
+
+def bits(value: object) -> object:
+    """What two records must share to be the same bit for bit, nan and -0.0 included."""
+    match value:
+        case np.ndarray():
+            return value.dtype.str, value.shape, value.tobytes()
+        case float():
+            return struct.pack("<d", value)
+        case tuple():
+            return tuple(bits(inner) for inner in value)
+        case TopLogprobs() | Generation() | Scored() | Choice() | PairScores() | Failure():
+            fields = (bits(getattr(value, name)) for name in value.__struct_fields__)
+            return type(value).__name__, *fields
+        case _:
+            return value
+
+
+@given(outcomes)
+def test_stored_outcome_comes_back_bit_for_bit(outcome: Outcome | Failure) -> None:
+    assert bits(codec.decode(*codec.encode(outcome))) == bits(outcome)
+
+
+@given(outcomes)
+def test_uncompressed_blobs_decode_to_the_same(outcome: Outcome | Failure) -> None:
+    assert bits(codec.decode(*codec.pack(outcome))) == bits(outcome)
+
+
+@given(outcomes)
+def test_compressing_twice_changes_nothing(outcome: Outcome | Failure) -> None:
+    once = codec.encode(outcome)
+    assert codec.compress(once).head == once.head
+
+
+@given(generations)
+def test_text_is_read_from_the_head_alone(made: Generation) -> None:
+    assert codec.decode_text(codec.encode(made).head) == made.text
+
+
+def test_only_a_generation_has_a_text() -> None:
+    assert codec.decode_text(codec.encode(Choice((0.0,), (0.0,), "m")).head) is None
+
+
+def test_arrays_that_were_not_observed_differ_from_empty_ones() -> None:
+    empty = Generation("", "stop", token_ids=np.zeros(0, np.int32))
+    back = codec.decode(*codec.encode(empty))
+    assert isinstance(back, Generation)
+    assert back.token_ids is not None
+    assert back.logprobs is None
+
+
+def test_nan_payload_of_a_logprob_survives() -> None:
+    payload = np.array([0x7FC12345, 0xFF800000], np.uint32).view(np.float32)
+    back = codec.decode(*codec.encode(Scored(np.zeros(2, np.int32), payload)))
+    assert isinstance(back, Scored)
+    assert back.logprobs.tobytes() == payload.tobytes()
+
+
+def test_huge_text_survives_and_shrinks() -> None:
+    text = "a long answer \ud83d\n" * 400_000
+    packed = codec.encode(Generation(text, "length"))
+    assert packed.n_bytes < len(text) / 50
+    assert codec.decode_text(packed.head) == text
+
+
+def test_array_that_is_a_view_is_stored_as_it_reads() -> None:
+    logprobs = np.arange(40, dtype=np.float32)[::-2]
+    back = codec.decode(*codec.encode(Scored(np.zeros(20, np.int32), logprobs)))
+    assert isinstance(back, Scored)
+    np.testing.assert_array_equal(back.logprobs, logprobs)
+
+
+def test_decoded_arrays_can_not_be_written() -> None:
+    back = codec.decode(*codec.encode(Scored(np.zeros(2, np.int32), np.zeros(2, np.float32))))
+    assert isinstance(back, Scored)
+    with pytest.raises(ValueError, match="read-only"):
+        back.logprobs[0] = 1.0
+
+
+def test_wrong_array_type_is_refused_with_its_name() -> None:
+    wide: Any = np.zeros(3, np.int64)
+    with pytest.raises(StoreError, match="int64"):
+        codec.encode(Generation("", "stop", token_ids=wide))
+
+
+def test_top_logprobs_of_different_shapes_are_refused() -> None:
+    top = TopLogprobs(np.zeros((2, 3), np.int32), np.zeros((2, 2), np.float32))
+    with pytest.raises(StoreError, match="top"):
+        codec.encode(Generation("", "stop", top=top))
+
+
+def test_unknown_version_is_refused() -> None:
+    head, arrays = codec.encode(Choice((0.0,), (0.0,), "m"))
+    with pytest.raises(StoreError, match="format 2"):
+        codec.decode(bytes((2,)) + head[1:], arrays)
+
+
+@given(outcomes, st.data())
+def test_cut_or_flipped_bytes_are_a_store_error_or_a_record(
+    outcome: Outcome | Failure, data: st.DataObject
+) -> None:
+    head, arrays = codec.encode(outcome)
+    damaged = bytearray(head)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(head) - 1))] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(arrays)))
+    try:
+        codec.decode(bytes(damaged), arrays[:cut])
+    except StoreError:
+        return
+
+
+def test_a_judges_choice_takes_little_space() -> None:
+    logprobs = (-0.1, -2.5, -math.inf)
+    assert codec.encode(Choice(logprobs, logprobs, "top_logprobs", 900, 800)).n_bytes < 64
+
+
+cells = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | doubles | texts
+table = st.lists(st.lists(cells | st.binary(), max_size=8).map(tuple), max_size=8)
+
+
+@given(table)
+def test_rows_come_back_bit_for_bit(content: list[tuple[Any, ...]]) -> None:
+    back = rows.decode_rows(rows.encode_rows(content))
+    assert bits(tuple(back)) == bits(tuple(content))
+
+
+def test_lone_surrogates_inside_nested_cells_survive() -> None:
+    content = [({"cause": "\udc00"}, ["\ud800", 1])]
+    assert rows.decode_rows(rows.encode_rows(content)) == content
+
+
+def test_numpy_scalars_become_plain_values() -> None:
+    back = rows.decode_rows(rows.encode_rows([(np.float32(0.5), np.int64(3), np.bool_(1))]))
+    assert back == [(0.5, 3, True)]
+
+
+@pytest.mark.parametrize("value", [object(), 2**70, {"\ud800": 1}])
+def test_cell_that_can_not_be_stored_is_a_store_error(value: object) -> None:
+    with pytest.raises(StoreError, match="row"):
+        rows.encode_rows([(value,)])
+
+
+def test_rows_of_an_unknown_version_are_refused() -> None:
+    with pytest.raises(StoreError, match="format 9"):
+        rows.decode_rows(b"\x09" + rows.encode_rows([(1,)])[1:])
