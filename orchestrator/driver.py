@@ -70,6 +70,7 @@ class Driver:
         plan: Gives the units.
         lookup: The store: an outcome by key, a permanent failure, or None.
         systems: System prompts by model; they become part of what is asked.
+        watch: Called with key, kind and model of each ask that the store answers.
 
     Attributes:
         outbox: Requests to send, oldest first; the caller empties it.
@@ -79,8 +80,16 @@ class Driver:
         n_joined: Asks that joined a request already in flight.
     """
 
-    def __init__(self, plan: Plan, lookup: Lookup, systems: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        lookup: Lookup,
+        systems: Mapping[str, str],
+        *,
+        watch: Callable[[bytes, str, str], None] | None = None,
+    ) -> None:
         self._plan = plan
+        self._watch = watch
         self._lookup = lookup
         self._systems = dict(systems)
         self._in_flight: dict[bytes, Request] = {}
@@ -175,6 +184,8 @@ class Driver:
         known = self._lookup(key)
         if known is not None:
             self.n_found += 1
+            if self._watch is not None:
+                self._watch(key, kind, ask.model)
             return known
         seed = int.from_bytes(digest(key, plan.seed)[:4], "little") >> 1
         request = Request(key, kind, ask, seed, unit.position, 0, [(unit, slot)])

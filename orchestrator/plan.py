@@ -52,6 +52,51 @@ class Work(msgspec.Struct, frozen=True):
     unit: Unit
 
 
+class StageCount(msgspec.Struct, frozen=True):
+    """One line of the plan.
+
+    Attributes:
+        name: Of the stage.
+        model: Who is asked.
+        total: Requests of the whole plan.
+        held: Of these, outcomes the store holds.
+        left: Requests still to be sent, at most where not `exact`.
+        exact: Whether `total` and `left` are exact; else upper bounds.
+        max_tokens: Generated tokens of what is left, at most.
+    """
+
+    name: str
+    model: str
+    total: int
+    held: int
+    left: int
+    exact: bool
+    max_tokens: int
+
+
+class PlanCount(msgspec.Struct, frozen=True):
+    """The whole plan.
+
+    Attributes:
+        n_items: Items of the dataset.
+        n_units: Units.
+        stages: By stage and model.
+        money: Upper bound of what is left, None where a model has no price.
+        notes: What limits these numbers, in words.
+    """
+
+    n_items: int
+    n_units: int
+    stages: tuple[StageCount, ...]
+    money: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def left(self) -> int:
+        """Requests still to be sent, at most."""
+        return sum(stage.left for stage in self.stages)
+
+
 def make_part(kind: str, method: Method, config: Any, candidates: Sequence[str]) -> Part:  # noqa: ANN401
     """A part with the fingerprint of its method and settings."""
     settings = config.model_dump_json(exclude=_NOT_IN_FINGERPRINT)

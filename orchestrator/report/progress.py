@@ -1,0 +1,76 @@
+"""What a running run looks like at one moment: the record that displays and `status` show."""
+
+import msgspec
+
+
+class ModelProgress(msgspec.Struct, frozen=True):
+    """One model.
+
+    Attributes:
+        name: In the recipe.
+        state: "idle" (nothing asked yet), "starting", "ready", "down" (out of reach, being tried)
+            or "dead" (given up).
+        in_flight: Requests the server has now.
+        limit: Bound on that.
+        queued: Requests that wait, those between two attempts included.
+        done: Requests answered in this call.
+        failed: Requests that failed for good in this call.
+        retried: Attempts that failed and were tried again.
+        prompt_tokens: In this call.
+        completion_tokens: In this call.
+    """
+
+    name: str
+    state: str
+    in_flight: int
+    limit: int
+    queued: int
+    done: int
+    failed: int
+    retried: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """The run at one moment.
+
+    Attributes:
+        run_dir: Where it is kept.
+        elapsed_s: Since this call began.
+        units_total: Units of the plan.
+        units_stored: Done by earlier calls.
+        units_done: Done by this call, failed ones included.
+        units_failed: Of those, failed.
+        units_open: Being evaluated.
+        units_aside: Set aside until a model has room.
+        requests_sent: Attempts of this call.
+        asks_found: Asks answered from the store.
+        asks_joined: Asks that joined the same request in flight.
+        models: One entry a model, in the recipe's order.
+        failures: Units that failed in this call by cause.
+        stopping: Why the run is stopping; empty while it is not.
+    """
+
+    run_dir: str
+    elapsed_s: float
+    units_total: int
+    units_stored: int
+    units_done: int
+    units_failed: int
+    units_open: int
+    units_aside: int
+    requests_sent: int
+    asks_found: int
+    asks_joined: int
+    models: tuple[ModelProgress, ...]
+    failures: dict[str, int]
+    stopping: str = ""
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds left at this call's mean pace; None while that is unknown."""
+        left = self.units_total - self.units_stored - self.units_done
+        if self.units_done < 1 or self.elapsed_s <= 0:
+            return None
+        return left * self.elapsed_s / self.units_done

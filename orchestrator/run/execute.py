@@ -1,0 +1,254 @@
+"""Executing a prepared run in its directory: what is left to do, and then the results."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import yaml
+
+from orchestrator import __version__
+from orchestrator.errors import OrchestratorError
+from orchestrator.report.progress import Progress
+from orchestrator.run.budget import Bounds, Budget, Price, Spent
+from orchestrator.run.fleet import Fleet
+from orchestrator.run.prepare import Prepared, describe_change
+from orchestrator.run.session import Session, Watch, Wiring
+from orchestrator.scheduler.core import Core, Limits
+from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.store import RunDirectory, Store
+
+_SPENT = "spent"
+# How often displays and status.json are brought up to date, seconds.
+_WATCH_S = 1.0
+# How long requests in flight may go on after a first interrupt, seconds.
+_GRACE_S = 15.0
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A plan in its store.
+
+    Attributes:
+        plan_id: Its number there.
+        done: One byte a position.
+        changes: What differs from the call before, in words.
+        adopted: Units of earlier plans that this plan keeps.
+    """
+
+    plan_id: int
+    done: bytearray
+    changes: list[str]
+    adopted: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a call ended.
+
+    Attributes:
+        progress: At the end; None where nothing was left to do.
+        stopping: Why it stopped early; empty if it did not.
+        interrupted: Whether a signal stopped it.
+        n_left: Units not done.
+    """
+
+    progress: Progress | None
+    stopping: str
+    interrupted: bool
+    n_left: int
+
+
+def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
+    """Find what of the plan is done, and write a revision if the recipe changed."""
+    plan = prepared.plan
+    last = run_dir.latest_revision()
+    before = None if last is None else _read_revision(last)
+    changes = describe_change(before, prepared.identities, prepared.recipe)
+    record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
+    if before is None or before.get("identities") != record["identities"] or changes:
+        run_dir.write_revision(_revision_text(record))
+    plan_hash = plan.hash()
+    is_current = store.is_current_plan(plan_hash)
+    plan_id = store.open_plan(plan_hash, len(plan))
+    adopted = 0
+    if not is_current:
+        adopted = store.adopt(plan_id, _unit_hashes(prepared))
+    return Opened(plan_id, store.done_bitmap(plan_id, len(plan)), changes, adopted)
+
+
+def _unit_hashes(prepared: Prepared) -> Iterator[tuple[int, bytes]]:
+    plan = prepared.plan
+    for position in range(len(plan)):
+        yield position, plan.unit_hash(position)
+
+
+def _revision_text(record: dict[str, Any]) -> str:
+    return yaml.safe_dump({"orchestrator": __version__, **record}, sort_keys=False)
+
+
+def _read_revision(text: str) -> dict[str, Any]:
+    found = yaml.safe_load(text)
+    return found if isinstance(found, dict) else {}
+
+
+async def execute(
+    prepared: Prepared,
+    opened: Opened,
+    run_dir: RunDirectory,
+    store: Store,
+    *,
+    accept_change: bool = False,
+    watch: Watch | None = None,
+) -> Ended:
+    """Evaluate the units that are not done.
+
+    Raises:
+        OrchestratorError: Whatever made it impossible to go on.
+    """
+    recipe = prepared.recipe
+    models = [recipe.models[name] for name in prepared.identities]
+    fleet = Fleet(
+        models,
+        run_dir.servers,
+        store,
+        accept_change=accept_change,
+        allow_code=prepared.allow_code,
+    )
+    budget = _budget(prepared, store)
+    session = Session(_wiring(prepared, opened, run_dir, store, fleet, budget))
+    interrupts = _Interrupts(session)
+    with interrupts.handled():
+        try:
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(_watch(session, fleet, run_dir, store, budget, watch))
+                interrupts.task = group.create_task(session.run())
+                await interrupts.wait()
+                watcher.cancel()
+        except* OrchestratorError as errors:
+            raise _first(errors) from None
+        finally:
+            store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
+            store.flush()
+            await fleet.stop()
+    progress = session.progress(fleet.states)
+    if watch is not None:
+        watch(progress)
+    run_dir.write_status(msgspec.to_builtins(progress))
+    left = len(prepared.plan) - progress.units_stored - progress.units_done
+    return Ended(progress, session.stopping, interrupts.count > 0, left)
+
+
+def _budget(prepared: Prepared, store: Store) -> Budget:
+    recipe = prepared.recipe
+    spent = store.get_meta(_SPENT)
+    bounds = recipe.budget
+    return Budget(
+        Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours),
+        Spent() if spent is None else msgspec.json.decode(spent, type=Spent),
+        {
+            name: Price(spec.price.input, spec.price.output)
+            for name, spec in recipe.models.items()
+            if spec.price is not None
+        },
+    )
+
+
+def _wiring(
+    prepared: Prepared,
+    opened: Opened,
+    run_dir: RunDirectory,
+    store: Store,
+    fleet: Fleet,
+    budget: Budget,
+) -> Wiring:
+    recipe = prepared.recipe
+    specs = {name: recipe.models[name] for name in prepared.identities}
+    limits = {
+        name: Limits(spec.limits.max_in_flight, spec.limits.dead_after_s)
+        for name, spec in specs.items()
+    }
+    attempts = max((spec.limits.max_attempts for spec in specs.values()), default=1)
+    return Wiring(
+        plan=prepared.plan,
+        plan_id=opened.plan_id,
+        done=opened.done,
+        store=store,
+        core=Core(limits, RetryPolicy(max_attempts=attempts)),
+        budget=budget,
+        connect=fleet.connect,
+        server_of=fleet.server_of,
+        systems={name: spec.system for name, spec in specs.items() if spec.system},
+        per_minute={
+            name: spec.limits.requests_per_minute
+            for name, spec in specs.items()
+            if spec.limits.requests_per_minute is not None
+        },
+        max_open=recipe.window.units,
+        run_dir=str(run_dir.path),
+    )
+
+
+async def _watch(
+    session: Session,
+    fleet: Fleet,
+    run_dir: RunDirectory,
+    store: Store,
+    budget: Budget,
+    watch: Watch | None,
+) -> None:
+    """Keep displays, status.json and the record of what is spent up to date."""
+    while True:
+        progress = session.progress(fleet.states)
+        if watch is not None:
+            watch(progress)
+        run_dir.write_status(msgspec.to_builtins(progress))
+        store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
+        await asyncio.sleep(_WATCH_S)
+
+
+class _Interrupts:
+    """SIGINT and SIGTERM: the first stops sending, the second stops waiting too."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self.count = 0
+        self.task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle the signals inside this block."""
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            self._loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in signals:
+                self._loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._session.stop("interrupted")
+            self._loop.call_later(_GRACE_S, self._give_up)
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    async def wait(self) -> None:
+        """Until the session's task ended, cancelled or not."""
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+
+def _first(group: BaseExceptionGroup[OrchestratorError]) -> OrchestratorError:
+    """The first error of a group, however deeply task groups have wrapped it."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if isinstance(found, OrchestratorError) else OrchestratorError(str(found))

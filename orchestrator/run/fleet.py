@@ -1,0 +1,207 @@
+"""Servers of a run: launched or found when the first request needs them, ended with the run."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from orchestrator import plugins
+from orchestrator.ask import digest
+from orchestrator.backend import Backend, Endpoint, Provenance
+from orchestrator.errors import LaunchError, ServerChangedError, UsageError
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.records import Failure
+from orchestrator.serving import LaunchModule, RunningServer, ServedModel
+from orchestrator.store import Store
+
+# Stands for the address of a server we launched: its port is another one each time.
+LAUNCHED = "launched"
+
+
+class _Group(msgspec.Struct, eq=False):
+    """Models that one server process serves."""
+
+    name: str
+    module: LaunchModule
+    config: Any
+    models: tuple[ServedModel, ...]
+    lock: asyncio.Lock
+    server: RunningServer | None = None
+
+
+def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, str]:
+    """What decides a model's numbers, found without any server.
+
+    Raises:
+        LaunchError: If weights are missing.
+    """
+    if spec.server is None:
+        found = {
+            "base_url": spec.base_url or "",
+            "model": spec.model or spec.name,
+            "backend": spec.backend,
+        }
+    else:
+        module = _launch_module(spec, allow_code=allow_code)
+        found = module.identity(spec.server.config, spec.weights or "")
+    return {**found, "system": spec.system} if spec.system else found
+
+
+def identity_key(identity: Mapping[str, str]) -> bytes:
+    """The identity as it enters the keys of asks."""
+    return digest(sorted(identity.items()))
+
+
+def _launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
+    if spec.server is None:
+        raise UsageError(f"model {spec.name!r} has no server to launch")
+    module = plugins.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
+    return cast("LaunchModule", module)
+
+
+class Fleet:
+    """Gives a back-end for each model.
+
+    Args:
+        models: The models of the recipe.
+        logs: Folder for the logs of launched servers.
+        store: Knows which servers answered before.
+        accept_change: Go on although a server is not the one the run was started with.
+        allow_code: Load kinds from outside this project.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[ModelSpec],
+        logs: Path,
+        store: Store,
+        *,
+        accept_change: bool = False,
+        allow_code: bool = False,
+    ) -> None:
+        self._specs = {spec.name: spec for spec in models}
+        self._logs = logs
+        self._store = store
+        self._accept_change = accept_change
+        self._allow_code = allow_code
+        self._groups = self._make_groups()
+        self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
+        self.server_of: dict[str, int] = {}
+
+    async def connect(self, model: str) -> Backend | Failure:
+        """The back-end of a model; its server is launched or asked what it is.
+
+        Raises:
+            LaunchError: If a server that we launch does not become ready.
+            ServerChangedError: If another server answered this run before.
+        """
+        self.states[model] = "starting"
+        spec = self._specs[model]
+        backend = await self._backend(spec)
+        provenance = await backend.provenance()
+        if isinstance(provenance, Failure):
+            await backend.close()
+            return provenance
+        self._check(spec, provenance)
+        self.states[model] = "ready"
+        return backend
+
+    async def stop(self) -> None:
+        """End every server that was launched."""
+        async with asyncio.TaskGroup() as group:
+            for found in {id(group_): group_ for group_ in self._groups.values()}.values():
+                if found.server is not None:
+                    group.create_task(found.server.stop())
+
+    def exit_code(self, model: str) -> int | None:
+        """The exit code of a launched server; None while it runs, or if it is not ours."""
+        found = self._groups.get(model)
+        return None if found is None or found.server is None else found.server.exit_code()
+
+    async def _backend(self, spec: ModelSpec) -> Backend:
+        if spec.server is None:
+            endpoint = Endpoint(
+                base_url=(spec.base_url or "").rstrip("/").removesuffix("/v1"),
+                model=spec.model or spec.name,
+                api_key=_api_key(spec),
+                timeout_s=spec.limits.timeout_s,
+                max_in_flight=spec.limits.max_in_flight,
+            )
+            kind = spec.backend
+        else:
+            server = await self._server(spec)
+            endpoint = Endpoint(
+                base_url=server.base_url,
+                model=spec.name,
+                api_key=server.api_key,
+                timeout_s=spec.limits.timeout_s,
+                max_in_flight=spec.limits.max_in_flight,
+            )
+            kind = self._groups[spec.name].module.BACKEND
+        module = plugins.load(plugins.BACKENDS, kind, allow_code=self._allow_code)
+        config = spec.backend_config if spec.backend_config is not None else module.Config()
+        return cast("Backend", module.create(endpoint, config))
+
+    async def _server(self, spec: ModelSpec) -> RunningServer:
+        group = self._groups[spec.name]
+        async with group.lock:
+            if group.server is not None and group.server.exit_code() is not None:
+                raise LaunchError(
+                    f"the server {group.name!r} ended with exit code {group.server.exit_code()}; "
+                    f"its log ends with:\n{group.server.log_tail()}"
+                )
+            if group.server is None:
+                log = self._logs / f"{group.name}.log"
+                group.server = await group.module.start(group.config, group.models, log)
+            return group.server
+
+    def _check(self, spec: ModelSpec, provenance: Provenance) -> None:
+        if spec.server is not None:
+            provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
+        earlier = self._store.server_of_model(spec.name)
+        if earlier is not None and earlier != provenance and not self._accept_change:
+            raise ServerChangedError(
+                f"model {spec.name!r}: this run was answered by {_words(earlier)}, now it would be "
+                f"by {_words(provenance)}. Their numbers may differ. Go on with "
+                f"--accept-server-change, or start anew with --fresh"
+            )
+        self.server_of[spec.name] = self._store.server_id(spec.name, provenance)
+
+    def _make_groups(self) -> dict[str, _Group]:
+        groups: dict[str, _Group] = {}
+        shared: dict[tuple[str, str], _Group] = {}
+        for spec in self._specs.values():
+            if spec.server is None:
+                continue
+            module = _launch_module(spec, allow_code=self._allow_code)
+            served = ServedModel(spec.name, spec.weights or "")
+            key = (spec.server.kind, spec.server.config.model_dump_json())
+            group = shared.get(key) if module.MULTI_MODEL else None
+            if group is None:
+                group = _Group(spec.name, module, spec.server.config, (served,), asyncio.Lock())
+                shared[key] = group
+            else:
+                group.models = (*group.models, served)
+            groups[spec.name] = group
+        return groups
+
+
+def _api_key(spec: ModelSpec) -> str:
+    if spec.api_key_env is None:
+        return ""
+    value = os.environ.get(spec.api_key_env, "")
+    if not value:
+        raise UsageError(
+            f"model {spec.name!r}: the environment variable {spec.api_key_env} is not set; it is "
+            f"to hold the API key of {spec.base_url}"
+        )
+    return value
+
+
+def _words(provenance: Provenance) -> str:
+    version = f" {provenance.version}" if provenance.version else ""
+    fingerprint = f" ({provenance.fingerprint})" if provenance.fingerprint else ""
+    return f"{provenance.backend}{version}{fingerprint} as {provenance.model!r}"

@@ -1,0 +1,153 @@
+"""Recipe to plan: dataset opened, identities read, units counted. Starts and sends nothing."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from orchestrator import plugins
+from orchestrator.datasets import Dataset, open_dataset
+from orchestrator.methods._base import Method
+from orchestrator.plan import Part, Plan, make_part
+from orchestrator.recipe.schema import Recipe
+from orchestrator.run.fleet import identity_key, model_identity
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What a run needs to know before it begins.
+
+    Attributes:
+        recipe: As loaded.
+        dataset: Limited as asked.
+        identities: What decides each model's numbers, in words.
+        plan: All units.
+        allow_code: Whether kinds from outside this project may be imported.
+    """
+
+    recipe: Recipe
+    dataset: Dataset
+    identities: dict[str, dict[str, str]]
+    plan: Plan
+    allow_code: bool
+
+
+def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:
+    """Open the dataset, read the identities and make the plan.
+
+    Args:
+        recipe: A loaded recipe.
+        base: Folder that relative paths of the recipe start from.
+        allow_code: Import kinds from outside this project.
+
+    Raises:
+        DatasetError: If the dataset is missing or malformed.
+        LaunchError: If weights are missing.
+    """
+    dataset = open_dataset(recipe.dataset, base)
+    if recipe.limit is not None:
+        dataset = dataset.limit(recipe.limit)
+    parts = _parts(recipe, allow_code=allow_code)
+    used = _used_models(parts)
+    identities = {
+        name: model_identity(spec, allow_code=allow_code)
+        for name, spec in recipe.models.items()
+        if name in used
+    }
+    keys = {name: identity_key(identity) for name, identity in identities.items()}
+    return Prepared(
+        recipe, dataset, identities, Plan(parts, dataset, keys, recipe.seed), allow_code
+    )
+
+
+def _parts(recipe: Recipe, *, allow_code: bool) -> list[Part]:
+    """The methods of the recipe, each after the companions it brings; equal ones once."""
+    candidates = _candidates(recipe)
+    parts: dict[tuple[bytes, tuple[str, ...]], Part] = {}
+
+    def add(kind: str, config: Any) -> None:  # noqa: ANN401 (each method has a Config of its own)
+        module = plugins.load(plugins.METHODS, kind, allow_code=allow_code)
+        method = cast("Method", module)
+        named = getattr(config, "candidates", None)
+        part = make_part(kind, method, config, candidates if named is None else named)
+        for companion_kind, companion_config in method.companions(config):
+            add(companion_kind, companion_config)
+        parts.setdefault((part.fingerprint, part.candidates), part)
+
+    for reference in recipe.methods:
+        add(reference.kind, reference.config)
+    return list(parts.values())
+
+
+def _candidates(recipe: Recipe) -> tuple[str, ...]:
+    """Models that judge in no method."""
+    judges = {
+        judge
+        for reference in recipe.methods
+        for judge in (getattr(reference.config, "judges", None) or ())
+    }
+    return tuple(name for name in recipe.models if name not in judges)
+
+
+def _used_models(parts: list[Part]) -> set[str]:
+    used: set[str] = set()
+    for part in parts:
+        for combination in part.method.combinations(part.candidates, part.config):
+            used.update((*combination.models, combination.judge))
+    return used - {""}
+
+
+def describe_change(
+    before: Mapping[str, Any] | None, identities: Mapping[str, dict[str, str]], recipe: Recipe
+) -> list[str]:
+    """What differs from the revision before, each as a short phrase; empty for nothing.
+
+    Args:
+        before: The `orchestrator` part of the last revision file, None for the first call.
+        identities: Of the models now.
+        recipe: The recipe now.
+    """
+    if before is None:
+        return []
+    changes = []
+    old_models: dict[str, Any] = before.get("identities", {})
+    for name, identity in identities.items():
+        if name not in old_models:
+            changes.append(f"model {name} added")
+        elif old_models[name] != identity:
+            changes.append(f"model {name} changed")
+    changes.extend(f"model {name} removed" for name in old_models if name not in identities)
+    old: dict[str, Any] = before.get("recipe", {})
+    new = recipe.resolved()
+    judges = _judges(recipe)
+    plain = ("dataset", "limit", "seed")
+    changes.extend(f"{key} changed" for key in plain if old.get(key) != new.get(key))
+    if old.get("methods") != new.get("methods"):
+        who = f" (judge: {', '.join(judges)})" if judges else ""
+        changes.append(f"{_method_changes(old.get('methods'), new.get('methods'))}{who}")
+    return changes
+
+
+def _judges(recipe: Recipe) -> list[str]:
+    found: list[str] = []
+    for reference in recipe.methods:
+        found.extend(getattr(reference.config, "judges", None) or ())
+    return found
+
+
+def _method_changes(old: Any, new: Any) -> str:  # noqa: ANN401 (plain data of any method)
+    """Which settings of the methods differ, by dotted path."""
+    paths: list[str] = []
+
+    def walk(left: Any, right: Any, path: str) -> None:  # noqa: ANN401
+        if isinstance(left, dict) and isinstance(right, dict):
+            for key in sorted({*left, *right}):
+                walk(left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
+        elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+            for index, (one, other) in enumerate(zip(left, right, strict=True)):
+                walk(one, other, f"{path}.{index}" if len(left) > 1 else path)
+        elif left != right:
+            paths.append(path or "methods")
+
+    walk(old, new, "")
+    return f"{', '.join(paths)} changed"

@@ -1,0 +1,252 @@
+"""One call of `orchestrator run`: store, driver, window and scheduler working together.
+
+Everything here happens on the event loop's thread, in plain calls; only the scheduler's workers
+wait. What has ended is handed to the store first and to the units second, so a unit's row can never
+become durable before the outcomes it rests on.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from orchestrator.ask import Request, digest
+from orchestrator.driver import DONE, FAULTY, Driver, Finished
+from orchestrator.errors import MethodError
+from orchestrator.frames import pack_row
+from orchestrator.plan import Plan
+from orchestrator.records import Failure, Outcome
+from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.run.budget import Budget, token_counts
+from orchestrator.scheduler.core import Core
+from orchestrator.scheduler.loop import Connect, Scheduler
+from orchestrator.scheduler.window import Window
+from orchestrator.store import Store
+
+# A method that raises is broken for every unit; a few tracebacks are enough to see why.
+_MAX_FAULTS = 3
+# Bytes that may wait for the disk before no more units are opened.
+_MAX_PENDING_BYTES = 64 << 20
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session is made of.
+
+    Attributes:
+        plan: The units.
+        plan_id: The plan's number in the store.
+        done: One byte a position, 1 where an earlier call finished it.
+        store: Open for writing.
+        core: Queues and limits.
+        budget: What may be spent.
+        connect: Gives back-ends.
+        server_of: Number in the store of the server that a model is connected to.
+        systems: System prompts by model.
+        per_minute: Request rates by model.
+        max_open: Units open at a time.
+        run_dir: For messages.
+    """
+
+    plan: Plan
+    plan_id: int
+    done: bytearray
+    store: Store
+    core: Core
+    budget: Budget
+    connect: Connect
+    server_of: Mapping[str, int]
+    systems: Mapping[str, str]
+    per_minute: dict[str, int]
+    max_open: int
+    run_dir: str
+
+
+class Session:
+    """Runs the units that are not done yet."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._w = wiring
+        self._driver = Driver(wiring.plan, wiring.store.get, wiring.systems)
+        left = (position for position, done in enumerate(wiring.done) if not done)
+        self._window = Window(wiring.plan, left, wiring.max_open)
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.time()
+        self._scheduler = Scheduler(wiring.core, wiring.connect, self, wiring.per_minute)
+        self._n_stored = wiring.done.count(1)
+        self._n_done = 0
+        self._n_failed = 0
+        self._n_sent = 0
+        self._failures: dict[str, int] = {}
+        self._tokens = {name: [0, 0] for name in wiring.plan.identities}
+        self._faults: list[str] = []
+        self._pumping = False
+        self.stopping = ""
+
+    async def run(self) -> None:
+        """Evaluate until all is done, a bound is reached or `stop` is called.
+
+        Raises:
+            MethodError: If a method raised in several units.
+        """
+        try:
+            await self._scheduler.run(self._pump)
+        finally:
+            self._driver.close()
+        if len(self._faults) >= _MAX_FAULTS:
+            raise MethodError(
+                f"a method raised in {len(self._faults)} units; all that was answered is kept in "
+                f"{self._w.run_dir}. The last traceback:\n{self._faults[-1]}"
+            )
+
+    def stop(self, why: str) -> None:
+        """Send nothing more; what is in flight is still recorded."""
+        if not self.stopping:
+            self.stopping = why
+        self._scheduler.stop()
+
+    # -- told by the scheduler -------------------------------------------------------------------
+
+    def may_send(self, request: Request) -> bool:  # noqa: ARG002 (the budget is the whole run's)
+        """Count a request, unless a bound is reached."""
+        why = self._w.budget.reached(self._loop.time() - self._started)
+        if why is not None:
+            self.stop(why)
+            return False
+        self._w.budget.send()
+        self._n_sent += 1
+        return True
+
+    def retried(self, request: Request, failure: Failure, wait_s: float) -> None:  # noqa: ARG002
+        """Record an attempt that failed."""
+        self._w.store.put_attempt(request.key, request.ask.model, failure)
+
+    def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
+        """Record an end and let the units go on that waited for it."""
+        model = request.ask.model
+        if isinstance(outcome, Failure) and not outcome.permanent:
+            self._w.store.put_attempt(request.key, model, outcome)
+        else:
+            self._w.store.put_outcome(
+                request.key,
+                request.kind,
+                model,
+                outcome,
+                server=self._w.server_of.get(model, 0),
+                prompt_hash=digest(getattr(request.ask, "messages", ())),
+                attempts=request.attempts,
+                latency_s=latency_s,
+            )
+        prompt_tokens, completion_tokens = token_counts(outcome)
+        self._w.budget.receive(model, prompt_tokens, completion_tokens)
+        counts = self._tokens[model]
+        counts[0] += prompt_tokens
+        counts[1] += completion_tokens
+        self._driver.deliver(request, outcome)
+        self._pump()
+
+    # -- the pump ---------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Send what units ask for, record units that ended, open others."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            self._flush()
+            while not self.stopping and self._has_room():
+                position = self._window.next_position(self._driver.n_open, self._driver.waiting)
+                if position is None:
+                    break
+                self._driver.open(position)
+                self._flush()
+        finally:
+            self._pumping = False
+        if self._window.empty and self._driver.n_open == 0:
+            self._scheduler.stop()
+
+    def _has_room(self) -> bool:
+        if self._w.store.pending_bytes < _MAX_PENDING_BYTES:
+            return True
+        # The disk is behind; look again soon, also if no outcome comes meanwhile.
+        self._loop.call_later(0.05, self._pump)
+        return False
+
+    def _flush(self) -> None:
+        outbox, finished = self._driver.outbox, self._driver.finished
+        while finished:
+            self._record(finished.popleft())
+        while outbox:
+            self._scheduler.submit(outbox.popleft())
+
+    def _record(self, end: Finished) -> None:
+        plan = self._w.plan
+        columns = plan.work(end.position).part.method.SCHEMA
+        rows = [pack_row(columns, row) for row in end.rows]
+        self._w.store.put_unit(
+            plan.unit_hash(end.position),
+            self._w.plan_id,
+            end.position,
+            end.status,
+            end.frame,
+            rows,
+        )
+        self._n_done += 1
+        if end.status != DONE:
+            self._n_failed += 1
+            cause = str(end.rows[0]["cause"])
+            self._failures[cause] = self._failures.get(cause, 0) + 1
+        if end.status == FAULTY:
+            self._faults.append(end.fault)
+            if len(self._faults) >= _MAX_FAULTS:
+                self.stop("a method raised an exception")
+
+    # -- looked at by displays ---------------------------------------------------------------------
+
+    def progress(self, states: Mapping[str, str]) -> Progress:
+        """The run at this moment; `states` gives each model's connection state."""
+        core = self._w.core
+        models = tuple(
+            ModelProgress(
+                name=name,
+                state=_state(states.get(name, "idle"), down=state.down_since, dead=state.dead),
+                in_flight=state.in_flight,
+                limit=state.limits.max_in_flight,
+                queued=state.n_queued,
+                done=state.n_done,
+                failed=state.n_failed,
+                retried=state.n_retried,
+                prompt_tokens=self._tokens[name][0],
+                completion_tokens=self._tokens[name][1],
+            )
+            for name, state in core.models.items()
+        )
+        return Progress(
+            run_dir=self._w.run_dir,
+            elapsed_s=self._loop.time() - self._started,
+            units_total=len(self._w.plan),
+            units_stored=self._n_stored,
+            units_done=self._n_done,
+            units_failed=self._n_failed,
+            units_open=self._driver.n_open,
+            units_aside=self._window.n_aside,
+            requests_sent=self._n_sent,
+            asks_found=self._driver.n_found,
+            asks_joined=self._driver.n_joined,
+            models=models,
+            failures=dict(self._failures),
+            stopping=self.stopping,
+        )
+
+    @property
+    def n_failed(self) -> int:
+        """Units of this call that failed."""
+        return self._n_failed
+
+
+def _state(connection: str, *, down: float | None, dead: Failure | None) -> str:
+    if dead is not None:
+        return "dead"
+    return "down" if down is not None else connection
+
+
+Watch = Callable[[Progress], None]
