@@ -1,0 +1,69 @@
+"""From the log of a server that did not start to what its reader can do about it."""
+
+import re
+from typing import Final
+
+ADDRESS_IN_USE: Final = re.compile(r"address already in use|EADDRINUSE|Errno 98\b", re.IGNORECASE)
+
+_EMBEDDED_MODULES: Final = (
+    "torch|transformers|tokenizers|safetensors|starlette|uvicorn|httptools|uvloop"
+)
+
+# The first that matches wins, so what is specific comes before what is general.
+_CAUSES: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), cause)
+    for pattern, cause in (
+        (
+            rf"No module named '(?P<what>{_EMBEDDED_MODULES})\b",
+            "{what} is not installed: pip install 'selfeval-orchestrator[embedded]'",
+        ),
+        (r"No module named '?(?P<what>[\w.]+)", "the Python module {what} is not installed"),
+        (
+            r"(CUDA|HIP) out of memory|torch\.OutOfMemoryError",
+            "out of GPU memory: serve fewer models, a smaller one, or a smaller context",
+        ),
+        (
+            r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: not enough memory",
+            "out of memory: serve fewer models or a smaller one",
+        ),
+        (
+            r"CUDA (is )?not available|no CUDA-capable device|not compiled with CUDA|"
+            r"Found no NVIDIA driver|no CUDA GPUs are available",
+            "CUDA is not available: set device to cpu, or install a CUDA build of torch",
+        ),
+        (ADDRESS_IN_USE.pattern, "another program took its port, several times in a row"),
+        (r"trust_remote_code", "the model brings its own code, which is off by default"),
+        (
+            r"Model architectures? .* not supported|does not recognize this architecture|"
+            r"Unrecognized model in|unsupported model",
+            "this model is not supported by the server",
+        ),
+        (
+            r"No such file or directory:? *(?P<what>[^\n]*)",
+            "no such file or folder: {what}",
+        ),
+        (r"Permission denied:? *(?P<what>[^\n]*)", "not allowed to read or run {what}"),
+        (r"error: (?P<what>unrecognized arguments[^\n]*)", "it knows another command line: {what}"),
+    )
+)
+
+
+def likely_cause(log: str, exit_code: int | None) -> str:
+    """One line on why a server did not start.
+
+    Args:
+        log: What it wrote since it was started.
+        exit_code: As `subprocess` counts (negative: a signal); None where it still runs.
+    """
+    for pattern, cause in _CAUSES:
+        if match := pattern.search(log):
+            return cause.format(**match.groupdict()).rstrip(": ")
+    match exit_code:
+        case None:
+            return "it did not get ready in time"
+        case -9:
+            return "it was killed by signal 9, most often because memory ran out"
+        case int() if exit_code < 0:
+            return f"it was ended by signal {-exit_code}"
+        case _:
+            return f"it ended with exit code {exit_code}"

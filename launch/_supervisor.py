@@ -1,0 +1,323 @@
+"""Starts one server process, waits until it answers, and ends it.
+
+What a server needs (argv, environment) is built by pure functions of the launch kinds; here are the
+parts they share: the port, the API key, the log file, readiness, likely causes and the end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+import aiohttp
+
+from launch import _watchdog
+from launch._causes import ADDRESS_IN_USE, likely_cause
+from orchestrator.errors import LaunchError
+
+HOST: Final = "127.0.0.1"
+KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
+PORT_TRIES: Final = 5
+
+_TAIL_BYTES: Final = 64 * 1024
+_PROBE_TIMEOUT_S: Final = 5.0
+_STOP_MARGIN_S: Final = 5.0
+# Left over from other servers or a cluster's launcher, these redirect a server that inherits them.
+_LEFTOVERS: Final = frozenset(
+    ("VLLM_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
+)
+_LEFTOVER_PREFIXES: Final = ("MASTER_", "TORCHELASTIC_")
+_SECRET_SUFFIXES: Final = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """How to start a server.
+
+    Attributes:
+        kind: Launch kind, for messages.
+        names: Models that it must list before it counts as ready.
+        argv: From a port to the command line; never holds the key.
+        env: Variables added to those of this process.
+        start_timeout_s: From start to ready.
+        stop_grace_s: Between SIGTERM and SIGKILL.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    argv: Callable[[int], tuple[str, ...]]
+    env: Mapping[str, str] = field(default_factory=dict)
+    start_timeout_s: float = 300.0
+    stop_grace_s: float = 10.0
+
+
+def python_module(module: str, *arguments: str) -> tuple[str, ...]:
+    """Command line that runs a module of ours with this interpreter.
+
+    `-P` keeps the working directory off the module path: a folder `launch` may lie there.
+    """
+    return (sys.executable, "-P", "-m", module, *arguments)
+
+
+def server_env(
+    inherited: Mapping[str, str], added: Mapping[str, str], api_key: str
+) -> dict[str, str]:
+    """Environment of a server: ours without secrets and leftovers, what it adds, and its key."""
+    kept = {name: value for name, value in inherited.items() if not _is_dropped(name)}
+    return {**kept, "PYTHONUNBUFFERED": "1", **added, KEY_VARIABLE: api_key}
+
+
+def _is_dropped(name: str) -> bool:
+    return (
+        name in _LEFTOVERS or name.startswith(_LEFTOVER_PREFIXES) or name.endswith(_SECRET_SUFFIXES)
+    )
+
+
+def watched(argv: tuple[str, ...], stop_grace_s: float) -> list[str]:
+    """Command line of the watchdog that runs `argv` and ends it when we are gone."""
+    return [sys.executable, "-I", "-S", _watchdog.__file__, str(stop_grace_s), *argv]
+
+
+def free_port() -> int:
+    """A port of the loopback interface that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """A server process that we started; a `RunningServer`. Ended by `stop` or with its block."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        port: int,
+        api_key: str,
+        log: "ServerLog",
+        stop_grace_s: float,
+    ) -> None:
+        self.base_url = f"http://{HOST}:{port}"
+        self.api_key = api_key
+        self.pid = 0
+        self.log_path = log.path
+        self._log = log
+        self._process = process
+        self._stop_grace_s = stop_grace_s
+
+    def __repr__(self) -> str:
+        return f"Server({self.base_url!r}, pid={self.pid})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative where a signal ended it."""
+        return self._process.poll()
+
+    def log_tail(self, n_lines: int = 20) -> str:
+        """The last lines of what it wrote since it was started, without its key."""
+        return "\n".join(self._log.text().splitlines()[-n_lines:])
+
+    def log_text(self) -> str:
+        """The last 64 KB of what it wrote since it was started, without its key."""
+        return self._log.text()
+
+    async def read_pid(self) -> None:
+        """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
+        line = await asyncio.to_thread(_pipe(self._process.stdout).readline)
+        self.pid = int(line or b"0")
+
+    async def stop(self) -> None:
+        """End the process group; returns when it is gone. May be called twice.
+
+        Cancelling it kills the group at once.
+        """
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            timeout_s = self._stop_grace_s + _STOP_MARGIN_S
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                try:
+                    await asyncio.to_thread(self._process.wait, timeout_s)
+                except asyncio.CancelledError:
+                    self.kill()
+                    raise
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process group with SIGKILL, reap it, close its pipes. May be called twice."""
+        if self._process.poll() is None:
+            # The watchdog lives and has not reaped the server, so the number is still its group's.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if self.pid:
+                    os.killpg(self.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            _pipe(pipe).close()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise ValueError("the process was started without a pipe")
+    return pipe
+
+
+class ServerLog:
+    """The file that takes a server's output, from where this start begins."""
+
+    def __init__(self, path: Path, secret: str) -> None:
+        self.path = path
+        self._secret = secret.encode()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._start = path.stat().st_size if path.exists() else 0
+
+    def open(self) -> int:
+        """A descriptor to append to, readable by its owner only."""
+        descriptor = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600
+        )
+        os.fchmod(descriptor, 0o600)
+        return descriptor
+
+    def text(self) -> str:
+        """The last 64 KB since the start, without the key."""
+        try:
+            with self.path.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self._start, end - _TAIL_BYTES))
+                content = file.read()
+        except FileNotFoundError:
+            return ""
+        return content.replace(self._secret, b"***").decode(errors="replace")
+
+
+async def start_server(spec: ServerSpec, log_path: Path) -> Server:
+    """A server that answers under all its names.
+
+    Raises:
+        LaunchError: With the likely cause and the tail of its log.
+    """
+    tries_left = PORT_TRIES
+    while isinstance(outcome := await _attempt(spec, log_path), _NotReady):
+        tries_left -= 1
+        if tries_left == 0 or not outcome.port_was_taken:
+            raise LaunchError(
+                f"{spec.kind} server for {', '.join(spec.names)} did not start: {outcome.cause}\n"
+                f"last lines of {log_path}:\n{outcome.log_tail}"
+            )
+    logger.info("%s server for %s is ready", spec.kind, ", ".join(spec.names))
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _NotReady:
+    """How an attempt to start ended."""
+
+    cause: str
+    log_tail: str
+    port_was_taken: bool
+
+
+async def _attempt(spec: ServerSpec, log_path: Path) -> Server | _NotReady:
+    server = _spawn(spec, free_port(), log_path)
+    try:
+        fault = await _wait_ready(server, spec)
+    except BaseException:
+        server.kill()
+        raise
+    if fault is None:
+        return server
+    exit_code = server.exit_code()
+    await server.stop()
+    log = server.log_text()
+    return _NotReady(
+        cause=likely_cause(log, exit_code) + fault,
+        log_tail=server.log_tail(),
+        port_was_taken=exit_code is not None and ADDRESS_IN_USE.search(log) is not None,
+    )
+
+
+def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
+    api_key = secrets.token_urlsafe(32)
+    log = ServerLog(log_path, api_key)
+    descriptor = log.open()
+    try:
+        # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
+        process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
+            watched(spec.argv(port), spec.stop_grace_s),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=descriptor,
+            env=server_env(os.environ, spec.env, api_key),
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    return Server(process, port=port, api_key=api_key, log=log, stop_grace_s=spec.stop_grace_s)
+
+
+async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
+    """None when it is ready; else what it lacked, to be added to the cause."""
+    await server.read_pid()
+    lacks, wait_s = "", 0.05
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(spec.start_timeout_s), _session(server.api_key) as session:
+            while server.exit_code() is None:
+                lacks = await _probe(server.base_url, spec.names, session)
+                # What answered may be a stranger on the port that ours did not get: look again.
+                if not lacks and server.exit_code() is None:
+                    return None
+                await asyncio.sleep(wait_s)
+                wait_s = min(1.0, wait_s * 1.5)
+    return f" ({lacks})" if lacks and server.exit_code() is None else ""
+
+
+def _session(api_key: str) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        headers={"Authorization": f"Bearer {api_key}"},
+        timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
+    )
+
+
+async def _probe(base_url: str, names: tuple[str, ...], session: aiohttp.ClientSession) -> str:
+    try:
+        async with session.get(f"{base_url}/health") as reply:
+            if reply.status != 200:
+                return f"/health answers {reply.status}"
+        async with session.get(f"{base_url}/v1/models") as reply:
+            if reply.status != 200:
+                return f"/v1/models answers {reply.status}"
+            listed = _model_names(await reply.json(content_type=None))
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        return f"{base_url} does not answer: {type(error).__name__}"
+    missing = [name for name in names if name not in listed]
+    return f"/v1/models does not list {', '.join(missing)}" if missing else ""
+
+
+def _model_names(body: object) -> set[str]:
+    """Names in an OpenAI model list; empty for any other JSON."""
+    models = body.get("data") if isinstance(body, dict) else None
+    entries = models if isinstance(models, list) else []
+    return {str(entry.get("id")) for entry in entries if isinstance(entry, dict)}

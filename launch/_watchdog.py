@@ -1,0 +1,123 @@
+"""The parent of a server process: ends it when the program that asked for it is gone.
+
+    orchestrator ──stdin pipe──▶ watchdog (own session) ──▶ server (own process group)
+
+Run as a script with `python -I -S _watchdog.py GRACE_S ARGV…`. Its stdin closes when the
+orchestrator ends in whatever way, `kill -9` included. It ends the server's process group on that,
+on SIGTERM and when the server itself ends; writes the server's pid to stdout; sends the server's
+output to its own stderr; and ends with the server's exit code or by the same signal. It uses only
+the standard library, so that it starts fast. The reasons are in docs/design/0001-watchdog.md.
+"""
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LOOK_S = 2.0
+_ORPHAN_GRACE_S = 5.0
+_NOT_STARTED = 127
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Run the server to its end, then end like it."""
+    grace_s, command = float(arguments[0]), arguments[1:]
+    wakeup = _catch_signals()
+    parent = os.getppid()
+    try:
+        server = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno(),
+            stderr=sys.stderr.fileno(),
+            process_group=0,
+            # Safe: this process has one thread.
+            preexec_fn=_die_with_parent,
+        )
+    except OSError as error:
+        sys.stderr.write(f"can't start {command[0]}: {error}\n")
+        sys.exit(_NOT_STARTED)
+    os.write(sys.stdout.fileno(), f"{server.pid}\n".encode())
+    _watch(server.pid, wakeup, parent, grace_s)
+    # The server is dead but not yet reaped, so its number still names its group and no other.
+    _signal_group(server.pid, signal.SIGKILL)
+    _end_like(server.wait())
+
+
+def _catch_signals() -> int:
+    """A descriptor that becomes readable when a signal comes; each byte is a signal number."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in (*_STOP_SIGNALS, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    return read_end
+
+
+def _die_with_parent() -> None:
+    """Have the kernel kill the server if the watchdog itself is killed (Linux only)."""
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 (needed only here, and slow to import)
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
+    """Return when the server has ended, by itself or because it was time."""
+    watched = [wakeup, sys.stdin.fileno()]
+    deadline: float | None = None
+    while not _has_ended(pid):
+        timeout_s = _LOOK_S if deadline is None else deadline - time.monotonic()
+        if timeout_s <= 0:
+            _signal_group(pid, signal.SIGKILL)
+            timeout_s = _LOOK_S
+        readable = select.select(watched, [], [], timeout_s)[0]
+        told = wakeup in readable and _stop_was_asked(wakeup)
+        orphaned = os.getppid() != parent or _is_closed(readable)
+        if deadline is None and (told or orphaned):
+            # A closed pipe stays readable for ever; from here on the clock and the child count.
+            watched = [wakeup]
+            deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if orphaned else grace_s)
+            _signal_group(pid, signal.SIGTERM)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the server is dead, without reaping it."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _stop_was_asked(wakeup: int) -> bool:
+    return any(number in _STOP_SIGNALS for number in os.read(wakeup, 4096))
+
+
+def _is_closed(readable: list[int]) -> bool:
+    stdin = sys.stdin.fileno()
+    return stdin in readable and os.read(stdin, 4096) == b""
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    # EPERM is what macOS answers for a group of zombies.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _end_like(code: int) -> NoReturn:
+    """End with the server's exit code, or by the signal that ended it."""
+    if code >= 0:
+        sys.exit(code)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    sys.exit(128 - code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,148 @@
+"""Where a model's weights are, and what in them decides the numbers; nothing is downloaded."""
+
+import hashlib
+import json
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import LaunchError
+
+BUNDLED_PREFIX: Final = "bundled:"
+_BUNDLED: Final = Path(__file__).parent / "embedded" / "models"
+_HUB_ID: Final = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
+_TOKENIZER_FILES: Final = (
+    "added_tokens.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+)
+_CONFIG_FILES: Final = ("config.json", "generation_config.json")
+_LFS_POINTER: Final = b"version https://git-lfs"
+_NONE: Final = "none"
+
+
+def resolve(weights: str) -> Path:
+    """The folder that `weights` names: `bundled:NAME`, a path, or `org/name[@revision]`.
+
+    A hub id is looked up in the local Hugging Face cache and never downloaded.
+
+    Raises:
+        LaunchError: If there is no such folder, or no weights in it.
+    """
+    if weights.startswith(BUNDLED_PREFIX):
+        return _checked(_bundled(weights.removeprefix(BUNDLED_PREFIX)))
+    path = Path(weights).expanduser()
+    if path.is_dir():
+        return _checked(path.resolve())
+    hub = _HUB_ID.fullmatch(weights)
+    if hub is None:
+        raise LaunchError(f"no model folder {weights!r}; give a folder, or one of {_offered()}")
+    return _checked(_in_hub_cache(hub["id"], hub["revision"] or "main"))
+
+
+def identity(weights: str) -> dict[str, str]:
+    """sha256 of what decides a model's numbers, by part; independent of where the folder lies.
+
+    Raises LaunchError as `resolve` does.
+    """
+    folder = resolve(weights)
+    template = folder / "chat_template.jinja"
+    return {
+        "weights": _digest(_weight_files(folder)),
+        "config": _digest(_existing(folder, _CONFIG_FILES)),
+        "tokenizer": _digest(_existing(folder, _TOKENIZER_FILES)),
+        "chat_template": _digest([template]) if template.exists() else _inline_template(folder),
+    }
+
+
+def code_identity(weights: str) -> str:
+    """sha256 of the Python files that come with a model; "none" where there are none."""
+    return _digest(sorted(resolve(weights).glob("*.py")))
+
+
+def _bundled(name: str) -> Path:
+    if name not in _bundled_names():
+        raise LaunchError(f"no bundled model {name!r}; there are {_offered()}")
+    return _BUNDLED / name
+
+
+def _bundled_names() -> list[str]:
+    return sorted(path.parent.name for path in _BUNDLED.glob("*/config.json"))
+
+
+def _offered() -> str:
+    return ", ".join(BUNDLED_PREFIX + name for name in _bundled_names()) or "(none is bundled)"
+
+
+def _in_hub_cache(hub_id: str, revision: str) -> Path:
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    cache_folder = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    model = cache_folder / f"models--{hub_id.replace('/', '--')}"
+    reference = model / "refs" / revision
+    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
+    snapshot = model / "snapshots" / commit
+    if not snapshot.is_dir():
+        raise LaunchError(
+            f"{hub_id} at revision {revision} is not in the local cache {cache_folder}, and "
+            f"nothing is downloaded here; fetch it first, or give a folder or one of {_offered()}"
+        )
+    return snapshot
+
+
+def _checked(folder: Path) -> Path:
+    if not (folder / "config.json").is_file():
+        raise LaunchError(f"no config.json in {folder}: not a model folder")
+    files = _weight_files(folder)
+    if not files:
+        raise LaunchError(f"no *.safetensors in {folder}; other weight formats are not loaded")
+    for path in files:
+        with path.open("rb") as file:
+            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+                raise LaunchError(f"{path} is a git-lfs pointer, not weights: run git lfs pull")
+    return folder
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.safetensors"))
+
+
+def _existing(folder: Path, names: tuple[str, ...]) -> list[Path]:
+    return [folder / name for name in names if (folder / name).is_file()]
+
+
+def _inline_template(folder: Path) -> str:
+    """Older models keep the chat template in the tokenizer's settings."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return _NONE
+    try:
+        template = json.loads(path.read_bytes()).get("chat_template")
+    except (ValueError, AttributeError) as error:
+        raise LaunchError(f"{path} is not a JSON object: {error}") from error
+    return hashlib.sha256(json.dumps(template).encode()).hexdigest() if template else _NONE
+
+
+def _digest(files: list[Path]) -> str:
+    """sha256 over names and contents; "none" for no files."""
+    if not files:
+        return _NONE
+    lines = [f"{path.name} {_file_digest(path)}" for path in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    status = path.stat()
+    return _hash_file(path, status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _hash_file(path: Path, size: int, mtime_ns: int) -> str:  # noqa: ARG001 (part of the cache key)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,91 @@
+"""The embedded server: our own OpenAI-compatible server over `transformers`, run as a process.
+
+Here is its launch kind only; it imports no torch. The server is `launch.embedded.server`, the
+models that come with it are in `models/`.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from launch import _weights
+from launch._supervisor import HOST, ServerSpec, python_module, start_server
+from orchestrator.errors import LaunchError
+from orchestrator.serving import RunningServer, ServedModel
+
+KIND = "embedded"
+BACKEND = "embedded"
+MULTI_MODEL = True
+
+_ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+class Config(BaseModel):
+    """Settings of the embedded server.
+
+    Attributes:
+        threads: CPU threads of the forward pass; None leaves it to the server.
+        dtype: Number format of weights and activations.
+        device: As torch names it.
+        trust_remote_code: Whether Python files that come with a model may be run. They run with
+            your rights: leave it off for models you have not read.
+        start_timeout_s: From start to ready, loading included.
+        stop_grace_s: Between the polite signal and the other one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    device: str = Field(default="cpu", pattern=r"^(cpu|mps|cuda(:\d+)?)$")
+    trust_remote_code: bool = False
+    start_timeout_s: float = Field(default=300.0, gt=0)
+    stop_grace_s: float = Field(default=10.0, ge=0)
+
+
+def identity(config: Config, weights: str) -> dict[str, str]:
+    """What decides the numbers: hashes of weights, configuration, tokenizer and template; dtype.
+
+    Raises LaunchError where the weights are not there.
+    """
+    code = _weights.code_identity(weights) if config.trust_remote_code else "off"
+    return {
+        "kind": KIND,
+        "dtype": config.dtype,
+        "remote_code": code,
+        **_weights.identity(weights),
+    }
+
+
+def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tuple[str, ...]:
+    """Command line of a server for models by name and folder."""
+    models = [part for name, folder in folders for part in ("--model", f"{name}={folder}")]
+    threads = [] if config.threads is None else ["--threads", str(config.threads)]
+    code = ["--trust-remote-code"] if config.trust_remote_code else []
+    settings = ["--host", HOST, "--port", str(port), "--dtype", config.dtype]
+    return python_module(
+        "launch.embedded.server", *models, *settings, "--device", config.device, *threads, *code
+    )
+
+
+async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+    """A server for all `models` that is ready to answer.
+
+    Raises:
+        LaunchError: If weights are missing or it does not get ready, with the likely cause.
+    """
+    for model in models:
+        if "=" in model.name:
+            raise LaunchError(f"the model name {model.name!r} must not hold '='")
+    folders = tuple((model.name, _weights.resolve(model.weights)) for model in models)
+    spec = ServerSpec(
+        kind=KIND,
+        names=tuple(model.name for model in models),
+        argv=partial(argv, config, folders),
+        env=_ENV,
+        start_timeout_s=config.start_timeout_s,
+        stop_grace_s=config.stop_grace_s,
+    )
+    return await start_server(spec, log_path)

@@ -1,0 +1,103 @@
+"""What holds for every test: which may be skipped, and an event loop that nobody leaks."""
+
+import asyncio
+import importlib.util
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BUNDLED = ROOT / "launch" / "embedded" / "models"
+SHARED = ROOT.parent / "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedSkip:
+    """A reason why tests may be skipped: only while it is true, and at most `at_most` of them."""
+
+    pattern: str
+    is_true: Callable[[], bool]
+    at_most: int
+
+
+def lacks_torch() -> bool:
+    return any(importlib.util.find_spec(name) is None for name in ("torch", "transformers"))
+
+
+def lacks_models() -> bool:
+    return lacks_torch() or not any(BUNDLED.glob("*/model.safetensors"))
+
+
+def lacks_browser() -> bool:
+    return shutil.which("chromium") is None
+
+
+ALLOWED = (
+    AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 40),
+    AllowedSkip(r"chromium is absent", lacks_browser, 10),
+    AllowedSkip(r"torch and the bundled models are absent", lacks_models, 60),
+)
+NEEDED_BY_MARK = {"models": (lacks_models, "torch and the bundled models are absent")}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # pytest-asyncio asks for the current loop before it sets its own. Python 3.11 makes one on
+    # that, which nobody closes, unless it was told before that there is none.
+    asyncio.set_event_loop(None)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipAccount(), "skip-account")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, (is_lacking, reason) in NEEDED_BY_MARK.items():
+            if item.get_closest_marker(mark) and is_lacking():
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class SkipAccount:
+    """Counts skips by reason; a session with one that is not allowed has failed."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._count(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._count(report)
+
+    def _count(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        # An expected failure is reported as skipped too; its reason is in `wasxfail`.
+        if report.skipped and not hasattr(report, "wasxfail"):
+            where = report.longrepr
+            reason = where[2] if isinstance(where, tuple) else str(where)
+            self.counts[reason.removeprefix("Skipped: ")] += 1
+
+    def faults(self) -> list[str]:
+        """One line for each reason that is unknown, untrue here, or met too often."""
+        faults = []
+        for reason, count in sorted(self.counts.items()):
+            allowed = next((a for a in ALLOWED if re.search(a.pattern, reason)), None)
+            if allowed is None:
+                faults.append(f"{count} skipped for a reason not in tests/conftest.py: {reason}")
+            elif not allowed.is_true():
+                faults.append(f"{count} skipped for what is not so on this machine: {reason}")
+            elif count > allowed.at_most:
+                faults.append(f"{count} skipped, at most {allowed.at_most} may be: {reason}")
+        return faults
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.faults() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for reason, count in sorted(self.counts.items()):
+            terminalreporter.write_line(f"skipped {count}: {reason}")
+        for fault in self.faults():
+            terminalreporter.write_line(f"UNEXPECTED SKIP: {fault}", red=True)
