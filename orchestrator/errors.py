@@ -40,14 +40,15 @@ class UsageError(OrchestratorError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One fault of a recipe: where (1-based line) and what."""
+    """One fault of a recipe: where (1-based line, 0 for none) and what."""
 
     file: str
     line: int
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.message}"
 
 
 class RecipeError(UsageError):

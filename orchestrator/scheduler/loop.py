@@ -62,7 +62,7 @@ class Scheduler:
     """
 
     def __init__(
-        self, core: Core, connect: Connect, ends: Ends, per_minute: dict[str, int] | None = None
+        self, core: Core, connect: Connect, ends: Ends, per_minute: dict[str, float] | None = None
     ) -> None:
         self._core = core
         self._connect = connect
@@ -220,5 +220,5 @@ async def send(backend: Backend, request: Request) -> Outcome | Failure:
     return Failure("unsupported", f"no back-end computes {type(ask).__name__}", permanent=True)
 
 
-def _throttler(per_minute: int | None) -> Throttler | None:
+def _throttler(per_minute: float | None) -> Throttler | None:
     return None if per_minute is None else Throttler(rate_limit=per_minute, period=60.0)

@@ -17,7 +17,7 @@ from orchestrator.frames import pack_row
 from orchestrator.plan import Plan
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.progress import ModelProgress, Progress
-from orchestrator.run.budget import Budget, token_counts
+from orchestrator.runner.budget import Budget, token_counts
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.loop import Connect, Scheduler
 from orchestrator.scheduler.window import Window
@@ -56,7 +56,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     connect: Connect
     server_of: Mapping[str, int]
     systems: Mapping[str, str]
-    per_minute: dict[str, int]
+    per_minute: dict[str, float]
     max_open: int
     run_dir: str
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from orchestrator.driver import Driver
 from orchestrator.plan import Plan, PlanCount, StageCount
 from orchestrator.records import Failure, Outcome
-from orchestrator.run.budget import Price
+from orchestrator.runner.budget import Price
 
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
 # low: an estimate that is too high disappoints nobody.

@@ -11,7 +11,7 @@ from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.methods._base import Method
 from orchestrator.plan import Part, Plan, make_part
 from orchestrator.recipe.schema import Recipe
-from orchestrator.run.fleet import identity_key, model_identity
+from orchestrator.runner.fleet import identity_key, model_identity
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -12,10 +12,10 @@ import yaml
 from orchestrator import __version__
 from orchestrator.errors import OrchestratorError
 from orchestrator.report.progress import Progress
-from orchestrator.run.budget import Bounds, Budget, Price, Spent
-from orchestrator.run.fleet import Fleet
-from orchestrator.run.prepare import Prepared, describe_change
-from orchestrator.run.session import Session, Watch, Wiring
+from orchestrator.runner.budget import Bounds, Budget, Price, Spent
+from orchestrator.runner.fleet import Fleet
+from orchestrator.runner.prepare import Prepared, describe_change
+from orchestrator.runner.session import Session, Watch, Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from orchestrator.store import RunDirectory, Store
