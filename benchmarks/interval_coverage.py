@@ -1,0 +1,151 @@
+"""How often the intervals of `orchestrator.statistics` cover, by simulation.
+
+    python benchmarks/interval_coverage.py --simulations 1000 > coverage.md
+
+A judge compares every pair of models on every prompt. How good an answer is differs by prompt, so
+the judgments of one prompt depend on each other. The truth is the same judge on 300,000 prompts.
+"""
+
+import argparse
+import dataclasses
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, to_elo
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.ratings import rate
+from orchestrator.statistics.win_rate import win_rates
+
+MODELS = {
+    2: (0.3, -0.3),
+    3: (0.5, 0.0, -0.5),
+    5: (1.2, 0.1, -0.2, -0.4, -0.7),
+}
+JUDGES = ("soft", "sharp", "hard", "skewed", "missing", "equal")
+SPREAD = {"skewed": 2.5, "equal": 0.0}
+LEVEL = 0.95
+POPULATION = 300_000
+
+Floats = NDArray[np.float64]
+
+
+@dataclasses.dataclass
+class Tally:
+    """How often an interval held the truth, and how often there was none or it was open."""
+
+    asked: int = 0
+    covered: int = 0
+    none: int = 0
+    open: int = 0
+
+    def add(self, low: Floats, high: Floats, truth: Floats) -> None:
+        """Counts intervals; arrays of one shape, nan bounds for no interval."""
+        given = ~(np.isnan(low) | np.isnan(high))
+        self.asked += int(given.sum())
+        self.none += int((~given).sum())
+        self.open += int(np.isinf(low[given]).sum() + np.isinf(high[given]).sum())
+        self.covered += int(((low <= truth) & (truth <= high))[given].sum())
+
+    @property
+    def coverage(self) -> float:
+        """Share of the given intervals that held the truth."""
+        return self.covered / self.asked if self.asked else float("nan")
+
+
+def preferences(
+    rng: np.random.Generator, n_prompts: int, qualities: tuple[float, ...], judge: str
+) -> Floats:
+    """P(first beats second), shape (n_prompts, pairs); nan where there is no judgment."""
+    first, second = np.triu_indices(len(qualities), 1)
+    answers = SPREAD.get(judge, 1.0) * np.asarray(qualities) + rng.normal(
+        size=(n_prompts, len(qualities))
+    )
+    gap = answers[:, first] - answers[:, second] + 0.7 * rng.normal(size=(n_prompts, len(first)))
+    p = 1 / (1 + np.exp(-(8.0 if judge == "sharp" else 2.0) * gap))
+    if judge == "hard":
+        p = np.where(p > 0.6, 1.0, np.where(p < 0.4, 0.0, 0.5))
+    if judge == "missing":
+        p = np.where(rng.random(p.shape) < 0.3, np.nan, p)
+    return p
+
+
+def summed(p: Floats, n_models: int) -> PromptSums:
+    """Sums of an array of preferences by prompt and pair."""
+    first, second = np.triu_indices(n_models, 1)
+    prompts = np.repeat(np.arange(len(p)), len(first))
+    values = p.reshape(-1)
+    kept = ~np.isnan(values)
+    return sum_by_prompt(
+        prompts[kept],
+        np.tile(first, len(p))[kept],
+        np.tile(second, len(p))[kept],
+        values[kept],
+        shape=(len(p), n_models),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One line of the table."""
+
+    judge: str
+    n_models: int
+    n_prompts: int
+
+
+def simulate(cell: Cell, *, n_simulations: int, n_resamples: int, seed: int) -> dict[str, Tally]:
+    """Tallies of ratings, neighbours' differences, win rates and ranks (all ranks at once)."""
+    rng = np.random.default_rng([seed, JUDGES.index(cell.judge), cell.n_models, cell.n_prompts])
+    qualities = MODELS[cell.n_models]
+    population = summed(preferences(rng, POPULATION, qualities, cell.judge), cell.n_models)
+    strengths = fit_bradley_terry(population.win_matrix[None]).strengths[0]
+    if cell.judge == "equal":
+        strengths = np.zeros(cell.n_models)
+    win_truth = population.wins.sum(0) / population.counts.sum(0)
+    true_rank = 1 + (strengths[None] > strengths[:, None]).sum(1)
+    tallies = {name: Tally() for name in ("rating", "difference", "win rate", "ranks")}
+    names = [f"m{i}" for i in range(cell.n_models)]
+    for _ in range(n_simulations):
+        sums = summed(preferences(rng, cell.n_prompts, qualities, cell.judge), cell.n_models)
+        result = rate(sums, names, confidence_level=LEVEL, n_resamples=n_resamples, rng=rng)
+        tallies["rating"].add(result.low, result.high, to_elo(strengths))
+        for i, j in itertools.pairwise(range(cell.n_models)):
+            interval = result.difference(i, j, cell.n_prompts).interval
+            bounds = (interval.low, interval.high) if interval else (np.nan, np.nan)
+            truth = np.array([ELO_SCALE * (strengths[i] - strengths[j])])
+            tallies["difference"].add(np.array(bounds[:1]), np.array(bounds[1:]), truth)
+        shares = win_rates(sums, LEVEL)
+        at = (sums.first, sums.second)
+        tallies["win rate"].add(shares.low[at], shares.high[at], win_truth)
+        held = (result.rank_low <= true_rank) & (true_rank <= result.rank_high)
+        tallies["ranks"].add(np.zeros(1), np.ones(1), np.array([0.5 if held.all() else 2.0]))
+    return tallies
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print("| judge | models | prompts | rating | difference | win rate | ranks | none | open |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for judge, n_models, n_prompts in itertools.product(JUDGES, MODELS, (20, 50, 200)):
+        tallies = simulate(
+            Cell(judge, n_models, n_prompts),
+            n_simulations=options.simulations,
+            n_resamples=options.resamples,
+            seed=options.seed,
+        )
+        cells = [f"{100 * tally.coverage:.1f}" for tally in tallies.values()]
+        rating = tallies["rating"]
+        total = rating.asked + rating.none
+        cells += [f"{100 * rating.none / total:.1f}", f"{100 * rating.open / total:.1f}"]
+        print(f"| {judge} | {n_models} | {n_prompts} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

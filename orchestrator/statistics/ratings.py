@@ -1,0 +1,306 @@
+"""Ratings of models with intervals over prompts, differences, and simultaneous rank intervals.
+
+Intervals come from the cluster-robust ("sandwich") covariance of the strengths with Student's t
+quantile, their open ends from resampling prompts, and the ranks from the largest deviation over
+all pairs in the resamples. `docs/statistics.md` says why, and how often they cover.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.bootstrap import resampled_strengths
+from orchestrator.statistics.bradley_terry import (
+    ELO_SCALE,
+    describe_gaps,
+    fit_bradley_terry,
+    grounded,
+    to_elo,
+)
+from orchestrator.statistics.prompt_sums import PromptSums
+from orchestrator.statistics.results import Interval, checked_level, interval_or_none
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+METHOD: Final = "Bradley-Terry; prompt-clustered sandwich interval, t quantile"
+
+EQUAL: Final = 1e-9
+"""Difference of strengths up to which two models are tied."""
+
+_NO_SPREAD: Final = 1e-8
+_CHUNK: Final = 2**21
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far one rating lies above another, in Elo points.
+
+    Attributes:
+        value: Difference; may be infinite, or nan where the two cannot be compared.
+        interval: Not adjusted for the number of differences looked at; None where there is none.
+        p_value: Two-sided, of no difference, not adjusted; nan where there is none.
+    """
+
+    value: float
+    interval: Interval | None
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """Ratings of M models; arrays of shape (M,) unless said otherwise.
+
+    Attributes:
+        values: Elo scale, mean 1000 over the models that can be placed; +inf (-inf) where a model
+            is out of reach above (below), nan where it cannot be compared.
+        low: Lower bounds; -inf is open; nan where there is no interval.
+        high: Upper bounds; +inf is open; nan where there is no interval.
+        share_unbounded: Share of resamples in which the model has no finite rating.
+        rank: 1 for the best; equal ratings share the better rank; 0 where it cannot be ranked.
+        rank_low: Best rank that the data allow, for all models at once at the confidence level.
+        rank_high: Worst rank likewise.
+        covariance: Shape (M, M), of the natural-log strengths, over prompts; nan outside.
+        n_prompts: Prompts on which the model was compared.
+        resamples: Shape (n_resamples, M), natural-log strengths.
+        confidence_level: Of the intervals, and of the ranks together.
+        notes: Plain sentences on what is open or undefined.
+    """
+
+    values: Floats
+    low: Floats
+    high: Floats
+    share_unbounded: Floats
+    rank: Ints
+    rank_low: Ints
+    rank_high: Ints
+    covariance: Floats
+    n_prompts: Ints
+    resamples: Floats
+    confidence_level: float
+    notes: tuple[str, ...]
+
+    def difference(self, first: int, second: int, n_shared: int) -> Difference:
+        """How far `first` lies above `second`, given the prompts on which both were compared."""
+        with np.errstate(invalid="ignore"):
+            gap = float(self.values[first] - self.values[second])
+            drawn = self.resamples[:, first] - self.resamples[:, second]
+        if math.isnan(gap):
+            return Difference(math.nan, None, math.nan)
+        error = ELO_SCALE * math.sqrt(max(_spread(self.covariance, first, second), 0.0))
+        dof = int(min(self.n_prompts[first], self.n_prompts[second])) - 1
+        if dof < 1:
+            return Difference(gap, None, math.nan)
+        if math.isinf(gap) or error <= _NO_SPREAD * ELO_SCALE:
+            tied = abs(gap) <= EQUAL * ELO_SCALE
+            return Difference(gap, None, 1.0 if tied else _sign_test(n_shared))
+        reach = float(stats.t.ppf(0.5 + 0.5 * self.confidence_level, dof)) * error
+        tail = 0.5 * (1.0 - self.confidence_level)
+        low, high = _opened(gap - reach, gap + reach, drawn, tail)
+        p_value = float(2.0 * stats.t.sf(abs(gap) / error, dof))
+        return Difference(gap, interval_or_none(low, high, self.confidence_level), p_value)
+
+
+def rate(
+    sums: PromptSums,
+    models: Sequence[str],
+    *,
+    confidence_level: float,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> Ratings:
+    """Ratings from judgments per prompt and pair.
+
+    Args:
+        sums: Judgments; M models, some of which may have none.
+        models: M names, for the notes.
+        confidence_level: In (0, 1).
+        n_resamples: At least 1,000 for ranks and open bounds at 95 %.
+        rng: Source of the resamples.
+
+    Raises:
+        StatisticsError: If the names do not fit, or the level is not in (0, 1).
+    """
+    level = checked_level(confidence_level)
+    if len(models) != sums.n_models:
+        raise StatisticsError(f"{len(models)} names for {sums.n_models} models")
+    wins = sums.win_matrix
+    fit = fit_bradley_terry(wins[None])
+    strengths = fit.strengths[0]
+    covariance = cluster_covariance(sums, strengths)
+    n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
+    drawn = np.empty((0, sums.n_models))
+    if sums.n_prompts > 1:
+        drawn = resampled_strengths(sums, strengths, n_resamples, rng)
+    low, high = _bounds(strengths, covariance, n_prompts, drawn, level)
+    ranks = _rank_intervals(sums, strengths, covariance, drawn, level)
+    notes = list(describe_gaps(wins, strengths, models))
+    if not fit.converged[0]:
+        notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")
+    return Ratings(
+        to_elo(strengths),
+        to_elo(low),
+        to_elo(high),
+        _share_unbounded(drawn),
+        _ranks(strengths),
+        *ranks,
+        covariance,
+        n_prompts,
+        drawn,
+        level,
+        tuple(notes),
+    )
+
+
+def cluster_covariance(sums: PromptSums, strengths: Floats) -> Floats:
+    """Covariance over prompts of fitted strengths (sum zero), shape (M, M).
+
+    The sandwich estimator (Liang and Zeger 1986, doi:10.1093/biomet/73.1.13) times n / (n - 1)
+    for n prompts; nan for models without a finite strength, and throughout for one prompt.
+    """
+    placed = np.isfinite(strengths)
+    theta = np.where(placed, strengths, 0.0)
+    inside = placed[sums.first] & placed[sums.second]
+    expected = 1.0 / (1.0 + np.exp(theta[sums.second] - theta[sums.first]))
+    counts = np.where(inside, sums.counts, 0.0)
+    n = int((counts.sum(axis=1) > 0).sum())
+    if n < 2 or placed.sum() < 2:
+        return np.full((sums.n_models, sums.n_models), np.nan)
+    surplus = np.where(inside, sums.wins, 0.0) - counts * expected
+    scores = sums.by_model(surplus, -surplus)
+    information = counts.sum(axis=0) * expected * (1.0 - expected)
+    laplacian = -sums.matrices(np.zeros((1, len(information))), information[None])[0]
+    laplacian = np.minimum(laplacian, laplacian.T)
+    np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
+    bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
+    covariance = bread @ (scores.T @ scores) @ bread * (n / (n - 1))
+    result: Floats = np.where(placed[:, None] & placed[None, :], covariance, np.nan)
+    return result
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's (1979) adjusted p-values, same shape; nan are not part of the family and stay nan."""
+    adjusted = np.full(p_values.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    steps = p_values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
+
+
+def _share_unbounded(drawn: Floats) -> Floats:
+    if not len(drawn):
+        return np.full(drawn.shape[1], np.nan)
+    result: Floats = 1.0 - np.isfinite(drawn).mean(axis=0)
+    return result
+
+
+def _spread(covariance: Floats, first: int, second: int) -> float:
+    return float(
+        covariance[first, first] + covariance[second, second] - 2.0 * covariance[first, second]
+    )
+
+
+def _sign_test(n_prompts: int) -> float:
+    """Two-sided p-value where all of n prompts point the same way; nan for none."""
+    return min(1.0, 2.0 * 0.5**n_prompts) if n_prompts > 0 else math.nan
+
+
+def _opened(low: float, high: float, drawn: Floats, tail: float) -> tuple[float, float]:
+    """The bounds, open where more than `tail` of the resamples are not bounded on that side."""
+    if not len(drawn):
+        return low, high
+    unknown = np.isnan(drawn)
+    below = float(((drawn == -np.inf) | unknown).mean())
+    above = float(((drawn == np.inf) | unknown).mean())
+    return (-math.inf if below > tail else low), (math.inf if above > tail else high)
+
+
+def _bounds(
+    strengths: Floats, covariance: Floats, n_prompts: Ints, drawn: Floats, level: float
+) -> tuple[Floats, Floats]:
+    low, high = np.full(strengths.shape, np.nan), np.full(strengths.shape, np.nan)
+    for i, strength in enumerate(strengths):
+        error = math.sqrt(max(covariance[i, i], 0.0))
+        if n_prompts[i] < 2 or not math.isfinite(strength) or not error > _NO_SPREAD:
+            continue
+        reach = stats.t.ppf(0.5 + 0.5 * level, n_prompts[i] - 1) * error
+        bounds = _opened(strength - reach, strength + reach, drawn[:, i], 0.5 * (1.0 - level))
+        low[i], high[i] = bounds
+    return low, high
+
+
+def _ranks(strengths: Floats) -> Ints:
+    """1 + number of better models; 0 where a model cannot be ranked."""
+    with np.errstate(invalid="ignore"):
+        better = strengths[None, :] - strengths[:, None] > EQUAL
+    result: Ints = np.where(np.isnan(strengths), 0, 1 + better.sum(axis=1)).astype(np.int64)
+    return result
+
+
+def _rank_intervals(
+    sums: PromptSums, strengths: Floats, covariance: Floats, drawn: Floats, level: float
+) -> tuple[Ints, Ints]:
+    """Ranks that no difference contradicts, at the level for all pairs together.
+
+    Source: Mogstad, Romano, Shaikh and Wilhelm 2024, doi:10.1093/restud/rdad006, with the spread
+    of the largest deviation taken from resampled prompts.
+    """
+    n_models = len(strengths)
+    with np.errstate(invalid="ignore"):
+        gaps = strengths[:, None] - strengths[None, :]
+    variances = np.diag(covariance)[:, None] + np.diag(covariance)[None, :] - 2 * covariance
+    errors = np.sqrt(np.maximum(variances, 0.0))
+    ahead, behind = np.nonzero((gaps > EQUAL) & np.isfinite(gaps) & (errors > _NO_SPREAD))
+    surely = np.zeros((n_models, n_models), dtype=np.bool_)
+    if len(drawn) and len(ahead):
+        critical = _critical(drawn, gaps, errors, (ahead, behind), level)
+        reach = _small_sample(critical, int((sums.counts.sum(axis=1) > 0).sum()))
+        surely[ahead, behind] = gaps[ahead, behind] > reach * errors[ahead, behind]
+    # Where a difference has no spread or no end, every prompt points the same way.
+    n_pairs = max(1, n_models * (n_models - 1) // 2)
+    shared = _prompts_shared(sums)
+    certain = (gaps == np.inf) | ((gaps > EQUAL) & np.isfinite(gaps) & ~(errors > _NO_SPREAD))
+    surely |= certain & (2.0 * 0.5**shared * n_pairs < 1.0 - level)
+    best = 1 + surely.sum(axis=0)
+    worst = n_models - surely.sum(axis=1)
+    return best.astype(np.int64), worst.astype(np.int64)
+
+
+def _critical(
+    drawn: Floats, gaps: Floats, errors: Floats, pairs: tuple[Ints, Ints], level: float
+) -> float:
+    """Quantile of the largest shortfall of a resampled difference, in standard errors."""
+    ahead, behind = pairs
+    gap, error = gaps[pairs], errors[pairs]
+    worst = np.empty(len(drawn))
+    rows = max(1, _CHUNK // (8 * len(ahead)))
+    for begin in range(0, len(drawn), rows):
+        part = drawn[begin : begin + rows]
+        with np.errstate(invalid="ignore"):
+            shortfall = (gap - (part[:, ahead] - part[:, behind])) / error
+        worst[begin : begin + rows] = np.where(np.isnan(shortfall), np.inf, shortfall).max(axis=1)
+    # One direction of each pair is looked at, hence half of the error.
+    return float(np.quantile(worst, 0.5 + 0.5 * level, method="higher"))
+
+
+def _small_sample(critical: float, n_prompts: int) -> float:
+    """A normal-like critical value widened for n prompts, as by Student's t."""
+    if n_prompts < 2 or math.isinf(critical):
+        return math.inf
+    scaled = max(critical, 0.0) * math.sqrt(n_prompts / (n_prompts - 1))
+    return float(stats.t.isf(stats.norm.sf(scaled), n_prompts - 1))
+
+
+def _prompts_shared(sums: PromptSums) -> Floats:
+    """Shape (M, M): prompts on which two models were compared with each other."""
+    result = np.zeros((sums.n_models, sums.n_models))
+    shared = (sums.counts > 0).sum(axis=0)
+    result[sums.first, sums.second] = result[sums.second, sums.first] = shared
+    return result

@@ -1,0 +1,73 @@
+"""What a statistic returns: a number, its interval, what it rests on, or why there is none."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.errors import StatisticsError
+
+UNCERTAINTY: Final = "uncertainty over prompts, for this judge"
+"""What every interval here covers; another judge, or another draw of answers, is not in it."""
+
+APPROXIMATE_BELOW: Final = 20
+"""Prompts under which intervals are flagged: their coverage is measured from this number on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval; an infinite bound is open: the data do not bound it there."""
+
+    low: float
+    high: float
+    confidence_level: float
+
+    @property
+    def low_open(self) -> bool:
+        """Whether nothing bounds it from below."""
+        return math.isinf(self.low)
+
+    @property
+    def high_open(self) -> bool:
+        """Whether nothing bounds it from above."""
+        return math.isinf(self.high)
+
+    def contains(self, value: float) -> bool:
+        """Whether `value` lies in it, ends included."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One number with what it rests on.
+
+    Attributes:
+        value: nan where undefined; +inf or -inf where the data do not bound it.
+        interval: None where there is none (see `undefined`).
+        n: Prompts (clusters) that it rests on.
+        method: Name of the interval's method.
+        undefined: Why there is no value or no interval; None where there are both.
+    """
+
+    value: float
+    interval: Interval | None
+    n: int
+    method: str
+    undefined: str | None = None
+
+
+def interval_or_none(low: float, high: float, confidence_level: float) -> Interval | None:
+    """The interval, or None if a bound is nan."""
+    if math.isnan(low) or math.isnan(high):
+        return None
+    return Interval(low, high, confidence_level)
+
+
+def checked_level(confidence_level: float) -> float:
+    """The level itself.
+
+    Raises:
+        StatisticsError: If it is not strictly between 0 and 1.
+    """
+    if not 0.0 < confidence_level < 1.0:
+        raise StatisticsError(f"confidence_level must be between 0 and 1, got {confidence_level}")
+    return confidence_level
