@@ -1,0 +1,133 @@
+"""Bytes -> typed records, with the oddities of real servers: NaN literals, errors inside a 200."""
+
+import json
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+from orchestrator.records import Failure, FloatArray
+from orchestrator.wire import failures
+
+MAX_BODY_BYTES: Final = 64 * 2**20
+SENTINEL: Final = -9998.5
+"""vLLM writes -9999.0 for -inf, others the smallest float32; no real value lies below this."""
+ROUNDING: Final = 1e-2
+"""A log-probability may exceed 0 by rounding, not by more."""
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+T = TypeVar("T")
+
+
+class Usage(msgspec.Struct, gc=False):
+    """Token counts as the server gives them."""
+
+    class Details(msgspec.Struct, gc=False):
+        """Where the prompt's tokens came from."""
+
+        cached_tokens: int | None = None
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    prompt_tokens_details: Details | None = None
+
+    @property
+    def n_prompt(self) -> int:
+        """Prompt tokens, 0 where not said."""
+        return max(self.prompt_tokens or 0, 0)
+
+    @property
+    def n_completion(self) -> int:
+        """Generated tokens, 0 where not said."""
+        return max(self.completion_tokens or 0, 0)
+
+    @property
+    def n_cached(self) -> int:
+        """Prompt tokens from the prefix cache, 0 where not said."""
+        details = self.prompt_tokens_details
+        return max(self.cached_tokens or (details and details.cached_tokens) or 0, 0)
+
+
+NO_USAGE: Final = Usage()
+
+
+class Decoder(Generic[T]):
+    """Decodes bodies into a `msgspec.Struct` type. Never raises."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, body: bytes, secret: str = "") -> T | Failure:
+        """The record, or a failure: "unparseable", or what an error in the reply says."""
+        if len(body) > MAX_BODY_BYTES:
+            return too_large(len(body))
+        try:
+            return self._decode(body)
+        except (ValueError, RecursionError):
+            return self._decode_leniently(body, secret)
+
+    def _decode_leniently(self, body: bytes, secret: str) -> T | Failure:
+        # json.loads accepts NaN and Infinity, which msgspec refuses.
+        try:
+            parsed = json.loads(body)
+        except (ValueError, RecursionError):
+            # Not permanent: what was cut or garbled on its way may come whole the next time.
+            return Failure("unparseable", f"the reply is not JSON: {_start(body, secret)}")
+        try:
+            return msgspec.convert(parsed, self._kind)
+        except (ValueError, RecursionError, OverflowError) as error:
+            if isinstance(parsed, dict) and parsed.get("error"):
+                return failures.in_reply(parsed, secret)
+            said = failures.clean(f"{error}: {_start(body, secret)}", secret)
+            return Failure("unparseable", f"the reply has another shape: {said}", permanent=True)
+
+
+def error_in(body: bytes, secret: str) -> Failure:
+    """What a reply without an answer says instead."""
+    try:
+        parsed: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, dict) and (parsed.get("error") or parsed.get("object") == "error"):
+        return failures.in_reply(parsed, secret)
+    return Failure("unparseable", f"the reply holds no answer: {_start(body, secret)}")
+
+
+def too_large(n_bytes: int) -> Failure:
+    """The failure of a reply over the limit."""
+    size = f"{n_bytes / 2**20:.0f} MiB"
+    return Failure("unparseable", f"the reply is larger than 64 MiB ({size})", permanent=True)
+
+
+def logprob_array(values: list[float | None]) -> FloatArray | Failure:
+    """Log-probabilities as float32: sentinels are -inf, null is nan; positive ones are refused."""
+    wide = np.array(values, dtype=np.float64)
+    wide[wide <= SENTINEL] = -np.inf
+    if wide.size and np.fmax.reduce(wide) > ROUNDING:
+        return Failure(
+            "no_logprobs",
+            "the server gives numbers above 0 as log-probabilities; they may be logits",
+            permanent=True,
+        )
+    return wide.astype(np.float32)
+
+
+def logprob(value: float | None) -> float:
+    """One log-probability: sentinels are -inf; null and impossible values are nan."""
+    if value is None or value > ROUNDING:
+        return float("nan")
+    return float("-inf") if value <= SENTINEL else min(value, 0.0)
+
+
+def text_of(text: str) -> str:
+    """`text` with lone surrogates replaced, so that it can be stored."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _start(body: bytes, secret: str) -> str:
+    said = failures.clean(body[:8192].decode("utf-8", "replace"), secret)
+    return said if len(said) <= 200 else said[:199] + "…"

@@ -1,0 +1,165 @@
+"""Error replies -> `Failure`: one classification for every server.
+
+Bodies come in four shapes: `{"error": {...}}` (OpenAI, vLLM, llama.cpp), a flat
+`{"object": "error", "message": ...}` (SGLang), `{"error": "...", "error_type": ...}` (TGI) and
+`{"detail": ...}` (FastAPI). What they say is untrusted text: it is stripped of terminal escapes,
+shortened, and never repeats the key it was sent.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from orchestrator.records import Failure
+
+MESSAGE_LENGTH: Final = 500
+MAX_RETRY_AFTER_S: Final = 24 * 3600.0
+_INSPECTED: Final = 16_384
+_SHORTEST_SECRET: Final = 4
+
+_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
+_TOO_LONG: Final = re.compile(
+    r"maximum context length|context[ _](?:length|window|size)|max_model_len|prompt is too long|"
+    r"input (?:is|are) too long|longer than the model|exceeds? the (?:limit|available context)|"
+    r"must have less than \d+ tokens|max_new_tokens` must be|string too long|too many tokens",
+    re.IGNORECASE,
+)
+_NO_LOGPROBS: Final = re.compile(
+    r"log_?prob\w*.{0,60}(?:not (?:supported|allowed|available)|unsupported|not permitted)|"
+    r"(?:not support|unsupported).{0,60}log_?prob",
+    re.IGNORECASE | re.DOTALL,
+)
+_DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has died)", re.IGNORECASE)
+
+_PERMANENT: Final[Mapping[int, str]] = {
+    400: "bad_request",
+    401: "bad_request",
+    403: "bad_request",
+    404: "not_found",
+    405: "unsupported",
+    413: "too_long",
+    422: "bad_request",
+    501: "unsupported",
+}
+_OF_THE_MOMENT: Final[Mapping[int, str]] = {
+    408: "timeout",
+    409: "server_error",
+    425: "server_error",
+    429: "rate_limited",
+    529: "rate_limited",
+}
+
+
+def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str = "") -> Failure:
+    """What a reply with an error status means; `headers` in lower case."""
+    said = clean(message_in(body), secret)
+    message = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    retry_after_s = retry_after(headers)
+    if status in _OF_THE_MOMENT:
+        return Failure(_OF_THE_MOMENT[status], message, status=status, retry_after_s=retry_after_s)
+    if status >= 500 and status not in _PERMANENT:
+        cause = "dead_server" if _DEAD.search(said) else "server_error"
+        return Failure(cause, message, status=status, retry_after_s=retry_after_s)
+    return Failure(_permanent_cause(status, said), message, permanent=True, status=status)
+
+
+def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:
+    """What an error inside a reply with status 200 means."""
+    error = parsed.get("error")
+    code = error.get("code") if isinstance(error, dict) else parsed.get("code")
+    said = clean(_message(parsed), secret)
+    message = f"the reply holds an error: {said}" if said else "the reply holds an error"
+    if isinstance(code, int) and not isinstance(code, bool) and code in _PERMANENT:
+        return Failure(_permanent_cause(code, said), message, permanent=True, status=200)
+    if isinstance(code, int) and code in _OF_THE_MOMENT:
+        return Failure(_OF_THE_MOMENT[code], message, status=200)
+    if _TOO_LONG.search(said):
+        return Failure("too_long", message, permanent=True, status=200)
+    cause = "dead_server" if _DEAD.search(said) else "server_error"
+    return Failure(cause, message, status=200)
+
+
+def message_in(body: bytes) -> str:
+    """The words of an error body, whatever its shape; not cleaned."""
+    text = body.decode("utf-8", "replace")
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return _message(parsed) if isinstance(parsed, dict) else text
+
+
+def clean(text: str, secret: str = "") -> str:
+    """At most 500 printable characters on one line, without `secret`."""
+    text = redact(text, secret)[:_INSPECTED]
+    text = _ESCAPE.sub("", text)
+    text = "".join(character if character.isprintable() else " " for character in text)
+    text = redact(" ".join(text.split()), secret)
+    return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1] + "…"
+
+
+def redact(text: str, secret: str) -> str:
+    """`text` with every spelling of `secret` blotted out; very short ones are not secrets."""
+    if len(secret) < _SHORTEST_SECRET:
+        return text
+    for spelling in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}:
+        text = text.replace(spelling, "[key]")
+    return text
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds from a Retry-After header, also given as a date; None where it says nothing.
+
+    A date is compared with the reply's own Date header, so a wrong clock here does no harm.
+    """
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = _seconds_until(value, headers.get("date", ""))
+    if not math.isfinite(seconds):
+        return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+
+
+def _seconds_until(then: str, now: str) -> float:
+    try:
+        return (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return math.nan
+
+
+def _permanent_cause(status: int, said: str) -> str:
+    if _TOO_LONG.search(said):
+        return "too_long"
+    if _NO_LOGPROBS.search(said):
+        return "no_logprobs"
+    return _PERMANENT.get(status, "bad_request")
+
+
+def _message(parsed: Mapping[str, Any]) -> str:
+    error = parsed.get("error")
+    if isinstance(error, dict):
+        return _words(error.get("message") or error.get("type") or error)
+    return _words(error or parsed.get("message") or parsed.get("detail") or parsed)
+
+
+def _words(value: object) -> str:
+    match value:
+        case str():
+            return value
+        case [dict() as first, *_] if isinstance(first.get("msg"), str):
+            where = first.get("loc")
+            steps = ".".join(map(str, where)) if isinstance(where, list) else ""
+            return f"{steps}: {first['msg']}" if steps else str(first["msg"])
+        case _:
+            try:
+                return str(value)
+            except RecursionError:
+                return ""

@@ -1,0 +1,147 @@
+"""Asks -> request bodies. Bytes are a pure function of the arguments, field order included.
+
+Every sampling field is written out, because servers take what is missing from the model's
+`generation_config.json`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.records import Messages
+
+_encode: Final = msgspec.json.Encoder().encode
+
+OWN_FIELDS: Final = frozenset({
+    "echo", "logprobs", "max_completion_tokens", "max_tokens", "messages", "model", "n", "seed",
+    "stop", "stream", "temperature", "top_k", "top_logprobs", "top_p",
+})  # fmt: skip
+"""Fields that this module writes; a user's extra fields may not be among them."""
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """What one kind of server wants to see in a chat request.
+
+    Attributes:
+        max_tokens_field: "max_tokens", or "max_completion_tokens" where the server insists.
+        logprobs: Whether log-probabilities are asked for at all.
+        top_logprobs: The largest `top_logprobs` the server takes.
+        token_ids: Whether the server knows `return_token_ids`.
+        top_k_off: What says "no top-k"; None leaves the field out.
+        omit: Fields the server refuses, left out.
+        extra: Fields added to every generation.
+    """
+
+    max_tokens_field: str = "max_tokens"
+    logprobs: bool = True
+    top_logprobs: int = 20
+    token_ids: bool = False
+    top_k_off: int | None = None
+    omit: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = {}
+
+    def listed(self, wanted: int) -> int:
+        """How many alternatives to ask for so that the `wanted` best are among them.
+
+        One more than wanted: some servers put the drawn token first and cut the list to length, so
+        that the last of the best would be lost.
+        """
+        return min(wanted + 1, self.top_logprobs) if wanted else 0
+
+
+def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
+    """The body of a chat completion that draws one text.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    sampling = ask.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": _messages(ask.messages),
+        dialect.max_tokens_field: sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": seed,
+        "stream": False,
+    }
+    if sampling.top_k or dialect.top_k_off is not None:
+        body["top_k"] = sampling.top_k or dialect.top_k_off
+    if sampling.stop:
+        body["stop"] = sampling.stop
+    if dialect.logprobs:
+        body["logprobs"] = True
+        body["top_logprobs"] = dialect.listed(ask.top_logprobs)
+    if dialect.token_ids:
+        body["return_token_ids"] = True
+    return _finish(body, dialect)
+
+
+def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
+    """The body of a chat completion of one token that lists its alternatives.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    messages = _messages(ask.messages)
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": messages,
+        dialect.max_tokens_field: 1,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "seed": 0,
+        "stream": False,
+        "logprobs": True,
+        "top_logprobs": dialect.top_logprobs,
+    }
+    if dialect.top_k_off is not None:
+        body["top_k"] = dialect.top_k_off
+    if ask.prefix.text:
+        messages.append({"role": "assistant", "content": ask.prefix.text})
+        body["add_generation_prompt"] = False
+        body["continue_final_message"] = True
+    return _finish(body, dialect)
+
+
+def score(model: str, ask: ScoreAsk) -> bytes:
+    """The body of our own `/v1/score`: log-probabilities of `ask.token_ids` after the prompt.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    return _encode(
+        {
+            "model": model,
+            "messages": _messages(ask.messages),
+            "token_ids": ask.token_ids,
+        }
+    )
+
+
+def choose(model: str, ask: ChooseAsk) -> bytes:
+    """The body of our own `/v1/choose`; labels are lists of spellings.
+
+    Raises:
+        UnicodeEncodeError: If a message or a label holds a lone surrogate, which is no text.
+    """
+    body: dict[str, Any] = {"model": model, "messages": _messages(ask.messages)}
+    if ask.prefix.token_ids:
+        body["prefix"] = {"token_ids": ask.prefix.token_ids}
+    elif ask.prefix.text:
+        body["prefix"] = {"text": ask.prefix.text}
+    body["labels"] = [label.spellings for label in ask.labels]
+    return _encode(body)
+
+
+def _messages(messages: Messages) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in messages]
+
+
+def _finish(body: dict[str, Any], dialect: Dialect) -> bytes:
+    body.update(dialect.extra)
+    for field in dialect.omit:
+        body.pop(field, None)
+    return _encode(body)
