@@ -50,7 +50,8 @@ def resolve(weights: str) -> Path:
 def identity(weights: str) -> dict[str, str]:
     """sha256 of what decides a model's numbers, by part; independent of where the folder lies.
 
-    Raises LaunchError as `resolve` does.
+    Raises:
+        LaunchError: If the weights are not there.
     """
     folder = resolve(weights)
     template = folder / "chat_template.jinja"
@@ -63,7 +64,11 @@ def identity(weights: str) -> dict[str, str]:
 
 
 def code_identity(weights: str) -> str:
-    """sha256 of the Python files that come with a model; "none" where there are none."""
+    """sha256 of the Python files that come with a model; "none" where there are none.
+
+    Raises:
+        LaunchError: If the weights are not there.
+    """
     return _digest(sorted(resolve(weights).glob("*.py")))
 
 

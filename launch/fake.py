@@ -19,19 +19,17 @@ MULTI_MODEL = True
 
 
 class Config(BaseModel):
-    """Settings of the fake server.
-
-    Attributes:
-        rules: How it answers, delays and fails, as the fake server reads them; None for its own.
-        start_timeout_s: From start to ready.
-        stop_grace_s: Between the polite signal and the other one.
-    """
+    """Settings of the fake server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    rules: JsonValue = None
-    start_timeout_s: float = Field(default=30.0, gt=0)
-    stop_grace_s: float = Field(default=5.0, ge=0)
+    rules: JsonValue = Field(
+        None, description="How it answers, delays and fails, as the fake server reads them."
+    )
+    start_timeout_s: float = Field(30.0, gt=0, description="Seconds from start to ready.")
+    stop_grace_s: float = Field(
+        5.0, ge=0, description="Seconds between the polite signal and the one that kills."
+    )
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
@@ -48,7 +46,11 @@ def argv(config: Config, names: tuple[str, ...], port: int) -> tuple[str, ...]:
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-    """A server for all `models` that is ready to answer; LaunchError where it does not get so."""
+    """A server for all `models` that is ready to answer.
+
+    Raises:
+        LaunchError: If it does not get ready, with the likely cause.
+    """
     names = tuple(model.name for model in models)
     spec = ServerSpec(
         kind=KIND,

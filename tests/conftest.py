@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import os
 import re
 import shutil
 from collections import Counter
@@ -13,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BUNDLED = ROOT / "launch" / "embedded" / "models"
-SHARED = ROOT.parent / "shared"
+SHARED = Path(os.environ.get("ORCHESTRATOR_SHARED", ROOT.parent / "shared"))
 
 
 @dataclass(frozen=True, slots=True)

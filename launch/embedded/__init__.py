@@ -23,32 +23,35 @@ _ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLEL
 
 
 class Config(BaseModel):
-    """Settings of the embedded server.
-
-    Attributes:
-        threads: CPU threads of the forward pass; None leaves it to the server.
-        dtype: Number format of weights and activations.
-        device: As torch names it.
-        trust_remote_code: Whether Python files that come with a model may be run. They run with
-            your rights: leave it off for models you have not read.
-        start_timeout_s: From start to ready, loading included.
-        stop_grace_s: Between the polite signal and the other one.
-    """
+    """Settings of the embedded server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    threads: int | None = Field(default=None, ge=1, le=1024)
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    device: str = Field(default="cpu", pattern=r"^(cpu|mps|cuda(:\d+)?)$")
-    trust_remote_code: bool = False
-    start_timeout_s: float = Field(default=300.0, gt=0)
-    stop_grace_s: float = Field(default=10.0, ge=0)
+    threads: int | None = Field(
+        None, ge=1, le=1024, description="CPU threads; null leaves it to the server."
+    )
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32", description="Number format of weights and activations."
+    )
+    device: str = Field("cpu", pattern=r"^(cpu|mps|cuda(:\d+)?)$", description="As torch names it.")
+    trust_remote_code: bool = Field(
+        default=False,
+        description="Whether Python files that come with a model may be run. They run with your "
+        "rights: leave it off for models whose code you have not read.",
+    )
+    start_timeout_s: float = Field(
+        300.0, gt=0, description="Seconds from start to ready, loading included."
+    )
+    stop_grace_s: float = Field(
+        10.0, ge=0, description="Seconds between the polite signal and the one that kills."
+    )
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
     """What decides the numbers: hashes of weights, configuration, tokenizer and template; dtype.
 
-    Raises LaunchError where the weights are not there.
+    Raises:
+        LaunchError: If the weights are not there.
     """
     code = _weights.code_identity(weights) if config.trust_remote_code else "off"
     return {

@@ -1,0 +1,64 @@
+# Two commands: `make demo` shows the product, `make test` checks it. Both set up first.
+# Needs Python 3.11 or newer and make; everything else goes into .venv.
+
+# A shim may be there for a Python that is not, so each candidate has to run.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+BIN := .venv/bin
+RECIPE ?= recipes/pairwise_ranking.yaml
+# Passed on to `orchestrator run`, e.g. make demo ARGS="--limit 5".
+ARGS ?=
+# Passed on to pytest, e.g. make test PYTEST_ARGS="-k store".
+PYTEST_ARGS ?=
+# Processes that the tests are spread over; 0 for none.
+JOBS ?= 2
+# Index to take torch alone from (for its CPU build); empty: where pip looks anyway.
+TORCH_INDEX ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint fmt types layers schema bench constraints clean
+
+help: ## list what make can do
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+setup: ## make .venv (once; later calls do nothing and need no network)
+	@test -n "$(PYTHON)" || { echo "set-up: Python 3.11 or newer is needed and none was found;" \
+		"install one (Debian, Ubuntu: sudo apt install python3 python3-venv) or name it: make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" tools/set_up.py --torch-index "$(TORCH_INDEX)"
+
+demo: setup ## rank the bundled models by pairwise judgments (ARGS="--limit 5" ...)
+	$(BIN)/orchestrator run $(RECIPE) $(ARGS)
+
+test: lint types layers ## all checks and the fast tests
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+test-all: setup ## the slow tests (after make test)
+	$(BIN)/python -m pytest -m slow -o timeout=600 $(PYTEST_ARGS)
+
+lint: setup ## style and likely faults (ruff)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+fmt: setup ## put every file into the project's format, mend what can be mended
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: setup ## types (mypy strict)
+	$(BIN)/mypy
+
+layers: setup ## which package may import which (import-linter)
+	$(BIN)/lint-imports --no-cache
+
+schema: setup ## write the JSON Schema of recipes, for editors
+	$(BIN)/python tools/write_schema.py
+
+bench: setup ## run the benchmarks (each prints what it measured)
+	@for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+constraints: setup ## write the versions in .venv to constraints.txt
+	$(BIN)/python tools/write_constraints.py
+
+clean: ## remove caches and build outputs; .venv and runs/ stay
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,101 @@
+"""Every plug-in keeps the contract of its family; a new file is tested by existing."""
+
+import inspect
+from types import ModuleType
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from orchestrator import plugins
+from orchestrator.backend import Capabilities
+from orchestrator.errors import PluginError
+from orchestrator.methods._base import STATUS_COLUMNS
+
+ALL = [
+    (family, kind)
+    for family in (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS)
+    for kind in plugins.kinds(family)
+]
+
+
+def modules(family: str) -> list[object]:
+    return [pytest.param(plugins.load(family, kind), id=kind) for kind in plugins.kinds(family)]
+
+
+@pytest.fixture(params=ALL, ids=lambda pair: f"{pair[0]}.{pair[1]}")
+def module(request: pytest.FixtureRequest) -> ModuleType:
+    return plugins.load(*request.param)
+
+
+def parameters(function: object) -> list[str]:
+    assert callable(function)
+    return list(inspect.signature(function).parameters)
+
+
+def test_a_plugin_says_what_it_is_in_one_line(module):
+    first = (module.__doc__ or "").strip().splitlines()
+    assert first
+    assert len(first[0]) <= 100
+
+
+def test_its_settings_are_a_pydantic_model_that_describes_its_fields(module):
+    assert issubclass(module.Config, BaseModel)
+    fields = module.Config.model_fields
+    assert [name for name, field in fields.items() if not field.description] == []
+
+
+def test_its_settings_are_frozen_and_refuse_what_they_do_not_know(module):
+    assert module.Config.model_config.get("frozen") is True
+    assert module.Config.model_config.get("extra") == "forbid"
+    with pytest.raises(ValidationError):
+        module.Config.model_validate({"no_such_setting": 1})
+
+
+@pytest.mark.parametrize("backend", modules(plugins.BACKENDS))
+def test_a_backend_states_what_it_can_do_and_how_it_is_made(backend):
+    assert isinstance(backend.CAPABILITIES, Capabilities)
+    assert parameters(backend.create) == ["endpoint", "config"]
+
+
+@pytest.mark.parametrize("launch", modules(plugins.LAUNCH))
+def test_a_launch_kind_names_its_backend_and_starts_models(launch):
+    assert launch.BACKEND in plugins.kinds(plugins.BACKENDS)
+    assert isinstance(launch.MULTI_MODEL, bool)
+    assert parameters(launch.identity) == ["config", "weights"]
+    assert parameters(launch.start) == ["config", "models", "log_path"]
+    assert inspect.iscoroutinefunction(launch.start)
+
+
+@pytest.mark.parametrize("method", modules(plugins.METHODS))
+def test_a_method_has_a_version_and_is_a_coroutine_over_asks(method):
+    assert isinstance(method.VERSION, int)
+    assert method.VERSION >= 1
+    assert inspect.iscoroutinefunction(method.evaluate)
+    assert parameters(method.evaluate) == ["unit", "ask", "config"]
+
+
+@pytest.mark.parametrize("method", modules(plugins.METHODS))
+def test_a_method_says_who_is_evaluated_and_what_it_costs(method):
+    assert parameters(method.combinations) == ["candidates", "config"]
+    assert parameters(method.stages) == ["candidates", "config"]
+    assert parameters(method.companions) == ["config"]
+    assert parameters(method.columns) == ["unit"]
+
+
+@pytest.mark.parametrize("method", modules(plugins.METHODS))
+def test_a_method_declares_its_frame_with_room_for_failures(method):
+    assert method.FRAME.isidentifier()
+    assert set(STATUS_COLUMNS) <= set(method.SCHEMA)
+    assert all(isinstance(column, str) for column in method.SCHEMA.values())
+
+
+@pytest.mark.parametrize("family", [plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS])
+def test_a_kind_that_is_nearly_right_gets_a_suggestion(family):
+    kind = plugins.kinds(family)[0]
+    with pytest.raises(PluginError, match=f"did you mean '{kind}'"):
+        plugins.load(family, kind + "x")
+
+
+def test_code_from_outside_is_not_imported_unless_allowed():
+    with pytest.raises(PluginError, match="--allow-code"):
+        plugins.load(plugins.METHODS, "json.tool")

@@ -1,0 +1,254 @@
+"""Makes `.venv` with everything the project needs; the second time it does nothing.
+
+`python tools/set_up.py [--torch-index URL]`, called by each target of the Makefile. It uses only
+the standard library and whatever index pip is configured for. The versions are those of
+constraints.txt. What was installed is remembered in `.venv/.setup-stamp`, so that a second call
+asks the network for nothing. Calls at the same time wait for each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+try:
+    import fcntl
+    import tomllib
+except ImportError:
+    sys.exit("set-up needs Python 3.11 or newer on Linux or macOS")
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+VENV: Final = ROOT / ".venv"
+PYTHON: Final = VENV / "bin" / "python"
+STAMP: Final = VENV / ".setup-stamp"
+LOG: Final = VENV / "setup.log"
+CONSTRAINTS: Final = ROOT / "constraints.txt"
+
+NEEDED_DISK_GB: Final = 3.0
+NEEDED_DISK_CUDA_GB: Final = 12.0
+NEEDED_MEMORY_GB: Final = 3.0
+_GB: Final = 1e9
+_UNITS: Final = {"bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+_DOWNLOAD: Final = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (bytes|kB|MB|GB)\)")
+
+
+class SetupError(Exception):
+    """Why set-up can't go on, and what to do."""
+
+
+def main() -> None:
+    """Set up where it is needed; exit code 1 with one message where it can't be."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--torch-index", default="", help="index to take torch alone from")
+    options = parser.parse_args()
+    try:
+        with _lock():
+            _set_up(options.torch_index)
+    except SetupError as error:
+        sys.exit(f"set-up: {error}")
+
+
+@contextlib.contextmanager
+def _lock() -> Iterator[None]:
+    with Path(__file__).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("set-up: another set-up is running; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            print(f"set-up: this file system gives no locks ({error}); run one set-up at a time")
+        yield
+
+
+def _set_up(torch_index: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = stamp(project, CONSTRAINTS.read_bytes(), torch_index)
+    if _is_current(wanted):
+        return
+    check_machine(torch_index)
+    start = time.monotonic()
+    _make_venv()
+    with LOG.open("w", encoding="utf-8") as log:
+        n_bytes = 0.0
+        for what, arguments in steps(project, torch_index):
+            print(f"set-up: {what}")
+            n_bytes += _pip(arguments, log)
+    STAMP.write_text(wanted, encoding="utf-8")
+    print(
+        f"set-up: done in {time.monotonic() - start:.0f} s: {n_bytes / 1e6:,.0f} MB downloaded, "
+        f"{_size(VENV) / 1e6:,.0f} MB in .venv ({', '.join(_largest())})"
+    )
+
+
+def stamp(project: dict[str, object], constraints: bytes, torch_index: str) -> str:
+    """What decides the content of `.venv`, as a hash; tool settings play no part."""
+    parts = {
+        "root": str(ROOT),
+        "torch_index": torch_index,
+        "constraints": constraints.decode(),
+        **{name: project.get(name) for name in ("build-system", "project", "dependency-groups")},
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _is_current(wanted: str) -> bool:
+    if not STAMP.exists() or not PYTHON.exists():
+        return False
+    return STAMP.read_text(encoding="utf-8") == wanted
+
+
+def check_machine(torch_index: str) -> None:
+    """Look for what set-up needs before it downloads anything.
+
+    Raises:
+        SetupError: With what to install or to free.
+    """
+    if any(importlib.util.find_spec(name) is None for name in ("venv", "ensurepip")):
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        raise SetupError(
+            f"this Python has no venv module; install it: sudo apt install python{version}-venv "
+            f"(Debian, Ubuntu; python3-venv for the system's own Python)"
+        )
+    free_gb = shutil.disk_usage(ROOT).free / _GB
+    if free_gb < NEEDED_DISK_GB and not PYTHON.exists():
+        raise SetupError(
+            f"{NEEDED_DISK_GB:.0f} GB of disk are needed in {ROOT}, {free_gb:.1f} free"
+        )
+    if not torch_index and sys.platform == "linux" and free_gb < NEEDED_DISK_CUDA_GB:
+        print(
+            f"set-up: {free_gb:.1f} GB of disk are free. If pip goes on to the CUDA build of "
+            f"torch, {NEEDED_DISK_CUDA_GB:.0f} GB are needed. The CPU build is smaller: stop, and "
+            f"give the address that pytorch.org names for it as TORCH_INDEX=..."
+        )
+    memory_gb = available_memory() / _GB
+    if memory_gb < NEEDED_MEMORY_GB:
+        print(
+            f"set-up: only {memory_gb:.1f} GB of memory are available; the demo and the tests need "
+            f"{NEEDED_MEMORY_GB:.0f} GB"
+        )
+
+
+def available_memory() -> float:
+    """Bytes that a new program may take; where only the total is known, that."""
+    with contextlib.suppress(OSError):
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+        if match := re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE):
+            return float(match[1]) * 1024
+    return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+
+
+def _make_venv() -> None:
+    if PYTHON.exists() and _runs():
+        return
+    print(f"set-up: making {VENV} with Python {sys.version.split()[0]}")
+    result = subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", str(VENV)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        raise SetupError(f"python -m venv failed:\n{result.stdout}{result.stderr}")
+
+
+def _runs() -> bool:
+    """Whether the environment that is there still works, with whatever Python it was made."""
+    code = "import pip, sys; sys.exit(sys.version_info < (3, 11))"
+    return (
+        subprocess.run([str(PYTHON), "-c", code], capture_output=True, check=False).returncode == 0
+    )
+
+
+def steps(project: dict[str, object], torch_index: str) -> list[tuple[str, list[str]]]:
+    """What pip is asked for, in order, each with a line for the user.
+
+    torch comes first and alone, so that an index for it is asked for nothing else. The build tool
+    is installed rather than fetched into an isolated build, so that a rebuild needs no network.
+    """
+    index = ["--index-url", torch_index] if torch_index else []
+    pins = ["--constraint", str(CONSTRAINTS)]
+    torch = next(
+        line.strip()
+        for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+        if line.startswith("torch==")
+    )
+    build = _strings(_table(project, "build-system"), "requires")
+    dev = _strings(_table(project, "dependency-groups"), "dev")
+    extras = ",".join(_table(_table(project, "project"), "optional-dependencies"))
+    return [
+        (f"installing {torch}", ["install", "--no-deps", *index, torch]),
+        ("installing the build tool", ["install", *pins, *build]),
+        (
+            "installing the project with all extras and the development tools",
+            ["install", *pins, "--no-build-isolation", "--editable", f"{ROOT}[{extras}]", *dev],
+        ),
+        ("checking that everything fits together", ["check"]),
+    ]
+
+
+def _table(table: dict[str, object], name: str) -> dict[str, object]:
+    value = table.get(name)
+    if not isinstance(value, dict):
+        raise SetupError(f"pyproject.toml has no table {name}")
+    return value
+
+
+def _strings(table: dict[str, object], name: str) -> list[str]:
+    value = table.get(name)
+    return [str(entry) for entry in value] if isinstance(value, list) else []
+
+
+def _pip(arguments: list[str], log: IO[str]) -> float:
+    """Run pip, show what it downloads, keep the rest in the log; bytes downloaded."""
+    options = ["--disable-pip-version-check", "--no-input"]
+    bar = ["--progress-bar", "off"] if arguments[0] == "install" else []
+    command = [str(PYTHON), "-m", "pip", *options, *arguments, *bar]
+    n_bytes = 0.0
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout or ():
+            log.write(line)
+            lines.append(line)
+            if match := _DOWNLOAD.match(line):
+                n_bytes += float(match[2]) * _UNITS[match[3]]
+                print(f"  {match[1].rpartition('/')[2]} ({match[2]} {match[3]})", flush=True)
+    if process.returncode:
+        raise SetupError(
+            f"pip failed (all of it in {LOG}):\n{''.join(lines[-15:])}"
+            f"set-up: if the index can't be reached, look at: {PYTHON} -m pip config list"
+        )
+    return n_bytes
+
+
+def _size(folder: Path) -> int:
+    return sum(
+        path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    )
+
+
+def _largest(n: int = 4) -> list[str]:
+    """The largest packages with their sizes."""
+    packages = next(VENV.glob("lib/python*/site-packages"))
+    sizes = sorted((_size(path), path.name) for path in packages.iterdir() if path.is_dir())
+    return [f"{name} {size / 1e6:,.0f} MB" for size, name in reversed(sizes[-n:])]
+
+
+if __name__ == "__main__":
+    main()
