@@ -1,0 +1,229 @@
+"""Running a recipe from start to finish, and reading a run back: the Python interface."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import uvloop
+import yaml
+
+from orchestrator.analysis import RankingAnalysis
+from orchestrator.errors import RunDirectoryError
+from orchestrator.plan import PlanCount, StageCount
+from orchestrator.recipe.load import find
+from orchestrator.recipe.load import load as load_recipe
+from orchestrator.report.display import Display, make_display
+from orchestrator.runner.budget import Price
+from orchestrator.runner.counts import count_plan
+from orchestrator.runner.execute import Ended, Opened, execute, open_plan
+from orchestrator.runner.prepare import Prepared, prepare
+from orchestrator.runner.results import analyse, answer_summary, export, remember_schemas
+from orchestrator.store import RunDirectory, Store
+
+RUNS = Path("runs")
+
+
+class Result:
+    """A run that can be read: its frames and what they say.
+
+    Attributes:
+        path: The run directory.
+        ended: How the last call ended; None where the run was only loaded.
+    """
+
+    def __init__(self, path: Path, ended: Ended | None = None) -> None:
+        self.path = path
+        self.ended = ended
+
+    @cached_property
+    def frames(self) -> dict[str, pl.DataFrame]:
+        """The frames of the current recipe by name, e.g. "answers", "judgments"."""
+        files = sorted((self.path / "results").glob("*.parquet"))
+        return {file.stem: pl.read_parquet(file) for file in files}
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The resolved recipe of the last call."""
+        text = RunDirectory.open(self.path).latest_revision()
+        found = yaml.load(text or "", Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
+        return dict((found or {}).get("recipe", {}))
+
+    @cached_property
+    def rankings(self) -> list[RankingAnalysis]:
+        """The ranking of each judge, and over all judges where there are several."""
+        statistics = self.settings.get("statistics", {})
+        return analyse(
+            self.frames,
+            confidence_level=statistics.get("confidence_level", 0.95),
+            n_resamples=statistics.get("n_resamples", 2000),
+            seed=self.settings.get("seed", 0),
+        )
+
+    @cached_property
+    def exact_match(self) -> dict[str, float | None]:
+        """Share of answers equal to the reference, by model."""
+        return answer_summary(self.frames)
+
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(run_dir: str | Path) -> Result:
+    """Read a run, also one that is still running or was interrupted.
+
+    Raises:
+        RunDirectoryError: If there is no run.
+    """
+    path = Path(run_dir)
+    if not (path / "store.sqlite").exists():
+        raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
+    directory = RunDirectory.open(path)
+    with Store.open(directory.store_path, read_only=True) as store:
+        export(store, directory)
+    return Result(path)
+
+
+def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
+    recipe: str | Path,
+    *,
+    run_dir: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    fresh: bool = False,
+    display: str | None = "none",
+    accept_server_change: bool = False,
+    allow_code: bool = False,
+) -> Result:
+    """Run a recipe, or go on where it stopped.
+
+    Args:
+        recipe: Path or name.
+        run_dir: Where to keep the run; `runs/<recipe name>` where left out.
+        overrides: Settings as `a.b=c`.
+        limit: Use the first so many items.
+        fresh: Begin in a new directory.
+        display: "live", "plain", "json", "none"; None chooses.
+        accept_server_change: Go on although another server answered before.
+        allow_code: Import kinds from outside this project.
+
+    Raises:
+        OrchestratorError: If the recipe is wrong or the run can't go on.
+    """
+    path = find(str(recipe))
+    loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
+    prepared = prepare(loaded, path.parent, allow_code=allow_code)
+    shown = make_display(display)
+    with RunDirectory.lock(_where(run_dir, loaded.name), fresh=fresh) as directory:
+        with Store.open(directory.store_path) as store:
+            opened = open_plan(prepared, directory, store)
+            remember_schemas(prepared.plan, store)
+            for line in _announce(prepared, opened, store):
+                shown.note(line)
+            ended = _finish(prepared, opened, directory, store, shown, accept_server_change)
+            export(store, directory)
+        return Result(directory.path, ended)
+
+
+def _finish(
+    prepared: Prepared,
+    opened: Opened,
+    directory: RunDirectory,
+    store: Store,
+    shown: Display,
+    accept_change: bool,  # noqa: FBT001
+) -> Ended:
+    left = opened.done.count(0)
+    if left == 0:
+        shown.note(f"complete: nothing to send ({len(prepared.plan):,} units in the store)")
+        return Ended(None, "", interrupted=False, n_left=0)
+    shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
+    work = execute(
+        prepared, opened, directory, store, accept_change=accept_change, watch=shown.update
+    )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work)
+    finally:
+        shown.stop()
+
+
+def plan(
+    recipe: str | Path,
+    *,
+    run_dir: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    allow_code: bool = False,
+) -> PlanCount:
+    """Count what a run would send; sends nothing, writes nothing.
+
+    Raises:
+        OrchestratorError: If the recipe is wrong.
+    """
+    path = find(str(recipe))
+    loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
+    prepared = prepare(loaded, path.parent, allow_code=allow_code)
+    store_path = _where(run_dir, loaded.name) / "store.sqlite"
+    if not store_path.exists():
+        return _count(prepared, None)
+    with Store.open(store_path, read_only=True) as store:
+        return _count(prepared, store)
+
+
+def _count(prepared: Prepared, store: Store | None) -> PlanCount:
+    recipe = prepared.recipe
+    specs = [recipe.models[name] for name in prepared.identities]
+    return count_plan(
+        prepared.plan,
+        store.get if store is not None else lambda key: None,  # noqa: ARG005
+        {spec.name: spec.system for spec in specs if spec.system},
+        {
+            spec.name: Price(spec.price.input, spec.price.output)
+            for spec in specs
+            if spec.price is not None
+        },
+    )
+
+
+def _announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
+    """What changed since the last call and what that means, in one line."""
+    if not opened.changes:
+        done = opened.done.count(1)
+        left = len(prepared.plan) - done
+        return [f"going on: {done:,} units done, {left:,} to do"] if done and left else []
+    counted = _count(prepared, store)
+    asked = [
+        f"{'at most ' if not stage.exact else ''}{stage.left:,} {stage.name} to ask"
+        for stage in _by_name(counted)
+        if stage.left
+    ]
+    kept = [f"{stage.held:,} {stage.name} kept" for stage in _by_name(counted) if stage.held]
+    what = ", ".join([*asked, *kept]) or "nothing to ask"
+    return [f"{'; '.join(opened.changes)}: {what}"]
+
+
+def _by_name(counted: PlanCount) -> list[StageCount]:
+    merged: dict[str, StageCount] = {}
+    for stage in counted.stages:
+        old = merged.get(stage.name)
+        merged[stage.name] = (
+            stage
+            if old is None
+            else StageCount(
+                stage.name,
+                "",
+                old.total + stage.total,
+                old.held + stage.held,
+                old.left + stage.left,
+                old.exact and stage.exact,
+                old.max_tokens + stage.max_tokens,
+            )
+        )
+    return list(merged.values())
+
+
+def _where(run_dir: str | Path | None, name: str) -> Path:
+    return RUNS / name if run_dir is None else Path(run_dir)

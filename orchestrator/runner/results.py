@@ -1,0 +1,89 @@
+"""Rows of a plan as frames: exported to Parquet once, read back from there."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.frames import write_parquet
+from orchestrator.plan import Plan
+from orchestrator.store import RunDirectory, Store
+
+_SCHEMAS = "frames"
+
+
+def remember_schemas(plan: Plan, store: Store) -> None:
+    """Keep the columns of the plan's frames in the store, so that it can be read without recipe."""
+    schemas = {part.method.FRAME: part.method.SCHEMA for part in plan.parts}
+    text = msgspec.json.encode(schemas).decode()
+    if store.get_meta(_SCHEMAS) != text:
+        store.set_meta(_SCHEMAS, text)
+
+
+def export(store: Store, run_dir: RunDirectory) -> dict[str, Path]:
+    """Write each frame of the current plan to `results/<frame>.parquet`, unless it is up to date.
+
+    Raises:
+        StoreError: If a file can't be written.
+    """
+    plan_id, known = store.current_plan, store.get_meta(_SCHEMAS)
+    if plan_id is None or known is None:
+        return {}
+    schemas = msgspec.json.decode(known, type=dict[str, dict[str, str]])
+    paths = {frame: run_dir.results / f"{frame}.parquet" for frame in schemas}
+    mark = f"{plan_id}:{store.units_stamp(plan_id)}"
+    written = run_dir.results / ".exported"
+    if _read(written) == mark and all(path.exists() for path in paths.values()):
+        return paths
+    for frame, schema in schemas.items():
+        write_parquet(schema, _rows(store, plan_id, frame), paths[frame])
+    written.write_text(mark, encoding="utf-8")
+    return paths
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def _rows(store: Store, plan_id: int, frame: str) -> Iterator[tuple[Any, ...]]:
+    for unit in store.iter_rows(plan_id, frame):
+        yield from unit.rows
+
+
+def analyse(
+    frames: Mapping[str, pl.DataFrame], *, confidence_level: float, n_resamples: int, seed: int
+) -> list[RankingAnalysis]:
+    """The ranking of each judge, and over all judges where there are several."""
+    judgments = frames.get("judgments")
+    if judgments is None:
+        return []
+    judges = judgments["judge"].unique(maintain_order=True).to_list()
+    wanted: list[str | None] = list(judges) if len(judges) != 1 else [judges[0]]
+    if len(judges) > 1:
+        wanted.append(None)
+    return [
+        analyse_ranking(
+            judgments,
+            judge=judge,
+            confidence_level=confidence_level,
+            n_resamples=n_resamples,
+            rng=np.random.default_rng(seed),
+        )
+        for judge in wanted
+    ]
+
+
+def answer_summary(frames: Mapping[str, pl.DataFrame]) -> dict[str, float | None]:
+    """Share of answers equal to the reference by model; None where no item has a reference."""
+    answers = frames.get("answers")
+    if answers is None or answers.is_empty():
+        return {}
+    table = answers.group_by("model", maintain_order=True).agg(pl.col("exact_match").mean())
+    return dict(table.iter_rows())

@@ -1,0 +1,101 @@
+"""A tiny plan, method and store for tests of the driver and the scheduler."""
+
+import types
+from collections.abc import Callable, Sequence
+
+from orchestrator.ask import Request, digest
+from orchestrator.methods._base import Combination, Settings, Stage
+from orchestrator.plan import Part, Plan, make_part
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    Item,
+    Message,
+    Outcome,
+    Row,
+    Sampling,
+    Scored,
+    Unit,
+)
+
+SAMPLING = Sampling(max_tokens=8)
+
+
+class Items:
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    @property
+    def fingerprint(self) -> bytes:
+        return digest("items", self._n)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def item(self, index: int) -> Item:
+        return Item(key=f"i{index}", messages=(Message("user", f"question {index}"),))
+
+
+class Config(Settings):
+    candidates: tuple[str, ...] | None = None
+    judges: tuple[str, ...] = ()
+
+
+def columns(unit: Unit) -> Row:
+    return {"item": unit.item.key, "models": "/".join(unit.models)}
+
+
+def method(
+    evaluate: Callable[..., object],
+    combinations: Sequence[Combination] | None = None,
+) -> types.SimpleNamespace:
+    """A method made of one coroutine function; by default one unit a candidate."""
+
+    def combine(candidates: Sequence[str], config: Config) -> list[Combination]:
+        return list(combinations or (Combination((name,)) for name in candidates))
+
+    return types.SimpleNamespace(
+        Config=Config,
+        VERSION=1,
+        FRAME="rows",
+        SCHEMA={"item": "str", "models": "str", "value": "str", "status": "str", "cause": "str"},
+        combinations=combine,
+        columns=columns,
+        companions=lambda config: [],
+        stages=lambda candidates, config: [
+            Stage("answers", name, "generate", 1, max_tokens=8) for name in candidates
+        ],
+        evaluate=evaluate,
+    )
+
+
+def plan(
+    evaluate: Callable[..., object],
+    models: Sequence[str] = ("m",),
+    n_items: int = 3,
+    combinations: Sequence[Combination] | None = None,
+) -> Plan:
+    part: Part = make_part("fake", method(evaluate, combinations), Config(), models)
+    return Plan([part], Items(n_items), {name: digest(name) for name in models}, seed=0)
+
+
+def generation(text: str) -> Generation:
+    return Generation(text, "stop", n_prompt_tokens=3, n_completion_tokens=2)
+
+
+def answer(request: Request) -> Outcome:
+    """A deterministic outcome of any request."""
+    if request.kind == "generate":
+        return generation(f"{request.ask.model} says {request.key.hex()[:6]}")
+    if request.kind == "choose":
+        n = len(request.ask.labels)  # type: ignore[union-attr]
+        return Choice((-1.0,) * n, (-1.0,) * n, "fake")
+    raise AssertionError(request.kind)
+
+
+REFUSED = Failure("refused", "nobody listens")
+BUSY = Failure("rate_limited", "slow down", status=429)
+BAD = Failure("bad_request", "no", permanent=True, status=400)
+
+__all__ = ["BAD", "BUSY", "REFUSED", "SAMPLING", "Items", "Scored", "answer", "generation", "plan"]

@@ -1,0 +1,208 @@
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.ask import AskFailed
+from orchestrator.driver import DONE, FAILED, FAILED_FOR_NOW, FAULTY, Driver
+from orchestrator.methods._base import Combination
+from orchestrator.records import Failure
+from tests.core.fakes import BAD, BUSY, SAMPLING, answer, plan
+
+
+async def one(unit, ask, config):
+    got = await ask.generate(unit.models[0], unit.item.messages, SAMPLING)
+    return [{"item": unit.item.key, "value": got.text, "status": "ok"}]
+
+
+async def chain(unit, ask, config):
+    first = await ask.generate(unit.models[0], unit.item.messages, SAMPLING)
+    second = await ask.generate(unit.models[0], unit.item.messages, SAMPLING, repeat=1)
+    return [{"item": unit.item.key, "value": first.text + second.text, "status": "ok"}]
+
+
+def make(evaluate, lookup=lambda key: None, systems=None, **kwargs):
+    return Driver(plan(evaluate, **kwargs), lookup, systems or {})
+
+
+def answer_all(driver):
+    while driver.outbox:
+        request = driver.outbox.popleft()
+        driver.deliver(request, answer(request))
+
+
+def test_a_unit_ends_with_the_rows_its_method_returned():
+    driver = make(one)
+    driver.open(0)
+    answer_all(driver)
+    (end,) = driver.finished
+    assert (end.status, end.position, end.rows[0]["item"]) == (DONE, 0, "i0")
+
+
+def test_a_unit_whose_asks_are_stored_ends_without_a_request():
+    driver = make(one)
+    driver.open(0)
+    request = driver.outbox.popleft()
+    again = make(one, lookup={request.key: answer(request)}.get)
+    again.open(0)
+    assert not again.outbox
+    assert again.finished[0].status == DONE
+    assert again.n_found == 1
+
+
+def test_equal_asks_are_sent_once_and_both_units_go_on():
+    driver = make(one, combinations=[Combination(("m",)), Combination(("m",))])
+    driver.open(0)
+    driver.open(1)
+    assert len(driver.outbox) == 1
+    assert driver.n_joined == 1
+    answer_all(driver)
+    assert [end.status for end in driver.finished] == [DONE, DONE]
+
+
+def test_a_permanent_failure_becomes_a_failed_row_that_is_not_asked_again():
+    driver = make(one)
+    driver.open(0)
+    driver.deliver(driver.outbox.popleft(), BAD)
+    (end,) = driver.finished
+    assert end.status == FAILED
+    assert end.rows[0]["cause"] == "bad_request"
+    assert end.rows[0].get("value") is None
+
+
+def test_a_failure_of_the_moment_is_marked_to_be_asked_again():
+    driver = make(one)
+    driver.open(0)
+    driver.deliver(driver.outbox.popleft(), BUSY)
+    assert driver.finished[0].status == FAILED_FOR_NOW
+
+
+def test_a_method_may_catch_a_failure():
+    async def careful(unit, ask, config):
+        try:
+            await ask.generate("m", unit.item.messages, SAMPLING)
+        except AskFailed as failed:
+            return [{"item": unit.item.key, "value": failed.failure.cause, "status": "ok"}]
+        return []
+
+    driver = make(careful)
+    driver.open(0)
+    driver.deliver(driver.outbox.popleft(), BAD)
+    assert driver.finished[0].rows[0]["value"] == "bad_request"
+
+
+def test_all_waits_for_every_ask_and_raises_the_first_failure_in_argument_order():
+    async def both(unit, ask, config):
+        await ask.all(
+            ask.generate("m", unit.item.messages, SAMPLING),
+            ask.generate("m", unit.item.messages, SAMPLING, repeat=1),
+        )
+        return []
+
+    driver = make(both)
+    driver.open(0)
+    first, second = driver.outbox
+    driver.deliver(second, BUSY)
+    assert not driver.finished
+    driver.deliver(first, BAD)
+    assert driver.finished[0].rows[0]["cause"] == "bad_request"
+
+
+def test_settle_gives_failures_as_values():
+    async def tolerant(unit, ask, config):
+        got = await ask.settle(
+            ask.generate("m", unit.item.messages, SAMPLING),
+            ask.generate("m", unit.item.messages, SAMPLING, repeat=1),
+        )
+        return [{"value": str(sum(isinstance(one, Failure) for one in got)), "status": "ok"}]
+
+    driver = make(tolerant)
+    driver.open(0)
+    first, second = driver.outbox
+    driver.deliver(first, BAD)
+    driver.deliver(second, answer(second))
+    assert driver.finished[0].rows[0]["value"] == "1"
+
+
+def test_awaiting_anything_else_is_a_fault_that_names_the_method():
+    async def foreign(unit, ask, config):
+        await asyncio.sleep(0)
+        return []
+
+    driver = make(foreign)
+    driver.open(0)
+    (end,) = driver.finished
+    assert end.status == FAULTY
+    assert "'fake'" in end.fault
+
+
+def test_an_exception_in_a_method_fails_its_unit_only():
+    async def broken(unit, ask, config):
+        if unit.item.key == "i1":
+            raise ZeroDivisionError
+        return await one(unit, ask, config)
+
+    driver = make(broken)
+    for position in range(3):
+        driver.open(position)
+    answer_all(driver)
+    assert sorted(end.status for end in driver.finished) == [DONE, DONE, FAULTY]
+
+
+def test_waiting_counts_follow_the_asks_that_are_out():
+    driver = make(chain)
+    driver.open(0)
+    assert driver.waiting == {"m": 1}
+    answer_all(driver)
+    assert driver.waiting == {"m": 0}
+    assert driver.n_open == 0
+
+
+def test_a_system_prompt_is_part_of_what_is_asked():
+    plain, with_system = make(one), make(one, systems={"m": "Be brief."})
+    plain.open(0)
+    with_system.open(0)
+    assert with_system.outbox[0].ask.messages[0].content == "Be brief."
+    assert with_system.outbox[0].key != plain.outbox[0].key
+
+
+def test_closing_ends_units_that_wait():
+    driver = make(one)
+    driver.open(0)
+    driver.close()
+    assert not driver.finished
+
+
+@given(st.data())
+def test_any_order_of_answers_gives_the_same_rows(data):
+    driver = make(chain, n_items=4)
+    for position in data.draw(st.permutations(range(4))):
+        driver.open(position)
+    while driver.outbox:
+        which = data.draw(st.integers(0, len(driver.outbox) - 1))
+        request = driver.outbox[which]
+        del driver.outbox[which]
+        driver.deliver(request, answer(request))
+    ends = sorted(driver.finished, key=lambda end: end.position)
+    reference = make(chain, n_items=4)
+    for position in range(4):
+        reference.open(position)
+    answer_all(reference)
+    expected = sorted(reference.finished, key=lambda end: end.position)
+    assert [end.rows for end in ends] == [end.rows for end in expected]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_repeats_and_items_are_draws_of_their_own_where_the_text_is_sampled(temperature):
+    from orchestrator.ask import GenerateAsk
+    from orchestrator.records import Message, Sampling
+
+    def key(item, repeat):
+        ask = GenerateAsk(
+            "m", (Message("user", "x"),), Sampling(temperature=temperature), item, repeat
+        )
+        return ask.key(b"id", 7)
+
+    assert (key("a", 0) != key("b", 0)) == (temperature > 0)
+    assert key("a", 0) != key("a", 1)

@@ -1,0 +1,145 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.ask import GenerateAsk, Request
+from orchestrator.records import Message
+from orchestrator.scheduler.core import Core, Limits, Retried, Settled
+from orchestrator.scheduler.retry import RetryPolicy
+from tests.core.fakes import BAD, BUSY, REFUSED, SAMPLING, generation
+
+
+def request(model="m", position=0):
+    ask = GenerateAsk(model, (Message("user", str(position)),), SAMPLING)
+    return Request(f"{model}{position}".encode(), "generate", ask, 0, position)
+
+
+def core(**limits):
+    return Core({"m": Limits(**limits), "other": Limits()}, RetryPolicy(max_attempts=3))
+
+
+def test_no_more_than_the_limit_is_in_flight():
+    c = core(max_in_flight=2)
+    for position in range(5):
+        c.submit(request(position=position))
+    taken = [c.take("m", 0.0) for _ in range(5)]
+    assert [r is not None for r in taken] == [True, True, False, False, False]
+
+
+def test_the_oldest_unit_goes_first():
+    c = core()
+    for position in (3, 1, 2):
+        c.submit(request(position=position))
+    assert [c.take("m", 0.0).position for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_permanent_failure_is_not_tried_again():
+    c = core()
+    c.submit(request())
+    (end,) = c.done(c.take("m", 0.0), BAD, 1.0)
+    assert isinstance(end, Settled)
+
+
+def test_a_failure_of_the_moment_is_tried_again_and_then_given_up():
+    c = core()
+    c.submit(request())
+    now, kinds = 0.0, []
+    for _ in range(3):
+        taken = c.take("m", now)
+        assert taken is not None
+        (end,) = c.done(taken, BUSY, now)
+        kinds.append(type(end))
+        now += 1000.0
+    assert kinds == [Retried, Retried, Settled]
+
+
+def test_a_retry_waits_as_long_as_the_server_asked():
+    import msgspec
+
+    c = core()
+    c.submit(request())
+    failure = msgspec.structs.replace(BUSY, retry_after_s=42.0)
+    (end,) = c.done(c.take("m", 10.0), failure, 10.0)
+    assert end.at >= 52.0
+    assert c.take("m", 51.0) is None
+    assert c.take("m", end.at) is not None
+
+
+def test_a_server_out_of_reach_is_tried_one_request_at_a_time():
+    c = core()
+    for position in range(4):
+        c.submit(request(position=position))
+    first = c.take("m", 0.0)
+    c.done(first, REFUSED, 0.0)
+    at = c.wake_at("m")
+    assert c.take("m", 0.1) is None
+    assert c.take("m", at) is not None
+    assert c.take("m", at) is None
+
+
+def test_a_server_that_comes_back_gets_everything():
+    c = core()
+    for position in range(4):
+        c.submit(request(position=position))
+    c.done(c.take("m", 0.0), REFUSED, 0.0)
+    trial = c.take("m", 1.0)
+    c.done(trial, generation("x"), 1.1)
+    assert all(c.take("m", 2.0) is not None for _ in range(3))
+
+
+def test_a_server_out_of_reach_for_too_long_fails_all_its_requests_and_nobody_elses():
+    c = core(dead_after_s=5.0)
+    for position in range(3):
+        c.submit(request(position=position))
+    c.submit(request("other", 9))
+    c.done(c.take("m", 0.0), REFUSED, 0.0)
+    ends = c.done(c.take("m", 6.0), REFUSED, 6.0)
+    assert sorted(end.request.position for end in ends) == [0, 1, 2]
+    assert {end.outcome.cause for end in ends} == {"dead_server"}
+    assert not ends[0].outcome.permanent
+    assert c.submit(request(position=7)).outcome.cause == "dead_server"
+    assert c.take("other", 6.0) is not None
+
+
+def test_refusals_are_no_attempts_of_the_request():
+    c = core(dead_after_s=1e9)
+    c.submit(request())
+    now = 0.0
+    for _ in range(20):
+        taken = c.take("m", now)
+        assert taken is not None
+        (end,) = c.done(taken, REFUSED, now)
+        assert isinstance(end, Retried)
+        now = c.wake_at("m")
+    (end,) = c.done(c.take("m", now), generation("late"), now)
+    assert isinstance(end, Settled)
+
+
+def test_what_was_put_back_is_taken_again():
+    c = core()
+    c.submit(request())
+    taken = c.take("m", 0.0)
+    c.put_back(taken)
+    assert c.in_flight() == 0
+    assert c.take("m", 0.0) is taken
+    assert taken.attempts == 1
+
+
+@given(st.lists(st.sampled_from(["ok", "busy", "refused", "bad"]), min_size=1, max_size=60))
+def test_every_request_ends_exactly_once(script):
+    c = core(max_in_flight=4, dead_after_s=20.0)
+    n = 12
+    for position in range(n):
+        c.submit(request(position=position))
+    outcome = {"ok": generation("x"), "busy": BUSY, "refused": REFUSED, "bad": BAD}
+    ended, now, step = [], 0.0, 0
+    while len(ended) < n and step < 10_000:
+        taken = c.take("m", now)
+        if taken is None:
+            now = max(now + 0.01, c.wake_at("m") or now)
+            step += 1
+            continue
+        kind = script[step % len(script)] if step < 500 else "ok"
+        step += 1
+        ended += [e for e in c.done(taken, outcome[kind], now) if isinstance(e, Settled)]
+    assert sorted(e.request.position for e in ended) == list(range(n))
+    assert not c.busy()
