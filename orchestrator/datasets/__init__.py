@@ -1,1 +1,34 @@
-"""Built-in data sets."""
+"""Datasets, one file a kind: `open_dataset` gives items by index.
+
+A dataset file exports `Config` (a pydantic model; a field `path` names a file), `create(config,
+base)` that gives a `Dataset`, and, where the suffix of a path tells the kind, `SUFFIXES`.
+"""
+
+from pathlib import Path
+
+from orchestrator import plugins
+from orchestrator.datasets._dataset import Dataset, from_items
+from orchestrator.recipe.schema import PluginRef
+
+__all__ = ["DATASETS", "Dataset", "from_items", "open_dataset"]
+
+DATASETS = "orchestrator.datasets"
+
+
+def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = False) -> Dataset:
+    """Open the dataset of a recipe and check every item.
+
+    Args:
+        dataset: Kind and settings.
+        base: Folder that a relative `path` starts from.
+        allow_code: Import a kind from outside this project.
+
+    Raises:
+        DatasetError: If it is missing or malformed, with everything that is wrong.
+        PluginError: If there is no such kind.
+    """
+    module = plugins.load(DATASETS, dataset.kind, allow_code=allow_code)
+    opened = module.create(dataset.config, base)
+    if not isinstance(opened, Dataset):
+        raise TypeError(f"{module.__name__}.create gave no Dataset but {type(opened).__name__}")
+    return opened

@@ -1,0 +1,100 @@
+"""What a dataset is: items by index, read when asked for, with a hash of the content of all."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.ask import KEY_BYTES, digest
+from orchestrator.errors import DatasetError
+from orchestrator.records import Item
+
+Digests = NDArray[np.uint8]
+
+NO_ITEMS: Final = "has no items"
+
+
+class Dataset:
+    """Items by index. Keeps 16 bytes an item; the items themselves are read each time.
+
+    Args:
+        name: Shown in tables and messages.
+        read: Makes the item at an index; with an empty key where its content is to be the key.
+        digests: Content hash of every item, shape (n, 16), uint8.
+        ordinals: Which of the items with the same content key an item is, shape (n,); None where
+            no two have the same.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[int], Item],
+        digests: Digests,
+        ordinals: NDArray[np.int32] | None = None,
+    ) -> None:
+        self.name = name
+        self._read = read
+        self._digests = digests
+        self._ordinals = ordinals
+        self._fingerprint = digest("dataset", digests.tobytes())
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Hash of all items in their order: the same for the same content, wherever it lies."""
+        return self._fingerprint
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def item(self, index: int) -> Item:
+        """The item at a 0-based index.
+
+        Raises:
+            DatasetError: If the data changed since the dataset was opened.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"{self.name} has {len(self)} items, no item {index}")
+        item = self._read(index)
+        if content_digest(item) != self._digests[index].tobytes():
+            raise DatasetError(
+                f"{self.name}: item {index + 1} changed while it was in use; start the command anew"
+            )
+        return item if item.key else msgspec.structs.replace(item, key=self._key(item, index))
+
+    def limit(self, n: int) -> "Dataset":
+        """The first `n` items; all if there are fewer."""
+        return Dataset(self.name, self._read, self._digests[:n], self._ordinals)
+
+    def _key(self, item: Item, index: int) -> str:
+        ordinal = 0 if self._ordinals is None else int(self._ordinals[index])
+        key = f"{key_hash(item):016x}"
+        return f"{key}-{ordinal + 1}" if ordinal else key
+
+
+def from_items(name: str, items: Sequence[Item]) -> Dataset:
+    """A dataset of items that are in memory, each with a key of its own.
+
+    Raises:
+        DatasetError: If there are none.
+    """
+    if not items:
+        raise DatasetError(f"{name} {NO_ITEMS}")
+    digests = b"".join(content_digest(item) for item in items)
+    stacked = np.frombuffer(digests, dtype=np.uint8).reshape(-1, KEY_BYTES)
+    return Dataset(name, items.__getitem__, stacked)
+
+
+def content_digest(item: Item) -> bytes:
+    """Hash of everything in an item."""
+    return digest(item.key, item.messages, item.reference, item.category, item.fields)
+
+
+def key_hash(item: Item) -> int:
+    """64 bits of the key; without one, of what a model and a judge see of the item.
+
+    Other columns play no part, so they may be added to a file without changing its keys.
+    """
+    parts = (item.key,) if item.key else (item.messages, item.reference, item.category)
+    return int.from_bytes(digest("key", *parts)[:8], "little")

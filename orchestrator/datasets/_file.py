@@ -1,0 +1,33 @@
+"""What the datasets that are files share: their settings, and how a path is found and shown."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.schema import Settings
+
+
+class FileConfig(Settings):
+    """A file with a row for every item."""
+
+    path: str = Field(description="The file, relative to the recipe.", min_length=1)
+    fields: FieldNames = Field(FieldNames(), description="Which column holds what.")
+
+
+def located(path: str, base: Path) -> tuple[Path, str]:
+    """The file, looked for from `base`, and its name for messages.
+
+    Raises:
+        DatasetError: If it is not there.
+    """
+    given = Path(path).expanduser()
+    file = base / given
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "there is no such file"
+        raise DatasetError(f"{path}: {what}")
+    try:
+        return file, str(file.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return file, str(given)

@@ -1,0 +1,111 @@
+"""CSV and TSV with a header line, RFC 4180. Every value is text; rows are read when asked for."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import Field
+
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._file import FileConfig, located
+from orchestrator.datasets._lines import MAX_ROW_BYTES, LineFile, decoded
+from orchestrator.datasets._rows import Faults, from_rows
+from orchestrator.errors import DatasetError
+
+SUFFIXES: Final = (".csv", ".tsv")
+
+
+class Config(FileConfig):
+    """Settings of `csv`."""
+
+    separator: str | None = Field(
+        None,
+        description="One character; a tab for .tsv, else a comma, where left out.",
+        min_length=1,
+        max_length=1,
+    )
+
+
+def create(config: Config, base: Path) -> Dataset:
+    """Open the file and check every row.
+
+    Raises:
+        DatasetError: With every row that is not right.
+    """
+    file, shown = located(config.path, base)
+    separator = config.separator or ("\t" if file.suffix.lower() == ".tsv" else ",")
+    return from_rows(_CsvRows(file, shown, separator), config.fields)
+
+
+class _CsvRows:
+    def __init__(self, path: Path, shown: str, separator: str) -> None:
+        # The limit of the csv module is for the whole process and a hundredth of ours.
+        csv.field_size_limit(MAX_ROW_BYTES)
+        self.file = shown
+        self._separator = separator
+        self._lines = LineFile(path, shown)
+        self.columns: tuple[str, ...] = ()
+        faults = Faults()
+        for number, offset, values in self._rows():
+            if isinstance(values, ValueError):
+                faults.add(f"{shown}:{number}", str(values))
+                break  # a wrong quote makes all that follows unreadable
+            if not self.columns:
+                self.columns = self._named(values, number, faults)
+            elif len(values) != len(self.columns):
+                what = f"{len(values)} values, but the header has {len(self.columns)} columns"
+                faults.add(f"{shown}:{number}", what)
+            else:
+                self._lines.add(offset)
+        faults.check()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        try:
+            lines = io.StringIO(decoded(self._lines.read(index)), newline="\n")
+            values = next(csv.reader(lines, delimiter=self._separator, strict=True))
+        except (ValueError, csv.Error, StopIteration) as error:
+            where = self._lines.where(index)
+            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
+        # An empty field is a missing value: CSV can't tell the two apart.
+        return {name: value or None for name, value in zip(self.columns, values, strict=False)}
+
+    def where(self, index: int) -> str:
+        return self._lines.where(index)
+
+    def _rows(self) -> Iterator[tuple[int, int, list[str] | ValueError]]:
+        """Every row with the number and offset of its first line; an error ends the file."""
+        taken: list[tuple[int, int]] = []
+
+        def texts() -> Iterator[str]:
+            for number, offset, line in self._lines.lines():
+                taken.append((number, offset))
+                yield decoded(line)
+
+        reader = csv.reader(texts(), delimiter=self._separator, strict=True)
+        while True:
+            taken.clear()
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield *taken[0], ValueError(f"not CSV: {error}; see the quotes of this row")
+                return
+            except ValueError as error:
+                yield *taken[-1], error
+                return
+            if values:
+                yield *taken[0], values
+
+    def _named(self, header: list[str], number: int, faults: Faults) -> tuple[str, ...]:
+        """The header; a column without a name (an index that pandas wrote) gets one."""
+        for name, n in Counter(header).items():
+            if n > 1 and name:
+                faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r}")
+        return tuple(name or f"column_{place}" for place, name in enumerate(header, start=1))

@@ -1,0 +1,82 @@
+"""JSON Lines: one JSON object a line. Blank lines are skipped; rows are read when asked for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._file import FileConfig, located
+from orchestrator.datasets._lines import LineFile, decoded
+from orchestrator.datasets._rows import Faults, from_rows
+from orchestrator.errors import DatasetError
+
+SUFFIXES: Final = (".jsonl", ".ndjson")
+
+
+class Config(FileConfig):
+    """Settings of `jsonl`."""
+
+
+def create(config: Config, base: Path) -> Dataset:
+    """Open the file and check every line.
+
+    Raises:
+        DatasetError: With every line that is not right.
+    """
+    file, shown = located(config.path, base)
+    return from_rows(_JsonLines(file, shown), config.fields)
+
+
+class _JsonLines:
+    def __init__(self, path: Path, shown: str) -> None:
+        self.file = shown
+        self._lines = LineFile(path, shown)
+        columns: dict[str, None] = {}
+        faults = Faults()
+        for number, offset, line in self._lines.lines():
+            if not line.strip():
+                continue
+            try:
+                columns.update(dict.fromkeys(_object(line)))
+            except ValueError as error:
+                faults.add(f"{shown}:{number}", str(error))
+                if line.strip() == b"[":
+                    break
+            else:
+                self._lines.add(offset)
+        faults.check()
+        self.columns = tuple(columns)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        try:
+            return _object(self._lines.read(index))
+        except ValueError as error:
+            where = self._lines.where(index)
+            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
+
+    def where(self, index: int) -> str:
+        return self._lines.where(index)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """The object of a line.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    text = decoded(line)
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        begin = text[:40].strip()
+        what = "a list; JSON Lines has one object a line" if begin == "[" else f"not JSON: {error}"
+        raise ValueError(f"{what}; the line begins {begin!r}") from error
+    if isinstance(value, dict):
+        return value
+    name = "list" if isinstance(value, list) else "value without names"
+    raise ValueError(f"a {name}; each line must be an object {{...}}")

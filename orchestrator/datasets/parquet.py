@@ -1,0 +1,48 @@
+"""Parquet, read by polars; the file's columns are held in memory as they are."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._file import FileConfig, located
+from orchestrator.datasets._rows import from_rows
+from orchestrator.errors import DatasetError
+
+SUFFIXES: Final = (".parquet", ".pq")
+
+
+class Config(FileConfig):
+    """Settings of `parquet`."""
+
+
+def create(config: Config, base: Path) -> Dataset:
+    """Open the file and check every row.
+
+    Raises:
+        DatasetError: If it is not Parquet, or with every row that is not right.
+    """
+    file, shown = located(config.path, base)
+    return from_rows(_ParquetRows(file, shown), config.fields)
+
+
+class _ParquetRows:
+    def __init__(self, path: Path, shown: str) -> None:
+        self.file = shown
+        try:
+            self._frame = pl.read_parquet(path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            message = str(error).partition("\n")[0]
+            raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
+        self.columns = tuple(self._frame.columns)
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        return self._frame.row(index, named=True)
+
+    def where(self, index: int) -> str:
+        return f"{self.file}: row {index + 1}"

@@ -1,0 +1,188 @@
+"""Pydantic's findings as faults a user can act on: where, what, and the nearest right name."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from orchestrator.errors import Fault
+from orchestrator.recipe.overrides import SECRET, Written
+from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, VARIABLE_PATTERN
+from orchestrator.recipe.source import Path, walk
+
+MAX_SHOWN: Final = 40
+
+LITERAL_KEY: Final = re.compile(
+    r"(?:x[-_])?api[-_]?key$|authorization$|bearer$|password$", re.IGNORECASE
+)
+
+_PATTERNS: Final = {
+    NAME_PATTERN: "may have letters, digits, '_', '.' and '-' only, and begins with no '.' or '-'",
+    KEY_PATTERN: "may have no spaces and no slashes",
+    VARIABLE_PATTERN: "must be the name of an environment variable, not the key itself",
+}
+_TYPES: Final = {
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "dict_type": "must be a mapping of names to values",
+    "model_type": "must be a mapping of names to values",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "finite_number": "must be a finite number",
+}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of a message: the nearest name, or a list of what there is."""
+    names = [str(name) for name in known]
+    near = difflib.get_close_matches(word, names, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; there are {', '.join(names)}" if names else ""
+
+
+def joined(path: Path) -> str:
+    """A path as written in messages: `models.gpt.limits`."""
+    return ".".join(map(str, path))
+
+
+def about(path: Path, message: str) -> str:
+    """The message behind the path it is about, if any."""
+    return f"{joined(path)}: {message}" if path else message
+
+
+def from_pydantic(
+    error: ValidationError, written: Written, prefix: Path, model: type[BaseModel]
+) -> list[Fault]:
+    """A fault for each finding of `model` about the data at `prefix`."""
+    found: dict[Fault, None] = {}
+    for detail in error.errors(include_url=False):
+        if detail["type"] == "extra_forbidden" and LITERAL_KEY.match(str(detail["loc"][-1])):
+            continue  # refuse_secrets says it better
+        path = _in_file(written.data, (*prefix, *detail["loc"]), detail["type"])
+        message = _message(detail, path, prefix, model)
+        found[written.fault(path, message)] = None
+    return list(found)
+
+
+def refuse_secrets(written: Written) -> list[Fault]:
+    """A fault for each key that stands in a recipe; none of them shows the key."""
+    message = (
+        "a key never stands in a recipe, nor on a command line; put it into an environment "
+        "variable and name that by 'api_key_env: NAME'"
+    )
+    return [
+        written.fault(path, f"{joined(path)}: {message}")
+        for path, _ in walk(written.data)
+        if path and LITERAL_KEY.match(str(path[-1])) and path[:-1] != ("models",)
+    ]
+
+
+def _in_file(data: Any, loc: Path, kind: str) -> Path:  # noqa: ANN401
+    """The location without the steps that pydantic adds (union tags, `[key]`)."""
+    path: list[str | int] = []
+    for index, step in enumerate(loc):
+        if _has(data, step):
+            data = data[step]
+        elif kind != "missing" or index < len(loc) - 1:
+            continue
+        path.append(step)
+    return tuple(path)
+
+
+def _has(data: object, step: str | int) -> bool:
+    if isinstance(step, int):
+        return isinstance(data, Sequence) and step < len(data)
+    return isinstance(data, Mapping) and step in data
+
+
+def _message(detail: ErrorDetails, path: Path, prefix: Path, model: type[BaseModel]) -> str:
+    kind = detail["type"]
+    if kind == "missing":
+        return about(path[:-1], f"{path[-1]!r} is missing{_purpose(model, path[len(prefix) :])}")
+    if kind == "extra_forbidden":
+        known = [name for name in _fields(model, path[len(prefix) : -1]) if name != path[-1]]
+        return about(path[:-1], f"no setting {path[-1]!r}{nearest(str(path[-1]), known)}")
+    return about(path, _complaint(detail) + _got(detail, path))
+
+
+def _complaint(detail: ErrorDetails) -> str:
+    kind = detail["type"]
+    if kind == "string_pattern_mismatch":
+        pattern = detail["ctx"]["pattern"]
+        return _PATTERNS.get(pattern, f"does not match {pattern}")
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if kind == "too_short" and detail["ctx"].get("actual_length") == 0:
+        return "is empty"
+    message = detail["msg"].removeprefix("Value error, ")
+    return message.replace("Input should", "must")
+
+
+def _got(detail: ErrorDetails, path: Path) -> str:
+    """What was written, where that is short, no secret, and not said already."""
+    value = detail["input"]
+    if value is None:
+        return ", got nothing"
+    if detail["type"] in {"value_error", "too_short", "too_long"} or _is_secret(path):
+        return ""
+    if isinstance(value, str | int | float):
+        shown = repr(value)
+        return f", got {shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + '…'}"
+    return f", got a {'list' if isinstance(value, Sequence) else 'mapping'}"
+
+
+def _is_secret(path: Path) -> bool:
+    return any(step == "api_key_env" or SECRET.search(str(step)) for step in path)
+
+
+def _purpose(model: type[BaseModel], path: Path) -> str:
+    parent = _model_at(model, path[:-1])
+    found = parent.model_fields.get(str(path[-1])) if parent else None
+    if found is None or not found.description:
+        return ""
+    return f" ({found.description.splitlines()[0].rstrip('.')})"
+
+
+def _fields(model: type[BaseModel], path: Path) -> list[str]:
+    """Names that may stand at a path of a model, as far as its annotations tell."""
+    parent = _model_at(model, path)
+    return list(parent.model_fields) if parent else []
+
+
+def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
+    annotation: Any = model
+    for step in path:
+        annotation = _step(annotation, step)
+    return _first_model(annotation)
+
+
+def _step(annotation: Any, step: str | int) -> Any:  # noqa: ANN401
+    """The annotation one step further in, or None."""
+    if _is_model(annotation):
+        found = annotation.model_fields.get(step)
+        return found.annotation if found else None
+    arguments = get_args(annotation)
+    if get_origin(annotation) in {list, tuple, dict}:
+        return arguments[-1] if arguments[-1] is not Ellipsis else arguments[0]
+    return next((found for arm in arguments if (found := _step(arm, step)) is not None), None)
+
+
+def _first_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401
+    if _is_model(annotation):
+        return cast("type[BaseModel]", annotation)
+    found = (_first_model(arm) for arm in get_args(annotation))
+    return next((model for model in found if model), None)
+
+
+def _is_model(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

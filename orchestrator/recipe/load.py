@@ -1,0 +1,218 @@
+"""A recipe file to a `Recipe`, or every fault of it at once."""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from orchestrator import plugins
+from orchestrator.errors import Fault, RecipeError, UsageError
+from orchestrator.recipe import source
+from orchestrator.recipe.faults import from_pydantic, joined, nearest, refuse_secrets
+from orchestrator.recipe.models import ModelLoader, existing
+from orchestrator.recipe.overrides import Written
+from orchestrator.recipe.plug import Plugs
+from orchestrator.recipe.schema import NAME_PATTERN, PluginRef, Recipe, RecipeFile
+
+RECIPE_SUFFIXES: Final = (".yaml", ".yml")
+_PACKAGE: Final = Path(__file__).parents[1]
+_ROLES: Final = ("candidates", "judges")
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    allow_code: bool = False,
+) -> Recipe:
+    """Read and validate a recipe file. Starts nothing, sends nothing, reads no secret.
+
+    Args:
+        path: The file.
+        overrides: `a.b=c` settings written over the file's, values in YAML.
+        limit: Use only the first so many items, whatever the file says.
+        allow_code: Import plug-ins from outside this project.
+
+    Raises:
+        RecipeError: With all faults of the file and the overrides, sorted by line.
+    """
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        message = f"can't be read: {error.strerror or error}"
+        raise RecipeError([Fault(str(file), 0, message)]) from error
+    return loads(content, file, overrides=overrides, limit=limit, allow_code=allow_code)
+
+
+def loads(
+    content: bytes,
+    file: Path,
+    *,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    allow_code: bool = False,
+) -> Recipe:
+    """As `load`, for the content of a file that need not be there.
+
+    Raises:
+        RecipeError: With all faults, sorted by line.
+    """
+    written = Written(source.parse_bytes(content, str(file)), overrides)
+    recipe, faults = _Loading(written, file, allow_code=allow_code).recipe(limit)
+    if recipe is None or faults:
+        raise RecipeError(faults)
+    return recipe
+
+
+def available() -> list[Path]:
+    """The recipe files that come with this project, sorted by name."""
+    folders = (_PACKAGE.parent / "recipes", _PACKAGE / "_recipes")
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for file in sorted(folder.glob("*")) if folder.is_dir() else ():
+            if file.suffix in RECIPE_SUFFIXES:
+                found.setdefault(file.stem, file)
+    return [found[name] for name in sorted(found)]
+
+
+def find(name_or_path: str | os.PathLike[str]) -> Path:
+    """The file of a recipe, by its path or, for one that comes with this project, by its name.
+
+    Raises:
+        UsageError: If there is none, with the nearest name.
+    """
+    given = Path(name_or_path)
+    if given.is_file():
+        return given
+    recipes = {file.stem: file for file in available()}
+    if given.name == str(given) and given.suffix in {"", *RECIPE_SUFFIXES}:
+        name = given.stem if given.suffix else given.name
+        if name in recipes:
+            return recipes[name]
+    what = "is a folder, not a recipe file" if given.is_dir() else "there is no such recipe"
+    raise UsageError(f"{given}: {what}{nearest(given.stem, recipes)}")
+
+
+class _Loading:
+    """One load: collects faults on the way."""
+
+    def __init__(self, written: Written, file: Path, *, allow_code: bool) -> None:
+        self._written = written
+        self._file = file
+        self._faults = list(written.faults)
+        self._plugs = Plugs(written, self._faults, allow_code=allow_code)
+
+    def recipe(self, limit: int | None) -> tuple[Recipe | None, list[Fault]]:
+        data = self._written.data
+        if not isinstance(data, dict):
+            self._fault((), "a recipe is a mapping that begins with 'name:', 'models:', …")
+            return None, self._faults
+        self._faults += refuse_secrets(self._written)
+        checked = self._common(data)
+        loader = ModelLoader(self._written, self._faults, self._plugs, self._file.parent)
+        models = loader.models(data.get("models"), checked)
+        dataset = self._dataset(data)
+        methods = self._methods(data)
+        if self._faults or checked is None or dataset is None:
+            return None, self._faults
+        recipe = Recipe(
+            name=checked.name or self._file.stem,
+            description=checked.description,
+            seed=checked.seed,
+            limit=checked.limit if limit is None else limit,
+            models=models,
+            dataset=dataset,
+            methods=tuple(methods),
+            statistics=checked.statistics,
+            limits=checked.limits,
+            budget=checked.budget,
+            window=checked.window,
+            file=str(self._file),
+        )
+        for index, method in enumerate(recipe.methods):
+            self._check_left_out(recipe, index, method)
+        return recipe, self._faults
+
+    def _common(self, data: dict[str, Any]) -> RecipeFile | None:
+        if data.get("name") is None and not re.match(NAME_PATTERN, self._file.stem):
+            message = f"'name' is missing, and the file's name {self._file.stem!r} can't be one"
+            self._fault(("name",), message)
+        try:
+            return RecipeFile.model_validate(data)
+        except ValidationError as error:
+            self._faults += from_pydantic(error, self._written, (), RecipeFile)
+            return None
+
+    def _dataset(self, data: dict[str, Any]) -> PluginRef | None:
+        if "dataset" not in data:
+            return None  # the schema has said so
+        found = self._plugs.dataset(data["dataset"])
+        path = getattr(found and found.config, "path", None)
+        if found is None or not isinstance(path, str):
+            return found
+        file = existing(path, self._file.parent)
+        if file is None or not file.is_file():
+            what = f"there is no file {path!r}" if file is None else f"{path!r} is a folder"
+            message = f"dataset.path: {what}{_near_file(self._file.parent / path)}"
+            self._fault(("dataset", "path"), message)
+            return None
+        return PluginRef(found.kind, found.config.model_copy(update={"path": str(file)}))
+
+    def _methods(self, data: dict[str, Any]) -> list[PluginRef]:
+        entries = data.get("methods")
+        models = data.get("models")
+        found = []
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            path = ("methods", index)
+            method = self._plugs.mapping(plugins.METHODS, entry, path)
+            if method is not None:
+                found.append(method)
+                self._check_roles(method, path, models if isinstance(models, Mapping) else {})
+        return found
+
+    def _check_roles(self, method: PluginRef, path: source.Path, models: Mapping[str, Any]) -> None:
+        """Every model that a method names is one of the recipe's, and is named once."""
+        for role in _ROLES:
+            names = getattr(method.config, role, None) or ()
+            for index, name in enumerate(names):
+                here = (*path, role, index)
+                if name not in models:
+                    near = nearest(str(name), models)
+                    self._fault(here, f"{joined(path)}.{role}: no model {name!r}{near}")
+                elif name in names[:index]:
+                    self._fault(here, f"{joined(path)}.{role}: {name!r} is named twice")
+
+    def _check_left_out(self, recipe: Recipe, index: int, method: PluginRef) -> None:
+        """Candidates that nobody named are enough for the method."""
+        if getattr(method.config, "candidates", ()) is not None:
+            return
+        names = recipe.candidates(method)
+        settings = {**self._written.data["methods"][index], "candidates": list(names)}
+        del settings["kind"]
+        try:
+            type(method.config).model_validate(settings)
+        except ValidationError as error:
+            wrong = [found["msg"] for found in error.errors() if found["loc"][:1] == _ROLES[:1]]
+            message = (
+                f"methods.{index}: 'candidates' are left out, so the models that judge nowhere "
+                f"are compared ({', '.join(names) or 'there are none'}): {'; '.join(wrong)}"
+            )
+            self._fault(("methods", index), message)
+
+    def _fault(self, path: source.Path, message: str) -> None:
+        self._faults.append(self._written.fault(path, message))
+
+
+def _near_file(file: Path) -> str:
+    try:
+        names = [entry.name for entry in file.parent.iterdir()]
+    except (OSError, ValueError):
+        return ""
+    near = difflib.get_close_matches(file.name, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

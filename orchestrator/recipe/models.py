@@ -1,0 +1,144 @@
+"""The `models` of a recipe: launched or reached, with limits filled in and paths made whole."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from orchestrator import plugins
+from orchestrator.errors import Fault
+from orchestrator.recipe.faults import joined
+from orchestrator.recipe.overrides import Written
+from orchestrator.recipe.plug import Plugs
+from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, PluginRef, RecipeFile
+
+BUNDLED_PREFIX: Final = "bundled:"
+DEFAULT_BACKEND: Final = "openai"
+_ONLY_WITH: Final = {"server": ("weights",), "base_url": ("model", "api_key_env")}
+
+
+class ModelLoader:
+    """Checks and builds the models; what is wrong is added to `faults`."""
+
+    def __init__(self, written: Written, faults: list[Fault], plugs: Plugs, base: Path) -> None:
+        self._written = written
+        self._faults = faults
+        self._plugs = plugs
+        self._base = base
+
+    def models(self, data: object, checked: RecipeFile | None) -> dict[str, ModelSpec]:
+        """Every model, in order; what can't be built is left out and has a fault."""
+        found: dict[str, ModelSpec] = {}
+        for name, entry in data.items() if isinstance(data, Mapping) else ():
+            if not isinstance(entry, Mapping):
+                continue  # the schema has said so
+            self._check_kind(name, entry)
+            server, backend, config = self._plug_ins(name, entry)
+            self._check_url(name, entry.get("base_url"))
+            weights = self._weights(name, entry.get("weights"))
+            if checked is not None and name in checked.models:
+                own = checked.models[name]
+                found[name] = ModelSpec(
+                    name=name,
+                    server=server,
+                    weights=weights,
+                    base_url=_plain_url(own.base_url),
+                    backend=backend,
+                    backend_config=config,
+                    model=own.model or name,
+                    api_key_env=own.api_key_env,
+                    system=own.system,
+                    limits=_merged(checked.limits, own),
+                    price=own.price,
+                )
+        return found
+
+    def _check_kind(self, name: str, entry: Mapping[str, Any]) -> None:
+        launched, reached = _given(entry, "server"), _given(entry, "base_url")
+        if launched and reached:
+            self._fault(name, "base_url", "either 'server' or 'base_url', not both")
+        elif not launched and not reached:
+            hint = "'server' (launched here, with 'weights') or 'base_url' (running elsewhere)"
+            self._fault(name, "", f"needs {hint}")
+        elif launched and not _given(entry, "weights"):
+            what = "a folder, a hub id, or 'bundled:NAME'"
+            self._fault(name, "server", f"'weights' are missing: {what}")
+        if launched != reached:
+            has, other = ("server", "base_url") if launched else ("base_url", "server")
+            for key in _ONLY_WITH[other]:
+                if _given(entry, key):
+                    self._fault(name, key, f"{key!r} goes with {other!r}, not with {has!r}")
+
+    def _plug_ins(self, name: str, entry: Mapping[str, Any]) -> tuple[PluginRef | None, str, Any]:
+        path = ("models", name)
+        server = None
+        if _given(entry, "server"):
+            server = self._plugs.slot(plugins.LAUNCH, entry["server"], (*path, "server"))
+        speaks = self._plugs.backend_of(server) if server else DEFAULT_BACKEND
+        if not _given(entry, "backend"):
+            if _given(entry, "server") or not _given(entry, "base_url"):
+                return server, speaks, None
+            backend = self._plugs.ref(plugins.BACKENDS, speaks, {}, path)
+        else:
+            backend = self._plugs.slot(plugins.BACKENDS, entry["backend"], (*path, "backend"))
+        if backend is None:
+            return server, speaks, None
+        if server and backend.kind != speaks:
+            message = f"{server.kind!r} is spoken to by {speaks!r}, not by {backend.kind!r}"
+            self._fault(name, "backend", message)
+        return server, backend.kind, backend.config
+
+    def _check_url(self, name: str, url: object) -> None:
+        if not isinstance(url, str):
+            return
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            host, parts = None, urlsplit("")
+        if parts.username or parts.password:
+            self._fault(name, "base_url", "holds a user or a password; use 'api_key_env'")
+        elif parts.scheme not in {"http", "https"} or not host:
+            self._fault(name, "base_url", "must be an address such as http://127.0.0.1:8000")
+        elif parts.query or parts.fragment:
+            self._fault(name, "base_url", "must end before '?' and '#'")
+
+    def _weights(self, name: str, weights: object) -> str | None:
+        """An absolute path where there is such a file or folder; hub ids as they are."""
+        if not isinstance(weights, str) or weights.startswith(BUNDLED_PREFIX):
+            return weights if isinstance(weights, str) else None
+        found = existing(weights, self._base)
+        if found is not None:
+            return str(found)
+        if weights.startswith((".", "/", "~")):
+            self._fault(name, "weights", f"there is no {weights!r}")
+        return weights
+
+    def _fault(self, name: str, key: str, message: str) -> None:
+        path = ("models", name, key) if key else ("models", name)
+        self._faults.append(self._written.fault(path, f"{joined(path[:2])}: {message}"))
+
+
+def existing(path: str, base: Path) -> Path | None:
+    """The absolute path of what is there, looked for from `base`, then from the working folder."""
+    given = Path(path).expanduser()
+    for folder in (base, Path.cwd()):
+        try:
+            if (folder / given).exists():
+                return (folder / given).resolve()
+        except (OSError, ValueError):
+            return None  # too long, or with a zero byte
+    return None
+
+
+def _given(entry: Mapping[str, Any], key: str) -> bool:
+    return entry.get(key) is not None
+
+
+def _plain_url(url: str | None) -> str | None:
+    return None if url is None else url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _merged(defaults: Limits, entry: ModelEntry) -> Limits:
+    own = {name: getattr(entry.limits, name) for name in entry.limits.model_fields_set}
+    return defaults.model_copy(update=own)

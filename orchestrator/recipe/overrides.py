@@ -1,0 +1,110 @@
+"""`--set a.b=c`: values from the command line written over those of the recipe file."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.errors import Fault, RecipeError
+from orchestrator.recipe.source import Path, Source, parse
+
+SECRET: Final = re.compile(
+    r"api[-_]?key$|secret|password|authorization|(?:^|[-_.])token$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value from the command line.
+
+    Attributes:
+        path: Where it was written.
+        label: What the user typed, for faults; the value of a secret is left out.
+    """
+
+    path: Path
+    label: str
+
+
+class Written:
+    """A recipe's data with its overrides, and where each value was written."""
+
+    def __init__(self, source: Source, overrides: Sequence[str] = ()) -> None:
+        self.source = source
+        self.data: Any = source.data
+        self.faults = list(source.faults)
+        self._overrides: list[Override] = []
+        for text in overrides:
+            self._apply(text)
+
+    def fault(self, path: Path, message: str) -> Fault:
+        """A fault of the value at `path`: the file's line, or the override that wrote it."""
+        for override in reversed(self._overrides):
+            if path[: len(override.path)] == override.path:
+                return Fault(override.label, 0, message)
+        if path not in self.source.lines:
+            for override in reversed(self._overrides):
+                if path and override.path[: len(path)] == path:
+                    return Fault(override.label, 0, message)
+        return Fault(self.source.file, self.source.line(path), message)
+
+    def _apply(self, text: str) -> None:
+        target, equals, written = text.partition("=")
+        label = f"--set {target}=…" if SECRET.search(target) else f"--set {text}"
+        if not equals or not target:
+            self.faults.append(Fault(label, 0, "write it as name.of.setting=value"))
+            return
+        try:
+            value = parse(written, label)
+        except RecipeError as error:
+            self.faults += [Fault(label, 0, fault.message) for fault in error.faults]
+            return
+        self.faults += [Fault(label, 0, fault.message) for fault in value.faults]
+        try:
+            self.data, path = _replaced(self.data, target.split("."), (), value.data)
+        except ValueError as error:
+            self.faults.append(Fault(label, 0, str(error)))
+        else:
+            self._overrides.append(Override(path, label))
+
+
+def _replaced(data: Any, steps: list[str], path: Path, value: object) -> tuple[Any, Path]:  # noqa: ANN401
+    """A copy of `data` with `value` at `steps`, and the path that the steps stand for."""
+    if not steps:
+        return value, path
+    if isinstance(data, list):
+        index = _index(data, steps[0], path)
+        here = data[index] if index < len(data) else None
+        changed, whole = _replaced(here, steps[1:], (*path, index), value)
+        return [*data[:index], changed, *data[index + 1 :]], whole
+    if data is not None and not isinstance(data, dict):
+        raise ValueError(
+            f"{_shown(path)} is {data!r}, not a mapping; set it as a whole, "
+            f"for example {_shown(path)}='{{kind: {data}, {steps[0]}: ...}}'"
+        )
+    mapping: dict[str, Any] = data or {}
+    key, rest = _split_key(mapping, steps)
+    changed, whole = _replaced(mapping.get(key), rest, (*path, key), value)
+    return {**mapping, key: changed}, whole
+
+
+def _split_key(mapping: dict[str, Any], steps: list[str]) -> tuple[str, list[str]]:
+    """The longest run of steps that is a key: names of models have dots (gpt-4.1)."""
+    for size in range(len(steps), 1, -1):
+        key = ".".join(steps[:size])
+        if key in mapping:
+            return key, steps[size:]
+    return steps[0], steps[1:]
+
+
+def _index(data: list[Any], step: str, path: Path) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", step) or int(step) > len(data):
+        raise ValueError(
+            f"{_shown(path)} is a list of {len(data)}; say which by 0 to {len(data)} "
+            f"({len(data)} adds one), not {step!r}"
+        )
+    return int(step)
+
+
+def _shown(path: Path) -> str:
+    return ".".join(map(str, path)) or "the recipe"

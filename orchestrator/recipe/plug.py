@@ -1,0 +1,114 @@
+"""The second step of validation: settings of plug-ins, each by the `Config` of its kind."""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from types import ModuleType
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from orchestrator import plugins
+from orchestrator.errors import Fault, PluginError
+from orchestrator.recipe.faults import about, from_pydantic
+from orchestrator.recipe.overrides import Written
+from orchestrator.recipe.schema import PluginRef
+from orchestrator.recipe.source import Path
+
+DATASETS: Final = "orchestrator.datasets"
+
+
+class Plugs:
+    """Validates the plug-ins of a recipe; what is wrong is added to `faults`."""
+
+    def __init__(self, written: Written, faults: list[Fault], *, allow_code: bool) -> None:
+        self._written = written
+        self._faults = faults
+        self._allow_code = allow_code
+
+    def slot(self, family: str, value: Any, path: Path) -> PluginRef | None:  # noqa: ANN401
+        """A kind, or a mapping of `kind` and the kind's settings."""
+        if isinstance(value, str):
+            return self.ref(family, value, {}, path)
+        if isinstance(value, Mapping):
+            return self.mapping(family, value, path)
+        self._fault(path, about(path, "must be a kind, or a mapping with a 'kind'"))
+        return None
+
+    def mapping(self, family: str, value: Any, path: Path) -> PluginRef | None:  # noqa: ANN401
+        """A mapping of `kind` and the kind's settings."""
+        if not isinstance(value, Mapping):
+            self._fault(path, about(path, "must be a mapping with a 'kind'"))
+            return None
+        kind = value.get("kind")
+        if not isinstance(kind, str):
+            what = "'kind' is missing" if kind is None else "'kind' must be a word"
+            there = ", ".join(_kinds(family))
+            self._fault((*path, "kind"), about(path, f"{what}; there are {there}"))
+            return None
+        return self.ref(family, kind, value, path)
+
+    def dataset(self, value: Any) -> PluginRef | None:  # noqa: ANN401
+        """The dataset; its kind may be told by the suffix of its path."""
+        path: Path = ("dataset",)
+        file = value.get("path") if isinstance(value, Mapping) else None
+        if not isinstance(file, str) or "kind" in value:
+            return self.mapping(DATASETS, value, path)
+        known: dict[str, str] = {}
+        for kind in _kinds(DATASETS):
+            known |= dict.fromkeys(
+                getattr(self._module(DATASETS, kind, path), "SUFFIXES", ()), kind
+            )
+        suffix = PurePath(file).suffix.lower()
+        if suffix in known:
+            return self.ref(DATASETS, known[suffix], value, path)
+        message = f"can't tell the kind of {file!r} from its name; give a 'kind', or a file in "
+        self._fault((*path, "path"), about(path, message + ", ".join(known)))
+        return None
+
+    def ref(self, family: str, kind: str, value: Mapping[str, Any], path: Path) -> PluginRef | None:
+        """The settings of `value` by the `Config` of a kind."""
+        module = self._module(family, kind, path)
+        if module is None:
+            return None
+        config = self.validate(module.Config, value, path)
+        return None if config is None else PluginRef(kind, config)
+
+    def validate(
+        self, model: type[BaseModel], value: Mapping[str, Any], path: Path
+    ) -> BaseModel | None:
+        """The settings of `value`, its `kind` left out."""
+        settings = {key: setting for key, setting in value.items() if key != "kind"}
+        try:
+            return model.model_validate(settings)
+        except ValidationError as error:
+            self._faults += from_pydantic(error, self._written, path, model)
+            return None
+
+    def backend_of(self, server: PluginRef) -> str:
+        """The kind of back-end that speaks to a launched server."""
+        module = plugins.load(plugins.LAUNCH, server.kind, allow_code=self._allow_code)
+        return str(module.BACKEND)
+
+    def _module(self, family: str, kind: str, path: Path) -> ModuleType | None:
+        try:
+            module = plugins.load(family, kind, allow_code=self._allow_code)
+        except (PluginError, ImportError) as error:
+            prefix = "" if isinstance(error, PluginError) else f"{kind!r} can't be imported: "
+            self._fault((*path, "kind"), about(path, f"{prefix}{error}"))
+            return None
+        config = getattr(module, "Config", None)
+        if isinstance(config, type) and issubclass(config, BaseModel):
+            return module
+        self._fault((*path, "kind"), about(path, f"{module.__name__} has no pydantic 'Config'"))
+        return None
+
+    def _fault(self, path: Path, message: str) -> None:
+        self._faults.append(self._written.fault(path, message))
+
+
+def _kinds(family: str) -> tuple[str, ...]:
+    """Names for a message; a family that can't be listed says why when a kind is loaded."""
+    try:
+        return plugins.kinds(family)
+    except PluginError:
+        return ()

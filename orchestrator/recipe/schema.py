@@ -1,0 +1,251 @@
+"""What may stand in a recipe file (`RecipeFile`), and what is made of it (`Recipe`).
+
+In a file the settings of methods, servers, back-ends and datasets are `Any`:
+`orchestrator.recipe.load` validates each by the `Config` of its kind. The descriptions go to the
+JSON Schema that editors read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+KEY_PATTERN = r"^[^\s/\\]+$"
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[float, Field(gt=0)]
+Money = Annotated[float, Field(ge=0)]
+
+
+class Settings(BaseModel):
+    """Base of settings: frozen, unknown keys are faults, numbers are finite."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class Limits(Settings):
+    """How hard a model's server may be worked; the defaults suit a local server."""
+
+    max_in_flight: Count = 64
+    """Most requests that wait for an answer at the same time."""
+    requests_per_minute: Amount | None = None
+    """Rate cap of the endpoint; null for none."""
+    timeout_s: Amount = 600.0
+    """Deadline of one attempt, in seconds."""
+    max_attempts: Count = 5
+    """Attempts before a passing failure is given up for this call."""
+    dead_after_s: Amount = 30.0
+    """How long a server may be out of reach before its requests fail, in seconds."""
+
+
+class Price(Settings):
+    """Money per million tokens, in the currency that `budget.money` is in."""
+
+    input: Money = 0.0
+    """Per million prompt tokens."""
+    output: Money = 0.0
+    """Per million generated tokens."""
+
+
+class ModelEntry(Settings):
+    """A model: either launched (`server` and `weights`) or reached at `base_url`."""
+
+    server: Any = None
+    """Launch a server of this kind: its name, or a mapping of `kind` and the kind's settings."""
+    weights: str | None = Field(None, min_length=1)
+    """What to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
+    base_url: str | None = None
+    """Address of a running server or hosted endpoint; a trailing /v1 may be left out."""
+    backend: Any = None
+    """How to speak to it: a kind, or a mapping of `kind` and the kind's settings; openai where
+    left out with `base_url`, what the server speaks where it is launched."""
+    model: str | None = Field(None, min_length=1)
+    """The server's name for the model; the name in this recipe where left out."""
+    api_key_env: str | None = Field(None, pattern=VARIABLE_PATTERN)
+    """Environment variable that holds the API key. The key itself never stands in a recipe."""
+    system: str | None = None
+    """System prompt put before every conversation of this model."""
+    limits: Limits = Limits()
+    """What differs from the recipe's `limits` for this model."""
+    price: Price | None = None
+    """For estimates and `budget.money`; unknown where left out."""
+
+
+class StatisticsSettings(Settings):
+    """How uncertainty is given."""
+
+    confidence_level: float = Field(0.95, gt=0, lt=1)
+    """Of every interval."""
+    n_resamples: int = Field(2000, ge=1)
+    """Resamples of every bootstrap."""
+
+
+class Budget(Settings):
+    """Stop asking when one of these is reached; null for no bound."""
+
+    requests: Count | None = None
+    """Requests sent."""
+    tokens: Count | None = None
+    """Prompt and generated tokens together."""
+    money: Money | None = None
+    """In the currency of the models' `price`."""
+    hours: Amount | None = None
+    """Wall-clock hours of one call."""
+
+
+class Window(Settings):
+    """Bounds on what is open at the same time, so that memory does not grow with the run."""
+
+    units: Count = 2000
+    """Open units."""
+    megabytes: Amount = 64.0
+    """Texts of open units."""
+
+
+class RecipeFile(Settings):
+    """A recipe: which models, asked what, judged how."""
+
+    name: str | None = Field(None, pattern=NAME_PATTERN, max_length=100)
+    """Name of the run directory; the file's name where left out."""
+    description: str = ""
+    """What the recipe is for, in a line or two."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """Decides sampled texts and bootstraps."""
+    limit: Count | None = None
+    """Use only the first so many items."""
+    models: dict[Annotated[str, Field(pattern=KEY_PATTERN, max_length=100)], ModelEntry] = Field(
+        min_length=1
+    )
+    """The models, each by a name of your choice that tables and methods use."""
+    dataset: Any
+    """Where the items come from."""
+    methods: list[Any] = Field(min_length=1)
+    """What is done with the items; each entry has a `kind` and the kind's settings."""
+    statistics: StatisticsSettings = StatisticsSettings()
+    limits: Limits = Limits()
+    """Of every model that has none of its own."""
+    budget: Budget = Budget()
+    window: Window = Window()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRef:
+    """A plug-in and its validated settings: of a method, a server or a dataset."""
+
+    kind: str
+    config: BaseModel
+
+    def resolved(self) -> dict[str, Any]:
+        """Kind and settings as plain data."""
+        return {"kind": self.kind, **self.config.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model with everything filled in; exactly one of `server` and `base_url` is there.
+
+    Attributes:
+        name: In the recipe.
+        server: What launches it.
+        weights: An absolute folder, a hub id, or `bundled:NAME`; None with `base_url`.
+        base_url: Without a trailing slash and without `/v1`.
+        backend: Kind of back-end.
+        backend_config: Its settings; None where none are given for a launched server.
+        model: The endpoint's name for it; `name` where launched.
+        api_key_env: Name of the environment variable; the key is read when a request is sent.
+        system: System prompt.
+        limits: The recipe's limits with this model's own over them.
+        price: Unknown where None.
+    """
+
+    name: str
+    server: PluginRef | None
+    weights: str | None
+    base_url: str | None
+    backend: str
+    backend_config: BaseModel | None
+    model: str
+    api_key_env: str | None
+    system: str | None
+    limits: Limits
+    price: Price | None
+
+    def resolved(self) -> dict[str, Any]:
+        """The entry of a recipe file that leads to this model."""
+        backend = self.backend_config and PluginRef(self.backend, self.backend_config).resolved()
+        data = {
+            "server": self.server and self.server.resolved(),
+            "weights": self.weights,
+            "base_url": self.base_url,
+            "backend": backend,
+            "model": self.model if self.server is None else None,
+            "api_key_env": self.api_key_env,
+            "system": self.system,
+            "limits": self.limits.model_dump(mode="json"),
+            "price": self.price and self.price.model_dump(mode="json"),
+        }
+        return {key: value for key, value in data.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A loaded recipe: everything validated and filled in.
+
+    Attributes:
+        name: Of the run directory.
+        description: A line or two.
+        seed: Decides sampled texts and bootstraps.
+        limit: Use only the first so many items; None for all.
+        models: By name, in the recipe's order.
+        dataset: Where the items come from; a `path` among its settings is absolute.
+        methods: In the recipe's order.
+        statistics: How uncertainty is given.
+        limits: Of models that have none of their own.
+        budget: When to stop asking.
+        window: Bounds on what is open.
+        file: The recipe file, as it was named.
+    """
+
+    name: str
+    description: str
+    seed: int
+    limit: int | None
+    models: Mapping[str, ModelSpec]
+    dataset: PluginRef
+    methods: tuple[PluginRef, ...]
+    statistics: StatisticsSettings
+    limits: Limits
+    budget: Budget
+    window: Window
+    file: str
+
+    def candidates(self, method: PluginRef) -> tuple[str, ...]:
+        """The models that a method evaluates: those it names, else all that nowhere judge."""
+        named = getattr(method.config, "candidates", None)
+        if named is not None:
+            return tuple(named)
+        judges: set[str] = set()
+        for other in self.methods:
+            judges.update(getattr(other.config, "judges", None) or ())
+        return tuple(name for name in self.models if name not in judges)
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data of a recipe file that loads to this recipe; holds no secrets."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "seed": self.seed,
+            "limit": self.limit,
+            "models": {name: spec.resolved() for name, spec in self.models.items()},
+            "dataset": self.dataset.resolved(),
+            "methods": [method.resolved() for method in self.methods],
+            "statistics": self.statistics.model_dump(mode="json"),
+            "limits": self.limits.model_dump(mode="json"),
+            "budget": self.budget.model_dump(mode="json"),
+            "window": self.window.model_dump(mode="json"),
+        }

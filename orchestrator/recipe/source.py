@@ -1,0 +1,276 @@
+"""YAML text to plain data, with the line of every value and every fault of the text.
+
+YAML's traps are closed. Scalars follow YAML 1.2 (`no` is a string, `1e-3` a number, `010` ten,
+`12:30:45` a string), a key given twice is a fault, tags are refused, and anchors may be used but
+not to build more than `MAX_VALUES` values or a value that holds itself.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from orchestrator.errors import Fault, RecipeError
+
+Path = tuple[str | int, ...]
+
+MAX_CHARACTERS: Final = 1_000_000
+MAX_VALUES: Final = 20_000
+MAX_DEPTH: Final = 50
+
+_TAG: Final = "tag:yaml.org,2002:"
+_NULL: Final = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_BOOL: Final = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+_INT: Final = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+_FLOAT: Final = re.compile(
+    r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+)
+_MERGE: Final = re.compile(r"<<\Z")
+_RESOLVERS: Final = (
+    (_TAG + "null", _NULL),
+    (_TAG + "bool", _BOOL),
+    (_TAG + "int", _INT),
+    (_TAG + "float", _FLOAT),
+    (_TAG + "merge", _MERGE),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes with the scalar types of YAML 1.2."""
+
+    yaml_implicit_resolvers: dict[str | None, list[tuple[str, re.Pattern[str]]]] = {  # noqa: RUF012 (PyYAML's own shape)
+        None: list(_RESOLVERS)
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what either YAML 1.1 or 1.2 would take for something other than a string."""
+
+    yaml_implicit_resolvers: dict[str | None, list[tuple[str, re.Pattern[str]]]] = {  # noqa: RUF012 (PyYAML's own shape)
+        **yaml.SafeDumper.yaml_implicit_resolvers,
+        None: [*yaml.SafeDumper.yaml_implicit_resolvers.get(None, []), *_RESOLVERS],
+    }
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (PyYAML's own shape)
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar(_TAG + "str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A parsed text.
+
+    Attributes:
+        file: As shown in faults.
+        data: Plain data: dict, list, str, int, float, bool, None.
+        lines: 1-based line of every value, by its path; a value of a mapping has its key's line.
+        faults: What is wrong with the text although it could be read (keys given twice, …).
+    """
+
+    file: str
+    data: Any
+    lines: Mapping[Path, int]
+    faults: tuple[Fault, ...] = ()
+
+    def line(self, path: Path) -> int:
+        """The line of a path, or of its nearest ancestor that is in the text."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def parse(text: str, file: str) -> Source:
+    """Read one YAML document.
+
+    Raises:
+        RecipeError: If the text can't be read as YAML at all.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise _error(file, 1, f"longer than {MAX_CHARACTERS:,} characters; is it a recipe?")
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _error(file, mark.line + 1 if mark else 1, _syntax_message(error)) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"the character U+{_code(error.character):04X} is not allowed in YAML"
+        raise _error(file, line, message) from error
+    except RecursionError as error:
+        raise _error(file, 1, f"nested deeper than {MAX_DEPTH} levels") from error
+    except ValueError as error:
+        # PyYAML lets int() and chr() fail on version numbers and escapes.
+        raise _error(file, 1, f"not readable as YAML: {error}") from error
+    builder = _Builder(file)
+    data = None if node is None else builder.build(node, ())
+    return Source(file, data, builder.lines, tuple(builder.faults))
+
+
+def parse_bytes(content: bytes, file: str) -> Source:
+    """Read one YAML document in UTF-8; a byte-order mark is skipped.
+
+    Raises:
+        RecipeError: If it is not UTF-8 or not YAML.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _error(file, line, "not UTF-8 text; save it as UTF-8") from error
+    return parse(text, file)
+
+
+def dump_yaml(data: Mapping[str, Any]) -> str:
+    """Plain data as YAML that `parse` and YAML 1.1 readers read back to the same."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, indent=2)
+
+
+def walk(data: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value of plain data with its path, parents first."""
+    yield path, data
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from walk(value, (*path, key))
+    elif isinstance(data, Sequence) and not isinstance(data, str):
+        for index, value in enumerate(data):
+            yield from walk(value, (*path, index))
+
+
+def _error(file: str, line: int, message: str) -> RecipeError:
+    return RecipeError([Fault(file, line, message)])
+
+
+def _code(character: object) -> int:
+    return character if isinstance(character, int) else ord(str(character)[0])
+
+
+def _syntax_message(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or "not valid YAML"
+    if "'\\t'" in problem:
+        return "a tab; YAML is indented by spaces"
+    if "but found another document" in problem:
+        return "a second document begins here ('---'); a recipe is one document"
+    if "mapping values are not allowed" in problem:
+        return "a second ': ' on this line, or a wrong indent; quote text that contains ': '"
+    context = f" {error.context}" if error.context else ""
+    return f"not valid YAML{context}: {problem}"
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Turns nodes into plain data; what it can't read becomes a fault and None."""
+
+    file: str
+    lines: dict[Path, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    n_values: int = 0
+
+    def build(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        self.n_values += 1
+        if self.n_values > MAX_VALUES:
+            raise _error(self.file, line, f"more than {MAX_VALUES:,} values, aliases counted")
+        if len(path) > MAX_DEPTH:
+            message = f"nested deeper than {MAX_DEPTH} levels, or an alias holds itself"
+            raise _error(self.file, line, message)
+        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
+            return [self.build(child, (*path, index)) for index, child in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, line)
+        self._fault(line, f"the tag {_shown_tag(node)} is not supported")
+        return None
+
+    def _fault(self, line: int, message: str) -> None:
+        self.faults.append(Fault(self.file, line, message))
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        written: dict[str, int] = {}
+        merged: list[yaml.Node] = []
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._fault(line, "a key must be a word, not a list or a mapping")
+            elif key_node.tag == _TAG + "merge":
+                merged.append(value_node)
+            elif (key := self._text(key_node.value, line)) is None:
+                continue
+            elif key in written:
+                self._fault(line, f"{key!r} was already given on line {written[key]}")
+            else:
+                written[key] = line
+                self.lines[*path, key] = line
+                data[key] = self.build(value_node, (*path, key))
+        for value_node in merged:
+            self._merge(data, value_node, path)
+        return data
+
+    def _merge(self, data: dict[str, Any], node: yaml.Node, path: Path) -> None:
+        """Add the keys of `<<: *anchor`; keys that are written out win."""
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        for source in sources:
+            if not isinstance(source, yaml.MappingNode):
+                self._fault(node.start_mark.line + 1, "'<<' takes a mapping or a list of mappings")
+                continue
+            # The length of the path bounds an alias that merges itself.
+            merged_path = (*path, "<<")
+            merged = self.build(source, merged_path)
+            added = merged.keys() - data.keys()
+            data.update({key: value for key, value in merged.items() if key in added})
+            self._move_lines(merged_path, path, added)
+
+    def _move_lines(self, old: Path, new: Path, keys: set[str]) -> None:
+        size = len(old)
+        for path in [path for path in self.lines if path[:size] == old]:
+            line = self.lines.pop(path)
+            if len(path) > size and path[size] in keys:
+                self.lines.setdefault((*new, *path[size:]), line)
+
+    def _scalar(self, node: yaml.ScalarNode, line: int) -> str | int | float | bool | None:
+        value: str = node.value
+        match node.tag.removeprefix(_TAG):
+            case "str" | "merge" | "!":
+                return self._text(value, line)
+            case "null":
+                return None
+            case "bool" if _BOOL.match(value):
+                return value.lower() == "true"
+            case "int" if _INT.match(value):
+                return self._int(value, line)
+            case "float" if _FLOAT.match(value):
+                return float(value.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            case _:
+                self._fault(line, f"the tag {_shown_tag(node)} is not supported here")
+                return None
+
+    def _text(self, value: str, line: int) -> str | None:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self._fault(line, "an escape that is half of a character (a lone surrogate)")
+            return None
+        return value
+
+    def _int(self, value: str, line: int) -> int | None:
+        if len(value) > len(str(2**64)):
+            self._fault(line, "a whole number beyond 64 bits")
+            return None
+        base = {"0o": 8, "0x": 16}.get(value[:2], 10)
+        return int(value, base)
+
+
+def _shown_tag(node: yaml.Node) -> str:
+    return repr(node.tag.replace(_TAG, "!!"))
