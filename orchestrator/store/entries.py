@@ -1,0 +1,213 @@
+"""What is queued for the writer, and what is read back."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, assert_never
+
+import msgspec
+
+from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores, Scored
+from orchestrator.store.blobs import printable
+from orchestrator.store.clock import wall_ms
+from orchestrator.store.codec import Packed
+
+# What an entry and its place in the queue take beside its blobs, bytes.
+_OVERHEAD_BYTES = 400
+_MAX_MESSAGE = 500
+
+
+class NameEntry(msgspec.Struct, frozen=True, gc=False):
+    """A new number for a model, kind of ask, frame or cause."""
+
+    number: int
+    text: str
+    n_bytes: int = _OVERHEAD_BYTES
+
+
+class MetaEntry(msgspec.Struct, frozen=True, gc=False):
+    """A value of the run."""
+
+    key: str
+    value: str
+    n_bytes: int = _OVERHEAD_BYTES
+
+
+class ServerEntry(msgspec.Struct, frozen=True, gc=False):
+    """A server that answers for a model now; `turn` orders who did last."""
+
+    number: int
+    model: int
+    provenance: str
+    at_ms: int
+    turn: int
+    n_bytes: int = _OVERHEAD_BYTES
+
+
+class FailureEntry(msgspec.Struct, frozen=True, gc=False):
+    """One more failure of a group."""
+
+    permanent: bool
+    model: int
+    cause: int
+    status: int
+    key: bytes
+    message: str
+    at_ms: int
+    n_bytes: int = _OVERHEAD_BYTES
+
+
+class Spent(NamedTuple):
+    """What an outcome took."""
+
+    n_requests: int
+    n_prompt_tokens: int
+    n_cached_tokens: int
+    n_completion_tokens: int
+
+
+class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
+    """An outcome with where it came from; `failure` where it is one."""
+
+    key: bytes
+    kind: int
+    model: int
+    server: int
+    cause: int
+    attempts: int
+    latency_s: float
+    at_ms: int
+    prompt_hash: bytes
+    packed: Packed
+    spent: Spent
+    failure: FailureEntry | None
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory it holds, roughly."""
+        return _OVERHEAD_BYTES + self.packed.n_bytes
+
+
+class UnitEntry(msgspec.Struct, frozen=True, gc=False):
+    """The end of a unit at its position in a plan."""
+
+    unit_hash: bytes
+    plan: int
+    position: int
+    status: int
+    frame: int
+    cause: int
+    rows: bytes
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory it holds, roughly."""
+        return _OVERHEAD_BYTES + len(self.rows)
+
+
+class StoredRow(NamedTuple):
+    """A row of a frame, with the position and the status of its unit."""
+
+    position: int
+    status: int
+    values: tuple[Any, ...]
+
+
+class Origin(NamedTuple):
+    """Where an outcome came from.
+
+    Attributes:
+        kind: "generate", "score", "choose" or "similarity".
+        model: Name in the recipe that asked first.
+        server: Number of the server, 0 where it is not known.
+        attempts: HTTP tries, the last one included.
+        latency_s: Of the last try.
+        at_ms: Wall time of recording, milliseconds since 1970.
+        prompt_hash: Proves that a prompt rendered again is the one that was sent.
+    """
+
+    kind: str
+    model: str
+    server: int
+    attempts: int
+    latency_s: float
+    at_ms: int
+    prompt_hash: bytes
+
+
+class OutcomeCount(NamedTuple):
+    """Outcomes of one model, kind and cause ("" where they are no failures), summed."""
+
+    model: str
+    kind: str
+    cause: str
+    n: int
+    n_requests: int
+    n_attempts: int
+    n_prompt_tokens: int
+    n_cached_tokens: int
+    n_completion_tokens: int
+    latency_s: float
+
+
+class FailureCount(NamedTuple):
+    """Failed requests of one model and cause.
+
+    `permanent` ones are outcomes, others were attempts. `last_message` and `last_key` are those of
+    the latest.
+    """
+
+    permanent: bool
+    model: str
+    cause: str
+    status: int
+    n: int
+    last_message: str
+    last_key: bytes
+    last_at_ms: int
+
+
+class UnitCount(NamedTuple):
+    """Units of a plan by frame, status and cause ("" for done ones); the others are not done."""
+
+    frame: str
+    status: int
+    cause: str
+    n: int
+
+
+class Sizes(NamedTuple):
+    """Bytes on the disk: the file and its write-ahead log."""
+
+    file: int
+    wal: int
+
+
+def spent_on(outcome: Outcome | Failure) -> Spent:
+    """What an outcome took, as far as it says."""
+    match outcome:
+        case Choice(n_requests=n, n_prompt_tokens=prompt, n_cached_tokens=cached):
+            return Spent(n, prompt, cached, 0)
+        case Generation(n_prompt_tokens=prompt, n_cached_tokens=cached):
+            return Spent(1, prompt, cached, outcome.n_completion_tokens)
+        case Scored(n_prompt_tokens=prompt, n_cached_tokens=cached):
+            return Spent(1, prompt, cached, 0)
+        case Failure():
+            return Spent(1, 0, 0, 0)
+        case PairScores():
+            return Spent(0, 0, 0, 0)
+        case _:
+            assert_never(outcome)
+
+
+def failure_entry(
+    number: Callable[[str], int], key: bytes, model: str, failure: Failure
+) -> FailureEntry:
+    """The entry of a failure; `number` gives names theirs."""
+    return FailureEntry(
+        failure.permanent,
+        number(model),
+        number(failure.cause),
+        failure.status,
+        key,
+        printable(failure.message, _MAX_MESSAGE),
+        wall_ms(),
+    )

@@ -1,0 +1,48 @@
+"""Plans in the store: which is the current one, and where stored units stand in it.
+
+Units are stored by their hash, once for all plans; a plan only says at which of its positions a
+unit stands. Each step here is one transaction; a plan whose adoption was cut off is not `adopted`,
+and adopting it again goes on.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.store.tables import PLACE
+
+UNITS_AT_ONCE: Final = 5_000
+
+_CURRENT: Final = "SELECT adopted FROM plan WHERE current AND hash=?"
+_OPEN: Final = """INSERT INTO plan (hash, n_units, adopted, current) VALUES (?,?,?,1)
+    ON CONFLICT(hash) DO UPDATE SET n_units=excluded.n_units, adopted=excluded.adopted, current=1"""
+_N_ENDED: Final = """SELECT count(*) FROM place p JOIN unit u ON u.id=p.unit
+    WHERE p.plan=? AND u.status<2"""
+
+
+def open_plan(connection: sqlite3.Connection, plan_hash: bytes, n_units: int) -> int:
+    """Number of the plan, which is the current one from now on."""
+    found = connection.execute(_CURRENT, (plan_hash,)).fetchone()
+    # What other plans ended meanwhile is not in this one: it has to adopt again.
+    adopted = found[0] if found is not None else not has_units(connection)
+    connection.execute("UPDATE plan SET current=0 WHERE current")
+    connection.execute(_OPEN, (plan_hash, n_units, adopted))
+    (number,) = connection.execute("SELECT id FROM plan WHERE hash=?", (plan_hash,)).fetchone()
+    return int(number)
+
+
+def has_units(connection: sqlite3.Connection) -> bool:
+    """Whether any unit is stored."""
+    return connection.execute("SELECT 1 FROM unit LIMIT 1").fetchone() is not None
+
+
+def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[int, bytes]]) -> None:
+    """Give those of the units that are stored their positions in the plan."""
+    connection.executemany(PLACE, [(plan_id, position, unit) for position, unit in units])
+
+
+def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:
+    """How many units of the plan are done or failed for good; it has adopted them all."""
+    connection.execute("UPDATE plan SET adopted=1 WHERE id=?", (plan_id,))
+    (n,) = connection.execute(_N_ENDED, (plan_id,)).fetchone()
+    return int(n)

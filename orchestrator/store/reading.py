@@ -1,0 +1,162 @@
+"""Reading the tables of a store: the statements behind its questions.
+
+Every statement reads to its end before it returns, so that none holds a snapshot which keeps the
+write-ahead log from being moved into the file. What is long is read in slices.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from orchestrator.backend import Provenance
+from orchestrator.errors import StoreError
+from orchestrator.store.entries import (
+    FailureCount,
+    Origin,
+    OutcomeCount,
+    StoredRow,
+    UnitCount,
+)
+from orchestrator.store.rows import decode_rows
+
+Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+T = TypeVar("T")
+
+# Parameters of one statement that looks up many keys.
+KEYS_AT_ONCE: Final = 500
+_POSITIONS_AT_ONCE: Final = 50_000
+
+ORIGIN: Final = """SELECT kind.text, model.text, o.server, o.attempts, o.latency_s, o.at_ms,
+    o.prompt_hash FROM outcome o JOIN name kind ON kind.id=o.kind
+    JOIN name model ON model.id=o.model WHERE o.key=?"""
+_COUNTS: Final = """SELECT model.text, kind.text, cause.text, t.n, t.n_requests, t.n_attempts,
+    t.n_prompt_tokens, t.n_cached_tokens, t.n_completion_tokens, t.latency_s FROM tally t
+    JOIN name model ON model.id=t.model JOIN name kind ON kind.id=t.kind
+    JOIN name cause ON cause.id=t.cause ORDER BY 1, 2, 3"""
+_FAILURES: Final = """SELECT f.permanent, model.text, cause.text, f.status, f.n, f.last_message,
+    f.last_key, f.last_at_ms FROM failure f JOIN name model ON model.id=f.model
+    JOIN name cause ON cause.id=f.cause ORDER BY f.n DESC, 2, 3, 4"""
+_UNITS: Final = """SELECT frame.text, u.status, cause.text, count(*) FROM place p
+    JOIN unit u ON u.id=p.unit JOIN name frame ON frame.id=u.frame
+    JOIN name cause ON cause.id=u.cause WHERE p.plan=? GROUP BY 1, 2, 3"""
+_DONE: Final = """SELECT p.position FROM place p JOIN unit u ON u.id=p.unit
+    WHERE p.plan=? AND p.position>? AND u.status<2 ORDER BY p.position LIMIT ?"""
+_ROWS: Final = """SELECT p.position, u.status, u.rows FROM place p JOIN unit u ON u.id=p.unit
+    WHERE p.plan=? AND p.position>? AND u.frame=(SELECT id FROM name WHERE text=?)
+    ORDER BY p.position LIMIT ?"""
+
+
+def in_slices(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The values in lists of at most `size`."""
+    iterator = iter(values)
+    while found := list(islice(iterator, size)):
+        yield found
+
+
+def select_keys(query: Query, columns: str, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
+    """Columns of the outcomes that are held of at most `KEYS_AT_ONCE` keys, in no order."""
+    marks = ",".join("?" * len(keys))
+    return query(f"SELECT {columns} FROM outcome WHERE key IN ({marks})", keys)  # noqa: S608
+
+
+def origin(query: Query, key: bytes) -> Origin | None:
+    """Where a committed outcome came from."""
+    found = query(ORIGIN, (key,))
+    return Origin(*found[0]) if found else None
+
+
+def names(query: Query) -> dict[str, int]:
+    """Numbers of the interned names."""
+    return {text: number for number, text in query("SELECT id, text FROM name", ())}
+
+
+def server_numbers(query: Query) -> dict[tuple[str, Provenance], int]:
+    """Numbers of the servers by the model they answered for."""
+    found = query(
+        "SELECT s.id, name.text, s.provenance FROM server s JOIN name ON name.id=s.model", ()
+    )
+    return {(model, _provenance(text)): number for number, model, text in found}
+
+
+def last_turn(query: Query) -> int:
+    """The highest turn that a server has had."""
+    ((turn,),) = query("SELECT coalesce(max(last_turn), 0) FROM server", ())
+    return int(turn)
+
+
+def servers(query: Query) -> dict[int, Provenance]:
+    """The servers by number, in the order they were met."""
+    found = query("SELECT id, provenance FROM server ORDER BY id", ())
+    return {number: _provenance(text) for number, text in found}
+
+
+def server_of_model(query: Query, model: str) -> Provenance | None:
+    """The server that answered last for a model."""
+    found = query(
+        "SELECT provenance FROM server s JOIN name ON name.id=s.model WHERE name.text=? "
+        "ORDER BY s.last_turn DESC LIMIT 1",
+        (model,),
+    )
+    return _provenance(found[0][0]) if found else None
+
+
+def meta(query: Query) -> dict[str, str]:
+    """All values of the run."""
+    return dict(query("SELECT key, value FROM meta", ()))
+
+
+def current_plan(query: Query) -> int | None:
+    """Number of the plan that was opened last."""
+    found = query("SELECT id FROM plan WHERE current", ())
+    return int(found[0][0]) if found else None
+
+
+def is_current_plan(query: Query, plan_hash: bytes) -> bool:
+    """Whether this plan was opened last, and holds all that it shares with others."""
+    return bool(query("SELECT 1 FROM plan WHERE current AND adopted AND hash=?", (plan_hash,)))
+
+
+def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
+    """One byte a position: 1 for units that are done or failed for good."""
+    bitmap = bytearray(n_units)
+    last = -1
+    while found := query(_DONE, (plan_id, last, _POSITIONS_AT_ONCE)):
+        for (position,) in found:
+            if position < n_units:
+                bitmap[position] = 1
+        last = found[-1][0]
+    return bitmap
+
+
+def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredRow]:
+    """The rows of a frame in the order of the plan, `batch` units at a time."""
+    last = -1
+    while found := query(_ROWS, (plan_id, last, frame, batch)):
+        for position, status, blob in found:
+            for values in decode_rows(blob):
+                yield StoredRow(position, status, values)
+        last = found[-1][0]
+
+
+def counts(query: Query) -> list[OutcomeCount]:
+    """Outcomes by model, kind and cause."""
+    return [OutcomeCount(*row) for row in query(_COUNTS, ())]
+
+
+def failures(query: Query) -> list[FailureCount]:
+    """Failed requests by model and cause, the most frequent first."""
+    return [FailureCount(bool(row[0]), *row[1:]) for row in query(_FAILURES, ())]
+
+
+def unit_counts(query: Query, plan_id: int) -> list[UnitCount]:
+    """Units of a plan by frame, status and cause."""
+    return [UnitCount(*row) for row in query(_UNITS, (plan_id,))]
+
+
+def _provenance(text: str) -> Provenance:
+    try:
+        return msgspec.json.decode(text, type=Provenance)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"a stored server is damaged: {error}") from error

@@ -1,0 +1,225 @@
+"""The tables of a store, and connections to them."""
+
+import logging
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+
+logger = logging.getLogger(__name__)
+
+APPLICATION_ID: Final = 0x6F726368  # "orch"
+SCHEMA_VERSION: Final = 1
+# Longest time to wait for another process's transaction, seconds.
+_BUSY_S: Final = 10.0
+# How long a reader waits before it takes the published snapshot instead, seconds.
+_SNAPSHOT_BUSY_S: Final = 1.0
+# Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB, because
+# keys are hashes: the more commits share a copy, the fewer pages of their index are written twice.
+_CHECKPOINT_PAGES: Final = 4000
+_WAL_KEPT_BYTES: Final = 64 << 20
+
+# Outcomes are appended in the order they came; `arrays` stands last, so that reading a head touches
+# no page of the arrays. `name` interns models, kinds of ask, frames and causes.
+_TABLES: Final = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
+    """CREATE TABLE server (
+        id INTEGER PRIMARY KEY, model INTEGER NOT NULL, provenance TEXT NOT NULL,
+        first_at_ms INTEGER NOT NULL, last_turn INTEGER NOT NULL)""",
+    """CREATE TABLE outcome (
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind INTEGER NOT NULL,
+        model INTEGER NOT NULL, server INTEGER NOT NULL, cause INTEGER NOT NULL,
+        attempts INTEGER NOT NULL, latency_s REAL NOT NULL, at_ms INTEGER NOT NULL,
+        prompt_hash BLOB NOT NULL, head BLOB NOT NULL, arrays BLOB NOT NULL)""",
+    """CREATE TABLE tally (
+        model INTEGER, kind INTEGER, cause INTEGER, n INTEGER, n_requests INTEGER,
+        n_attempts INTEGER, n_prompt_tokens INTEGER, n_cached_tokens INTEGER,
+        n_completion_tokens INTEGER, latency_s REAL,
+        PRIMARY KEY (model, kind, cause)) WITHOUT ROWID""",
+    """CREATE TABLE failure (
+        permanent INTEGER, model INTEGER, cause INTEGER, status INTEGER, n INTEGER NOT NULL,
+        last_key BLOB NOT NULL, last_message TEXT NOT NULL, last_at_ms INTEGER NOT NULL,
+        PRIMARY KEY (permanent, model, cause, status)) WITHOUT ROWID""",
+    """CREATE TABLE unit (
+        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, status INTEGER NOT NULL,
+        frame INTEGER NOT NULL, cause INTEGER NOT NULL, rows BLOB NOT NULL)""",
+    """CREATE TABLE plan (
+        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, n_units INTEGER NOT NULL,
+        adopted INTEGER NOT NULL, current INTEGER NOT NULL)""",
+    """CREATE TABLE place (
+        plan INTEGER, position INTEGER, unit INTEGER NOT NULL,
+        PRIMARY KEY (plan, position)) WITHOUT ROWID""",
+)
+
+
+def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
+    """A connection that may write; makes the tables where the file is new.
+
+    Args:
+        path: The file; its folder exists.
+        exclusive: Keep the file locked and the WAL's index in memory, as network file systems need.
+
+    Raises:
+        RunDirectoryError: If the file is not a store, or of a newer schema.
+        StoreError: If it can't be opened.
+    """
+    try:
+        connection = _connect(path, "rwc", _BUSY_S)
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+    try:
+        if exclusive:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        is_new = _check(connection, path)
+        _set_up(connection, path)
+        if is_new:
+            _create(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise explain(path, error) from error
+    except OrchestratorError:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, also from a folder that can't be written.
+
+    Where another machine holds the file, the snapshot that its run publishes is read instead.
+
+    Raises:
+        RunDirectoryError: If there is no such file, it is not a store, or of a newer schema.
+        StoreError: If it can't be opened.
+    """
+    if not path.exists():
+        raise RunDirectoryError(f"{path} does not exist: nothing was run there yet")
+    published = snapshot_path(path)
+    try:
+        return _open_reader(path, "ro", _SNAPSHOT_BUSY_S if published.exists() else _BUSY_S)
+    except sqlite3.OperationalError as error:
+        if _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and published.exists():
+            logger.info("%s is held by its run: reading the copy of %s", path, published.name)
+            path = published
+        elif not _needs_no_wal(path, error):
+            raise explain(path, error) from error
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+    # SQLite can't make the WAL's index beside it; without a WAL it does not need one.
+    try:
+        return _open_reader(path, "ro&immutable=1", _BUSY_S)
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+
+
+def snapshot_path(path: Path) -> Path:
+    """Where a run on a network file system publishes a copy of its store."""
+    return path.with_suffix(".snapshot.sqlite")
+
+
+def wal_path(path: Path) -> Path:
+    """SQLite's write-ahead log of a store."""
+    return path.with_name(path.name + "-wal")
+
+
+def file_size(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def explain(path: Path, error: sqlite3.Error) -> StoreError:
+    """What went wrong with the file, and what to do."""
+    match _code(error):
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            advice = (
+                "the disk is full or failing. What was committed is kept: "
+                "make room and run the same command again"
+            )
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            advice = "the file is damaged or no store. Restore a copy, or start again with --fresh"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            advice = "another process holds the file. Stop it, or wait until it ends"
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            advice = "the file or its folder can't be opened. Check that they exist and are yours"
+        case _:
+            advice = "run the same command again; what was committed is kept"
+    return StoreError(f"{path}: {error}: {advice}")
+
+
+def _open_reader(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:
+    connection = _connect(path, mode, busy_s)
+    try:
+        connection.execute("PRAGMA query_only=1")
+        if _check(connection, path):
+            raise RunDirectoryError(f"{path} is empty: nothing was run there yet")
+    except (sqlite3.Error, OrchestratorError):
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=busy_s,
+        isolation_level=None,
+        # Made by one thread and closed by another; never used by two at once.
+        check_same_thread=False,
+    )
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is still empty."""
+    application_id = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    if application_id == APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            raise RunDirectoryError(
+                f"{path} has schema {version}, this version knows {SCHEMA_VERSION}: "
+                "use a newer orchestrator, or start again with --fresh"
+            )
+        return False
+    (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application_id or version or n_tables:
+        raise RunDirectoryError(f"{path} is a database of another program: use another directory")
+    return True
+
+
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA page_size=4096")
+    (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if journal != "wal":
+        logger.warning("%s: no write-ahead log here, writing will be slower", path)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit={_WAL_KEPT_BYTES}")
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
+
+
+def _needs_no_wal(path: Path, error: sqlite3.Error) -> bool:
+    unwritable = _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+    return unwritable and file_size(wal_path(path)) == 0
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code: the low byte of the extended one."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,0 +1,402 @@
+"""The durable store of one run: outcomes by key, and units by their place in a plan.
+
+What is put is visible at once, committed within 100 ms, and never overwritten. Entries are
+committed in the order they came, so a unit's rows never precede the outcomes they rest on.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from orchestrator.backend import Provenance
+from orchestrator.errors import OrchestratorError, StoreError
+from orchestrator.records import Failure, Outcome
+from orchestrator.store import codec, lookup, plans, reading, schema
+from orchestrator.store.clock import wall_ms
+from orchestrator.store.connections import Reader
+from orchestrator.store.entries import (
+    FailureCount,
+    MetaEntry,
+    Origin,
+    OutcomeCount,
+    OutcomeEntry,
+    Sizes,
+    StoredRow,
+    UnitCount,
+    UnitEntry,
+    failure_entry,
+    spent_on,
+)
+from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.interning import Names, Servers
+from orchestrator.store.rows import encode_rows
+from orchestrator.store.tables import Tables
+from orchestrator.store.writer import Entry, Writer
+
+MAX_PENDING_BYTES: Final = 64 << 20
+_HELD: Final = "SELECT 1 FROM outcome WHERE key=?"
+_BLOBS: Final = "SELECT head, arrays FROM outcome WHERE key=?"
+
+
+class Store:
+    """The store of one run. Open it with `Store.open`; writing is for one process only.
+
+    All methods may be called from any thread. `put_*`, `server_id` and `set_meta` never wait;
+    point reads take about 0.01 ms; the others are for start, end and displays.
+    """
+
+    def __init__(
+        self, path: Path, tables: Tables | None, pending: dict[bytes, OutcomeEntry]
+    ) -> None:
+        self.path = path
+        self._pending = pending
+        self._tables = tables
+        self._reader = Reader(path, tables if tables is not None and tables.is_exclusive else None)
+        self._query = self._reader.query
+        self._names = Names(self._query, self._submit)
+        self._servers = Servers(self._query, self._submit)
+        self._meta = reading.meta(self._query)
+        self._writer = None if tables is None else Writer(tables)
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False, exclusive: bool | None = None) -> Self:
+        """Open the store at `path`, which is made where there is none.
+
+        Args:
+            path: The file; its folder exists.
+            read_only: Only read; others may write meanwhile.
+            exclusive: Let no other process read meanwhile, as network file systems need; found
+                out from the file system where None.
+
+        Raises:
+            RunDirectoryError: If the file is not a store, or of a newer schema.
+            StoreError: If it can't be opened.
+        """
+        pending: dict[bytes, OutcomeEntry] = {}
+        if read_only:
+            return cls(path, None, pending)
+        if exclusive is None:
+            exclusive = is_network_fs(path)
+
+        def forget(key: bytes) -> None:
+            pending.pop(key, None)
+
+        tables = Tables(path, exclusive=exclusive, forget=forget)
+        try:
+            return cls(path, tables, pending)
+        except OrchestratorError:
+            tables.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            # The first error is what matters; that of closing would hide it.
+            with suppress(StoreError):
+                self.close()
+
+    def close(self) -> None:
+        """Write what is pending and close the file. May be called twice.
+
+        Raises:
+            StoreError: If a write failed and nobody was told yet.
+        """
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            self._reader.close()
+            # The last: what closes last moves the write-ahead log into the file.
+            if self._tables is not None:
+                self._tables.close()
+
+    # -- outcomes ----------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> Outcome | Failure | None:
+        """The outcome of a key, also one that is not committed yet; None where there is none.
+
+        Raises:
+            StoreError: If the store can't be read.
+        """
+        entry = self._pending.get(key)
+        if entry is not None:
+            return codec.decode(*entry.packed)
+        found = self._query(_BLOBS, (key,))
+        return codec.decode(*found[0]) if found else None
+
+    def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
+        """The outcomes that are held of several keys."""
+        return lookup.get_many(self._query, self._pending, keys)
+
+    def get_text(self, key: bytes) -> str | None:
+        """The text of a generation, read without its log-probabilities; None for all else."""
+        entry = self._pending.get(key)
+        if entry is not None:
+            return codec.decode_text(entry.packed.head)
+        found = self._query("SELECT head FROM outcome WHERE key=?", (key,))
+        return codec.decode_text(found[0][0]) if found else None
+
+    def n_outcomes(self, keys: Iterable[bytes]) -> int:
+        """How many of these keys, each counted once, have an outcome."""
+        return lookup.n_outcomes(self._query, self._pending, keys)
+
+    def origin(self, key: bytes) -> Origin | None:
+        """Where an outcome came from; None where there is none."""
+        if key in self._pending:
+            self.flush()
+        return reading.origin(self._query, key)
+
+    def put_outcome(  # noqa: PLR0913 (the columns of one row)
+        self,
+        key: bytes,
+        ask_kind: str,
+        model: str,
+        outcome: Outcome | Failure,
+        *,
+        server: int,
+        prompt_hash: bytes,
+        attempts: int,
+        latency_s: float,
+    ) -> None:
+        """Keep an outcome; a key that has one keeps its first.
+
+        Args:
+            key: Content address of what was asked.
+            ask_kind: "generate", "score", "choose" or "similarity".
+            model: Name in the recipe.
+            outcome: A failure must be a permanent one.
+            server: From `server_id`; 0 where it is not known.
+            prompt_hash: Hash of the prompt as it was sent.
+            attempts: HTTP tries, the last one included.
+            latency_s: Of the last try, seconds.
+
+        Raises:
+            StoreError: If it can't be stored, or an earlier write failed.
+        """
+        failure = None
+        if isinstance(outcome, Failure):
+            if not outcome.permanent:
+                raise StoreError(f"a failure of the moment is no outcome: {outcome.cause}")
+            failure = failure_entry(self._names.number, key, model, outcome)
+        if key in self._pending or self._query(_HELD, (key,)):
+            return
+        entry = OutcomeEntry(
+            key,
+            self._names.number(ask_kind),
+            self._names.number(model),
+            server,
+            self._names.number("") if failure is None else failure.cause,
+            attempts,
+            latency_s,
+            wall_ms(),
+            prompt_hash,
+            codec.pack(outcome),
+            spent_on(outcome),
+            failure,
+        )
+        # Visible before it is queued: the writer forgets it once it is committed.
+        if self._pending.setdefault(key, entry) is entry:
+            self._submit(entry)
+
+    def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
+        """Count an attempt that failed for the moment.
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
+        self._submit(failure_entry(self._names.number, key, model, failure))
+
+    def counts(self) -> list[OutcomeCount]:
+        """Committed outcomes by model, kind and cause, with what they took."""
+        return reading.counts(self._query)
+
+    def failures(self) -> list[FailureCount]:
+        """Failed requests by model and cause, the most frequent first."""
+        return reading.failures(self._query)
+
+    # -- servers and values ------------------------------------------------------------------------
+
+    def server_id(self, model: str, provenance: Provenance) -> int:
+        """Number of the server that answers for a model from now on.
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
+        return self._servers.number(model, self._names.number(model), provenance)
+
+    def servers(self) -> dict[int, Provenance]:
+        """The servers by number, in the order they were met."""
+        return reading.servers(self._flushed_query())
+
+    def server_of_model(self, model: str) -> Provenance | None:
+        """The server that answered last for a model; None where there was none."""
+        return reading.server_of_model(self._flushed_query(), model)
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Keep a value of the run (seed, versions, …).
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
+        if self._meta.get(key) != value:
+            self._submit(MetaEntry(key, value))
+            self._meta[key] = value
+
+    def get_meta(self, key: str) -> str | None:
+        """A value of the run; None where it was never set."""
+        values = reading.meta(self._query) if self._writer is None else self._meta
+        return values.get(key)
+
+    # -- plans and units ---------------------------------------------------------------------------
+
+    def is_current_plan(self, plan_hash: bytes) -> bool:
+        """Whether this plan was opened last and has adopted what it shares with others."""
+        return reading.is_current_plan(self._query, plan_hash)
+
+    def current_plan(self) -> int | None:
+        """Number of the plan that was opened last; None before the first."""
+        return reading.current_plan(self._query)
+
+    def open_plan(self, plan_hash: bytes, n_units: int) -> int:
+        """Make a plan the current one and return its number; waits for the disk.
+
+        Unless `is_current_plan` said so before, call `adopt` next.
+
+        Raises:
+            StoreError: If it can't be written.
+        """
+        return self._writing().call(lambda c: plans.open_plan(c, plan_hash, n_units))
+
+    def adopt(self, plan_id: int, units: Iterable[tuple[int, bytes]]) -> int:
+        """Give units that earlier plans ended their positions in this one; waits for the disk.
+
+        Args:
+            plan_id: From `open_plan`.
+            units: Every position with the hash of its unit; not read where no unit is stored.
+
+        Returns:
+            How many units of the plan are done or failed for good.
+
+        Raises:
+            StoreError: If it can't be written.
+        """
+        writer = self._writing()
+        if writer.call(plans.has_units):
+            for part in reading.in_slices(units, plans.UNITS_AT_ONCE):
+                writer.call(partial(plans.place, plan_id=plan_id, units=part))
+        return writer.call(lambda c: plans.end_adoption(c, plan_id))
+
+    def put_unit(  # noqa: PLR0913 (the columns of one row)
+        self,
+        unit_hash: bytes,
+        plan_id: int,
+        position: int,
+        status: int,
+        frame: str,
+        rows: Sequence[tuple[Any, ...]],
+        *,
+        cause: str = "",
+    ) -> None:
+        """Keep the end of a unit; one that is done or failed for good stays as it is.
+
+        Args:
+            unit_hash: Fingerprint of all that decides the rows.
+            plan_id: From `open_plan`.
+            position: In that plan.
+            status: 0 done, 1 failed for good, 2 failed for the moment, 3 fault of the method;
+                the last two are evaluated again by the next call.
+            frame: Name of the frame the rows belong to.
+            rows: Plain values in the order of the frame's columns.
+            cause: Why it failed, for `unit_counts`.
+
+        Raises:
+            StoreError: If a value can't be stored, or an earlier write failed.
+        """
+        self._submit(
+            UnitEntry(
+                unit_hash,
+                plan_id,
+                position,
+                status,
+                self._names.number(frame),
+                self._names.number(cause),
+                encode_rows(rows),
+            )
+        )
+
+    def done_bitmap(self, plan_id: int, n_units: int) -> bytearray:
+        """One byte a position: 1 for units that are done or failed for good."""
+        return reading.done_bitmap(self._flushed_query(), plan_id, n_units)
+
+    def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredRow]:
+        """The rows of a frame in the order of the plan, read `batch` units at a time."""
+        return reading.iter_rows(self._flushed_query(), plan_id, frame, batch)
+
+    def unit_counts(self, plan_id: int) -> list[UnitCount]:
+        """Units of a plan by frame, status and cause; those missing here were never ended."""
+        return reading.unit_counts(self._flushed_query(), plan_id)
+
+    # -- the file ----------------------------------------------------------------------------------
+
+    @property
+    def pending_bytes(self) -> int:
+        """Memory that is held by what is not committed yet."""
+        return 0 if self._writer is None else self._writer.pending_bytes
+
+    async def wait_room(self, max_bytes: int = MAX_PENDING_BYTES) -> None:
+        """Wait until less than `max_bytes` are pending.
+
+        Raises:
+            StoreError: If a write failed.
+        """
+        await self._writing().wait_room(max_bytes)
+
+    def flush(self) -> None:
+        """Wait until all that was put is on the disk.
+
+        Raises:
+            StoreError: If it could not be written.
+        """
+        if self._writer is not None:
+            self._writer.flush()
+
+    def sizes(self) -> Sizes:
+        """Bytes on the disk."""
+        wal = schema.wal_path(self.path)
+        return Sizes(schema.file_size(self.path), schema.file_size(wal))
+
+    def check(self) -> None:
+        """Read the whole file and look for damage.
+
+        Raises:
+            StoreError: If there is some.
+        """
+        found = self._query("PRAGMA integrity_check", ())
+        if found != [("ok",)]:
+            raise StoreError(f"{self.path} is damaged: {found[0][0]}")
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _flushed_query(self) -> reading.Query:
+        self.flush()
+        return self._query
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise StoreError(f"{self.path} was opened for reading only")
+        return self._writer
+
+    def _submit(self, entry: Entry) -> None:
+        self._writing().submit(entry)
