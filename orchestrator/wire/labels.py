@@ -126,7 +126,7 @@ def read_labels(
 
 
 class _Read(NamedTuple):
-    """A label's ln p, its upper bound, and the listed tokens that begin it where it is not listed."""
+    """A label's ln p and its upper bound; the listed tokens that begin it, if it is not listed."""
 
     value: float
     upper: float

@@ -16,6 +16,7 @@ from orchestrator.records import (
     TopLogprobs,
 )
 from orchestrator.wire._parsing import (
+    MAX_BODY_BYTES,
     NO_USAGE,
     Decoder,
     TokenId,
@@ -24,7 +25,13 @@ from orchestrator.wire._parsing import (
     logprob,
     logprob_array,
     text_of,
+    too_large,
 )
+
+__all__ = [
+    "MAX_BODY_BYTES", "UNKNOWN_ID", "Reading", "choice", "generation", "model_names", "scored",
+    "scored_nothing", "too_large", "version",
+]  # fmt: skip
 
 _PLACEHOLDER: Final = "token_id:"
 _UNFINISHED: Final = (None, "abort", "error")
@@ -92,6 +99,22 @@ class _Choices(msgspec.Struct, gc=False):
     error: Any = None
 
 
+class _Version(msgspec.Struct, gc=False):
+    version: str = ""
+    fingerprint: str = ""
+    system_fingerprint: str = ""
+
+
+class _Model(msgspec.Struct, gc=False):
+    id: str = ""
+
+
+class _Models(msgspec.Struct, gc=False):
+    data: list[_Model] | None = None
+
+
+_versions: Final = Decoder(_Version)
+_models: Final = Decoder(_Models)
 _chat: Final = Decoder(_Chat[_Entry])
 _listed_chat: Final = Decoder(_Chat[_ListedEntry])
 _scores: Final = Decoder(_Scores)
@@ -168,6 +191,11 @@ def scored(body: bytes, token_ids: tuple[int, ...], method: str, secret: str) ->
     return Scored(ids, values, usage.n_prompt, method=method, n_cached_tokens=usage.n_cached)
 
 
+def scored_nothing(method: str) -> Scored:
+    """The log-probabilities of no tokens: none, known without asking."""
+    return Scored(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32), method=method)
+
+
 def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Failure:
     """Label probabilities from our own `/v1/choose`, in the order of the labels."""
     reply = _choices(body, secret)
@@ -183,6 +211,22 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
     upper = tuple(0.0 if value != value else value for value in values)
     usage = reply.usage or NO_USAGE
     return Choice(values, upper, method, usage.n_prompt, usage.n_cached)
+
+
+def version(body: bytes) -> tuple[str, str] | Failure:
+    """Version and fingerprint that a server states; empty where it states none."""
+    reply = _versions(body)
+    if isinstance(reply, Failure):
+        return reply
+    return text_of(reply.version), text_of(reply.fingerprint or reply.system_fingerprint)
+
+
+def model_names(body: bytes) -> tuple[str, ...] | Failure:
+    """The names in a reply of `/v1/models`."""
+    reply = _models(body)
+    if isinstance(reply, Failure):
+        return reply
+    return tuple(model.id for model in reply.data or ())
 
 
 class _Observed(msgspec.Struct, gc=False):

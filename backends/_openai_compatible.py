@@ -1,0 +1,217 @@
+"""Backends that speak OpenAI's chat completions, and those that speak our own routes as well.
+
+What differs between servers is a `Dialect` and a transport; files in `backends/` put them together.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backends._transport import KEEPALIVE_S, AiohttpTransport, Reply, Transport
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.records import Choice, Failure, Generation, Sampling, Scored
+from orchestrator.wire import failures, labels, metrics, replies, requests
+from orchestrator.wire.requests import Dialect
+
+T = TypeVar("T")
+_CONTROL_TIMEOUT_S: Final = 10.0
+_NO_SUCH_ROUTE: Final = (404, 405, 501)
+_NO_SCORE: Final = (
+    "this endpoint can't score given tokens; a server with /v1/score can (kind: embedded)"
+)
+_NO_LOGPROBS: Final = "log-probabilities are switched off (logprobs: false)"
+_NO_PREFIX: Final = (
+    "this endpoint is not known to go on from a begun answer; where it takes "
+    "continue_final_message (vLLM, SGLang, llama.cpp), say so in the backend's settings"
+)
+_NO_TEXT: Final = "the request holds a lone surrogate, which is no text"
+
+
+class OpenaiCompatible:
+    """A connection to one model behind `/v1/chat/completions`.
+
+    Args:
+        endpoint: Where, which model, which key.
+        transport: Sends the bytes.
+        dialect: What the server wants to see.
+        prefill: Whether the server goes on from a begun assistant turn.
+        raw: Whether log-probabilities are those of the unmodified softmax; None says so only
+            where the sampling settings change nothing.
+    """
+
+    kind = "openai"
+    path = "/v1"
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        transport: Transport,
+        dialect: Dialect,
+        *,
+        prefill: bool = False,
+        raw: bool | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._transport = transport
+        self._dialect = dialect
+        self._prefill = prefill
+        self._raw = raw
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._endpoint!r})"
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Backend`."""
+        dialect = self._dialect
+        body = await self._post(
+            "/chat/completions", lambda: requests.chat(self._endpoint.model, ask, seed, dialect)
+        )
+        if isinstance(body, Failure):
+            return body
+        reading = replies.Reading(
+            logprobs=dialect.logprobs,
+            top=ask.top_logprobs,
+            raw=_unmodified(ask.sampling) if self._raw is None else self._raw,
+            secret=self._endpoint.api_key,
+        )
+        return replies.generation(body, reading)
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (the protocol's)
+        """Not possible: current OpenAI-compatible chat endpoints score no given tokens."""
+        return Failure("unsupported", _NO_SCORE, permanent=True)
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """From the alternatives of one token; refuses labels that are longer."""
+        if not self._dialect.logprobs:
+            return Failure("no_logprobs", _NO_LOGPROBS, permanent=True)
+        if (ask.prefix.text or ask.prefix.token_ids) and not (self._prefill and ask.prefix.text):
+            return Failure("unsupported", _NO_PREFIX, permanent=True)
+        body = await self._post(
+            "/chat/completions",
+            lambda: requests.choose_by_top(self._endpoint.model, ask, self._dialect),
+        )
+        if isinstance(body, Failure):
+            return body
+        return labels.choice_from_top(body, ask.labels, self._endpoint.api_key)
+
+    async def provenance(self) -> Provenance | Failure:
+        """What the server says it is; hosted endpoints say little."""
+        reply = await self._transport.get(f"{self.path}/models", _CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure):
+            return reply
+        if reply.status != 200 and reply.status not in _NO_SUCH_ROUTE:
+            return self._classified(reply)
+        return self._stated("", "")
+
+    async def load(self) -> ServerLoad | None:
+        """None: nothing is published."""
+        return None
+
+    async def close(self) -> None:
+        """See `orchestrator.backend.Backend`."""
+        await self._transport.close()
+
+    async def _post(self, route: str, encode: Callable[[], bytes]) -> bytes | Failure:
+        """The body of a reply with status 200."""
+        try:
+            body = encode()
+        except UnicodeEncodeError:
+            return Failure("bad_request", _NO_TEXT, permanent=True)
+        reply = await self._transport.post(self.path + route, body, self._endpoint.timeout_s)
+        if isinstance(reply, Failure):
+            return reply
+        return reply.body if reply.status == 200 else self._classified(reply)
+
+    def _classified(self, reply: Reply) -> Failure:
+        secret = self._endpoint.api_key
+        return failures.classify(reply.status, reply.body, reply.headers, secret)
+
+    def _stated(self, version: str, fingerprint: str) -> Provenance:
+        return Provenance(
+            backend=self.kind,
+            base_url=self._endpoint.base_url,
+            model=self._endpoint.model,
+            version=version,
+            fingerprint=fingerprint,
+        )
+
+
+class Native(OpenaiCompatible):
+    """A server with our own routes: exact scores and exact label probabilities."""
+
+    kind = "embedded"
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Backend`."""
+        method = f"{self.kind}.score"
+        if not ask.token_ids:
+            if ask.text:
+                said = "scoring needs the token ids of the text, as its generation gave them"
+                return Failure("unsupported", said, permanent=True)
+            return replies.scored_nothing(method)
+        body = await self._post("/score", lambda: requests.score(self._endpoint.model, ask))
+        if isinstance(body, Failure):
+            return body
+        return replies.scored(body, ask.token_ids, method, self._endpoint.api_key)
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Backend`."""
+        body = await self._post("/choose", lambda: requests.choose(self._endpoint.model, ask))
+        if isinstance(body, Failure):
+            return body
+        method = f"{self.kind}.choose"
+        return replies.choice(body, len(ask.labels), method, self._endpoint.api_key)
+
+    async def provenance(self) -> Provenance | Failure:
+        """Version and fingerprint; a failure if the server does not have the model."""
+        reply = await self._transport.get("/v1/models", _CONTROL_TIMEOUT_S)
+        names = self._read(reply, replies.model_names)
+        if isinstance(names, Failure):
+            return names
+        if self._endpoint.model not in names:
+            said = f"the server has no model {self._endpoint.model!r}; it has {', '.join(names)}"
+            return Failure("not_found", failures.clean(said), permanent=True)
+        reply = await self._transport.get("/version", _CONTROL_TIMEOUT_S)
+        stated = self._read(reply, replies.version)
+        return stated if isinstance(stated, Failure) else self._stated(*stated)
+
+    async def load(self) -> ServerLoad | None:
+        """Figures from `/metrics`; None where there are none."""
+        reply = await self._transport.get("/metrics", _CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure) or reply.status != 200:
+            return None
+        found = metrics.queue_lengths(reply.body, self._endpoint.model)
+        return found and ServerLoad(running=found.running, waiting=found.waiting)
+
+    def _read(self, reply: Reply | Failure, decode: Callable[[bytes], T | Failure]) -> T | Failure:
+        if isinstance(reply, Failure):
+            return reply
+        return decode(reply.body) if reply.status == 200 else self._classified(reply)
+
+
+class NativeConfig(BaseModel):
+    """Settings of a connection to a server with our own routes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+    )
+
+
+NATIVE_CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact")
+NATIVE_DIALECT: Final = Dialect(token_ids=True, top_k_off=0)
+
+
+def native_transport(endpoint: Endpoint, config: NativeConfig) -> AiohttpTransport:
+    """The lean transport, for servers on this network."""
+    return AiohttpTransport(endpoint, config.keepalive_s)
+
+
+def _unmodified(sampling: Sampling) -> bool:
+    """Whether these settings leave the softmax as it is on every server."""
+    if sampling.temperature == 0:
+        return True
+    return sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0

@@ -1,0 +1,158 @@
+"""Transport through the `openai` package, for hosted endpoints.
+
+The package knows proxies, certificates and the headers of its own service. Its hidden retries are
+off, and of its reply only the bytes are used: building its objects costs 30 ms for a large reply.
+Importing it takes most of a second, so `backends.openai` imports this module when it is needed.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final
+
+import openai
+from openai import RequestOptions
+
+from backends._transport import (
+    CONNECT_TIMEOUT_S,
+    KEPT_HEADERS,
+    Reply,
+    check_base_url,
+    check_key,
+    is_private,
+)
+from orchestrator.backend import Endpoint
+from orchestrator.records import Failure
+from orchestrator.wire import failures
+from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+
+_AS_STREAM: Final = "X-Stainless-Raw-Response"
+_DISCONNECTED: Final = "Server disconnected without sending a response"
+
+
+class OpenaiTransport:
+    """A client of the `openai` package, used for its connection only.
+
+    Args:
+        endpoint: Where and with which key.
+        max_body_bytes: Larger replies are failures.
+    """
+
+    def __init__(self, endpoint: Endpoint, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self._base_url = check_base_url(endpoint.base_url)
+        self._secret = check_key(endpoint.api_key)
+        self._max_in_flight = endpoint.max_in_flight
+        self._max_body_bytes = max_body_bytes
+        self._client: openai.AsyncOpenAI | None = None
+
+    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
+        """See `backends._transport.Transport`."""
+        client = self._client or self._open()
+        return await self._send(
+            lambda: client.post(
+                path, cast_to=openai.AsyncAPIResponse, content=body, options=self._options()
+            ),
+            timeout_s,
+        )
+
+    async def get(self, path: str, timeout_s: float) -> Reply | Failure:
+        """See `backends._transport.Transport`."""
+        client = self._client or self._open()
+        return await self._send(
+            lambda: client.get(path, cast_to=openai.AsyncAPIResponse, options=self._options()),
+            timeout_s,
+        )
+
+    async def close(self) -> None:
+        """See `backends._transport.Transport`."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _send(
+        self, send: Callable[[], Awaitable[openai.AsyncAPIResponse[Any]]], timeout_s: float
+    ) -> Reply | Failure:
+        try:
+            async with asyncio.timeout(timeout_s):
+                try:
+                    response = await send()
+                except openai.APIConnectionError as error:
+                    if not _closed_before_reply(error):
+                        raise
+                    response = await send()
+                return await self._read(response)
+        except openai.APIStatusError as error:
+            return Reply(error.status_code, _kept(error.response.headers), error.response.content)
+        except (openai.OpenAIError, TimeoutError) as error:
+            return _failure(error, timeout_s, self._secret)
+        except Exception as error:
+            # The package wraps no error that its HTTP library raises while a body is read.
+            if not type(error).__module__.startswith(("httpx", "httpcore")):
+                raise
+            return _failure(error, timeout_s, self._secret)
+
+    async def _read(self, response: openai.AsyncAPIResponse[Any]) -> Reply | Failure:
+        chunks, size = [], 0
+        try:
+            async for chunk in response.iter_bytes():
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > self._max_body_bytes:
+                    return too_large(size)
+        finally:
+            await response.close()
+        return Reply(response.status_code, _kept(response.headers), b"".join(chunks))
+
+    def _options(self) -> RequestOptions:
+        headers: dict[str, Any] = {_AS_STREAM: "stream"}
+        if self._secret:
+            # Written out, so that no other key of the environment is sent in its place.
+            headers["Authorization"] = f"Bearer {self._secret}"
+        return {"headers": headers}
+
+    def _open(self) -> openai.AsyncOpenAI:
+        limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
+            max_connections=self._max_in_flight, max_keepalive_connections=self._max_in_flight
+        )
+        self._client = openai.AsyncOpenAI(
+            api_key=self._secret or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=openai.Timeout(None, connect=CONNECT_TIMEOUT_S),
+            http_client=openai.DefaultAsyncHttpxClient(
+                limits=limits, follow_redirects=False, trust_env=not is_private(self._base_url)
+            ),
+        )
+        return self._client
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name in KEPT_HEADERS if (value := headers.get(name))}
+
+
+def _closed_before_reply(error: openai.APIConnectionError) -> bool:
+    return str(error.__cause__).startswith(_DISCONNECTED)
+
+
+def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:
+    """Every error of the package and of its HTTP library, mapped here and nowhere else."""
+    causes = list(_causes(error))
+    said = failures.clean(str(causes[-1]) or type(causes[-1]).__name__, secret)
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return Failure("refused", said)
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return Failure("connection", f"the host name can't be resolved: {said}")
+    if any(type(cause).__name__ == "ConnectTimeout" for cause in causes):
+        return Failure("connection", f"no connection within {CONNECT_TIMEOUT_S:g} s")
+    if isinstance(error, (TimeoutError, openai.APITimeoutError)):
+        return Failure("timeout", f"no complete reply within {timeout_s:g} s")
+    if _DISCONNECTED in said:
+        return Failure("connection", "the server closed the connection before replying")
+    return Failure("connection", said)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__

@@ -1,0 +1,116 @@
+"""Hosted endpoints and anything else that speaks OpenAI's chat completions.
+
+See https://platform.openai.com/docs/api-reference/chat. Label probabilities come from the
+alternatives of one token, so labels must be one token each; nothing can be scored.
+"""
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from backends._openai_compatible import OpenaiCompatible
+from backends._transport import KEEPALIVE_S, AiohttpTransport, Transport, is_private
+from orchestrator.backend import Backend, Capabilities, Endpoint
+from orchestrator.wire.requests import OWN_FIELDS, Dialect
+
+CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top")
+
+
+class Config(BaseModel):
+    """Settings of the connection."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    transport: Literal["auto", "openai", "aiohttp"] = Field(
+        "auto",
+        description="Who sends: the openai package, or aiohttp (eight times cheaper). auto: "
+        "aiohttp for this network and plain http, openai otherwise.",
+    )
+    logprobs: bool = Field(True, description="Whether to ask for log-probabilities.")  # noqa: FBT003
+    top_logprobs: int = Field(
+        20, ge=1, le=1000, description="The most alternatives the endpoint lists."
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens", description="The field that bounds the length of answers."
+    )
+    top_k_off: int | None = Field(
+        None,
+        description="What to send for no top-k; left out by default, as OpenAI refuses the field. "
+        "vLLM and llama.cpp: 0, SGLang: -1.",
+    )
+    omit: tuple[str, ...] = Field(
+        (), description="Fields the endpoint refuses, such as temperature for reasoning models."
+    )
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict, description="Fields added to every request."
+    )
+    continue_final_message: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Whether the endpoint goes on from a begun assistant turn when asked by "
+        "continue_final_message; endpoints that don't know the field ignore it silently.",
+    )
+    raw_logprobs: bool | None = Field(
+        None,
+        description="Whether log-probabilities are those before temperature and top-p; by default "
+        "only where these change nothing.",
+    )
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept (aiohttp)."
+    )
+
+    @field_validator("extra_body")
+    @classmethod
+    def _is_extra(cls, value: dict[str, Any]) -> dict[str, Any]:
+        own = sorted(OWN_FIELDS & value.keys())
+        if own:
+            raise ValueError(f"set by the recipe, not here: {', '.join(own)}")
+        return value
+
+    @field_validator("omit")
+    @classmethod
+    def _may_be_omitted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        needed = sorted({"model", "messages"} & set(value))
+        if needed:
+            raise ValueError(f"no request goes without: {', '.join(needed)}")
+        return value
+
+
+def create(endpoint: Endpoint, config: Config) -> Backend:
+    """A connection to one model; the base URL may end with `/v1` or not.
+
+    Raises:
+        UsageError: If the base URL or the key can't be used.
+    """
+    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
+    dialect = Dialect(
+        max_tokens_field=config.max_tokens_field,
+        logprobs=config.logprobs,
+        top_logprobs=config.top_logprobs,
+        top_k_off=config.top_k_off,
+        omit=config.omit,
+        extra=config.extra_body,
+    )
+    endpoint = Endpoint(
+        base_url=base_url,
+        model=endpoint.model,
+        api_key=endpoint.api_key,
+        timeout_s=endpoint.timeout_s,
+        max_in_flight=endpoint.max_in_flight,
+    )
+    return OpenaiCompatible(
+        endpoint,
+        _transport(endpoint, config),
+        dialect,
+        prefill=config.continue_final_message,
+        raw=config.raw_logprobs,
+    )
+
+
+def _transport(endpoint: Endpoint, config: Config) -> Transport:
+    lean = is_private(endpoint.base_url) or endpoint.base_url.startswith("http://")
+    if config.transport == "aiohttp" or (config.transport == "auto" and lean):
+        return AiohttpTransport(endpoint, config.keepalive_s)
+    # Imported here: the openai package takes most of a second, and most runs never need it.
+    from backends._openai_transport import OpenaiTransport  # noqa: PLC0415
+
+    return OpenaiTransport(endpoint)
