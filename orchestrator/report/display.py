@@ -1,0 +1,230 @@
+"""Showing a run while it runs: live on a terminal, as plain lines, as JSON events, or not at all.
+
+No display can break or slow a run. What is shown is handed to a thread of its own, which writes to
+its own copy of the stream: a terminal that stands still (Ctrl-S), a pipe that nobody reads or that
+is closed, and a fault in a display stop the display only. Displays belong on stderr; results go to
+stdout and are not printed from here.
+"""
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Literal, Protocol, TextIO
+
+from orchestrator.errors import UsageError
+from orchestrator.report.lines import JsonPainter, PlainPainter
+from orchestrator.report.live import LivePainter
+from orchestrator.report.progress import Progress
+
+Kind = Literal["live", "plain", "json", "none"]
+KINDS: Final = ("live", "plain", "json", "none")
+
+_log = logging.getLogger(__name__)
+
+# What may wait for a reader that is slow; then the oldest is dropped.
+_MAX_WAITING: Final = 1000
+# How long `stop` waits for a stream that takes nothing, seconds.
+_STOP_S: Final = 2.0
+
+
+class Display(Protocol):
+    """What shows a run. All calls return at once and raise nothing."""
+
+    def start(self, title: str, total: int) -> None:
+        """Begin: the run's title and its number of units."""
+        ...
+
+    def update(self, progress: Progress) -> None:
+        """Show the run's state; only the latest one counts."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a message; it may come from outside."""
+        ...
+
+    def stop(self) -> None:
+        """End, leaving the terminal as it was; may be called twice."""
+        ...
+
+
+class Painter(Display, Protocol):
+    """What a display does in its thread; here the calls may block and raise.
+
+    Attributes:
+        min_gap_s: Seconds between two updates at least.
+    """
+
+    min_gap_s: float
+
+
+class _Silent:
+    """Shows nothing."""
+
+    def start(self, title: str, total: int) -> None:
+        """Nothing."""
+
+    def update(self, progress: Progress) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+class _Event(Protocol):
+    def __call__(self, painter: Painter) -> None: ...
+
+
+class ThreadedDisplay:
+    """Hands what is to be shown to a painter in a thread."""
+
+    def __init__(self, make_painter: Callable[[TextIO], Painter], stream: TextIO) -> None:
+        self._make_painter = make_painter
+        self._stream = stream
+        self._waiting: deque[_Event] = deque(maxlen=_MAX_WAITING)
+        self._latest: Progress | None = None
+        self._changed = threading.Condition()
+        self._ending = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, title: str, total: int) -> None:
+        """Begin: the run's title and its number of units."""
+        if self._thread is not None:
+            return
+        self._thread = threading.Thread(target=self._run, name="display", daemon=True)
+        self._put(lambda painter: painter.start(title, total))
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def update(self, progress: Progress) -> None:
+        """Show the run's state; only the latest one counts."""
+        with self._changed:
+            self._latest = progress
+            self._changed.notify()
+
+    def note(self, text: str) -> None:
+        """Show a message."""
+        self._put(lambda painter: painter.note(text))
+
+    def stop(self) -> None:
+        """Show what is left, and end."""
+        thread = self._thread
+        if thread is None or self._ending:
+            return
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        thread.join(_STOP_S)
+        atexit.unregister(self.stop)
+
+    def _put(self, event: _Event) -> None:
+        with self._changed:
+            self._waiting.append(event)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        own = _own_copy(self._stream)
+        try:
+            self._paint(self._make_painter(own or self._stream))
+        except (OSError, ValueError) as error:
+            # The reader is gone, or the stream was closed.
+            _log.debug("the display ended: %s", error)
+        except Exception:  # noqa: BLE001 (stated boundary: no display may break a run)
+            _log.warning("the display failed; the run goes on without it", exc_info=True)
+        finally:
+            if own is not None:
+                with suppress(OSError):
+                    own.close()
+
+    def _paint(self, painter: Painter) -> None:
+        next_update = 0.0
+        while True:
+            events, latest, ending = self._take(next_update)
+            for event in events:
+                event(painter)
+            if latest is not None:
+                painter.update(latest)
+                next_update = time.monotonic() + painter.min_gap_s
+            if ending:
+                painter.stop()
+                return
+
+    def _take(self, next_update: float) -> tuple[list[_Event], Progress | None, bool]:
+        """What is to be done next; waits until there is something."""
+        with self._changed:
+            while not (self._waiting or self._ending):
+                pause = None
+                if self._latest is not None:
+                    pause = next_update - time.monotonic()
+                    if pause <= 0:
+                        break
+                self._changed.wait(pause)
+            events = list(self._waiting)
+            self._waiting.clear()
+            latest = None
+            if self._ending or time.monotonic() >= next_update:
+                latest, self._latest = self._latest, None
+            return events, latest, self._ending
+
+
+class NoteHandler(logging.Handler):
+    """Shows log records as notes, so that they don't tear up a live display."""
+
+    def __init__(self, display: Display, level: int = logging.WARNING) -> None:
+        super().__init__(level)
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one record."""
+        self._display.note(self.format(record))
+
+
+def make_display(kind: Kind | None, stream: TextIO) -> Display:
+    """A display that writes to `stream` (stderr, as a rule).
+
+    Args:
+        kind: None chooses live on a terminal that can move its cursor, plain elsewhere; so does
+            "live", because it needs such a terminal.
+        stream: A terminal, a file or a pipe.
+
+    Raises:
+        UsageError: If there is no such kind.
+    """
+    if kind in {None, "live"}:
+        kind = "live" if can_be_live(stream) else "plain"
+    match kind:
+        case "none":
+            return _Silent()
+        case "live":
+            return ThreadedDisplay(LivePainter, stream)
+        case "plain":
+            return ThreadedDisplay(PlainPainter, stream)
+        case "json":
+            return ThreadedDisplay(JsonPainter, stream)
+        case _:
+            raise UsageError(f"no display {kind!r}; there are {', '.join(KINDS)}")
+
+
+def can_be_live(stream: TextIO) -> bool:
+    """Whether the stream is a terminal on which lines can be redrawn."""
+    return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
+
+
+def _own_copy(stream: TextIO) -> TextIO | None:
+    """The same file with a buffer of its own; None where the stream has no descriptor.
+
+    A thread that is stuck in a write holds the buffer's lock, and Python flushes stderr when it
+    ends: with the shared buffer it would then hang, or exit with 120 for a closed pipe.
+    """
+    try:
+        descriptor = os.dup(stream.fileno())
+    except (OSError, ValueError, AttributeError):
+        return None
+    return os.fdopen(descriptor, "w", encoding=stream.encoding, errors="backslashreplace")

@@ -1,0 +1,168 @@
+"""Displays that write lines: plain ones for logs, JSON ones for programs (`docs/display.md`)."""
+
+import json
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from orchestrator.report import numbers
+from orchestrator.report.pace import Pace, Rates
+from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.text import own_words, safe_line, safe_name
+
+# A plain log gets a line this often while nothing changes its state, seconds.
+_LINE_S: Final = 10.0
+_NAME_WIDTH: Final = 40
+_SEPARATOR: Final = " · "
+
+
+def _is_ascii_only(stream: TextIO) -> bool:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return not encoding.lower().replace("-", "").startswith("utf")
+
+
+class PlainPainter:
+    """A line each ten seconds and one for each change of state."""
+
+    min_gap_s = 0.0
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._ascii_only = _is_ascii_only(stream)
+        self._pace = Pace()
+        self._states: dict[str, str] = {}
+        self._stopping = ""
+        self._last: Progress | None = None
+        self._last_line_s = 0.0
+
+    def start(self, title: str, total: int) -> None:
+        """The heading."""
+        self._write(f"{safe_line(title)}: {numbers.count(total)} units")
+
+    def update(self, progress: Progress) -> None:
+        """What changed; the numbers if it is time for them."""
+        self._pace.add(progress)
+        at = f"[{numbers.clock(progress.elapsed_s)}] "
+        for line in self._changes(progress):
+            self._write(at + line)
+        if progress.elapsed_s - self._last_line_s >= _LINE_S:
+            self._numbers(progress)
+        self._last = progress
+
+    def note(self, text: str) -> None:
+        """A message, its lines one by one."""
+        at = "" if self._last is None else f"[{numbers.clock(self._last.elapsed_s)}] "
+        for line in text.splitlines():
+            self._write(at + safe_line(line, ascii_only=self._ascii_only))
+
+    def stop(self) -> None:
+        """The last numbers, if they were not shown."""
+        if self._last is not None and self._last.elapsed_s != self._last_line_s:
+            self._numbers(self._last)
+
+    def _changes(self, progress: Progress) -> list[str]:
+        lines = []
+        for model in progress.models:
+            before = self._states.get(model.name, "idle")
+            if model.state != before:
+                name = safe_name(model.name, _NAME_WIDTH, ascii_only=self._ascii_only)
+                lines.append(f"{name}: {before} → {model.state}")
+            self._states[model.name] = model.state
+        if progress.stopping and not self._stopping:
+            n_in_flight = sum(model.in_flight for model in progress.models)
+            lines.append(
+                f"stopping: {safe_line(progress.stopping)}; "
+                f"{numbers.count(n_in_flight)} requests in flight"
+            )
+        self._stopping = progress.stopping
+        return lines
+
+    def _numbers(self, progress: Progress) -> None:
+        self._last_line_s = progress.elapsed_s
+        parts = [*unit_parts(progress), *rate_parts(self._pace.total())]
+        if not progress.stopping:
+            parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
+        parts += [self._model(model) for model in progress.models if model.state != "idle"]
+        self._write(f"[{numbers.clock(progress.elapsed_s)}] " + _SEPARATOR.join(parts))
+
+    def _model(self, model: ModelProgress) -> str:
+        name = safe_name(model.name, _NAME_WIDTH, ascii_only=self._ascii_only)
+        text = f"{name} {numbers.count(model.in_flight)}/{numbers.count(model.limit)} in flight"
+        if model.queued:
+            text += f", {numbers.count(model.queued)} queued"
+        if model.state != "ready":
+            text += f", {model.state}"
+        return text
+
+    def _write(self, line: str) -> None:
+        self._stream.write(own_words(line, ascii_only=self._ascii_only) + "\n")
+        self._stream.flush()
+
+
+def unit_parts(progress: Progress) -> list[str]:
+    """Where the units are, in words; what is zero is left out."""
+    finished = progress.units_stored + progress.units_done
+    parts = [f"{numbers.count(finished)} of {numbers.count(progress.units_total)} units"]
+    named = (
+        (progress.units_stored, "stored"),
+        (progress.units_failed, "failed"),
+        (progress.units_open, "open"),
+        (progress.units_aside, "set aside"),
+    )
+    parts += [f"{numbers.count(number)} {what}" for number, what in named if number]
+    return parts
+
+
+def rate_parts(rates: Rates) -> list[str]:
+    """Rates in words."""
+    if rates.requests is None:
+        return []
+    return [
+        f"{numbers.speed(rates.requests)} requests/s",
+        f"{numbers.speed(rates.prompt_tokens)} tokens/s in",
+        f"{numbers.speed(rates.completion_tokens)} out",
+    ]
+
+
+class JsonPainter:
+    """One JSON object a line, ASCII only."""
+
+    min_gap_s = 0.0
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._pace = Pace()
+
+    def start(self, title: str, total: int) -> None:
+        """`{"event": "start"}`."""
+        self._write("start", title=title, total=total)
+
+    def update(self, progress: Progress) -> None:
+        """`{"event": "progress"}`."""
+        self._pace.add(progress)
+        rates = self._pace.total()
+        self._write(
+            "progress",
+            **msgspec.to_builtins(progress),
+            requests_per_s=_rounded(rates.requests),
+            prompt_tokens_per_s=_rounded(rates.prompt_tokens),
+            completion_tokens_per_s=_rounded(rates.completion_tokens),
+            eta_s=_rounded(self._pace.eta_s()),
+        )
+
+    def note(self, text: str) -> None:
+        """`{"event": "note"}`."""
+        self._write("note", text=text)
+
+    def stop(self) -> None:
+        """`{"event": "stop"}`."""
+        self._write("stop")
+
+    def _write(self, event: str, **fields: Any) -> None:  # noqa: ANN401 (JSON values)
+        # ASCII output: a terminal obeys nothing in it, and every encoding has it.
+        self._stream.write(json.dumps({"event": event, **fields}, allow_nan=False) + "\n")
+        self._stream.flush()
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,218 @@
+"""The live display: one frame that is redrawn in place."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TextIO
+
+from rich.console import RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from orchestrator.report import numbers
+from orchestrator.report.lines import rate_parts, unit_parts
+from orchestrator.report.pace import Pace, Rates
+from orchestrator.report.page import (
+    ACCENT,
+    BAD,
+    DOUBTFUL,
+    FAINT,
+    GOOD,
+    HEADING,
+    Column,
+    Page,
+    Paged,
+    make_console,
+)
+from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.text import safe_line
+
+_MIN_GAP_S: Final = 0.25
+# Widths from which more columns of a model's line fit.
+_WIDE: Final = 92
+_MIDDLE: Final = 72
+_MIN_NAME: Final = 8
+_MAX_NAME: Final = 32
+_MAX_BAR: Final = 100
+
+_KEEP: Final = "Ctrl-C stops sending and keeps what was answered; the same command goes on."
+_STOPPING: Final = "Ctrl-C again does not wait for what is in flight. The same command goes on."
+
+_STATE_STYLES: Final = {
+    "idle": FAINT,
+    "starting": DOUBTFUL,
+    "ready": GOOD,
+    "down": DOUBTFUL,
+    "dead": BAD,
+}
+
+
+class LivePainter:
+    """Redraws a frame, at most four times a second."""
+
+    min_gap_s = _MIN_GAP_S
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = make_console(stream)
+        self._ascii_only = self._console.options.ascii_only
+        # The frame goes when the run ends: a summary takes its place.
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._pace = Pace()
+        self._title = ""
+
+    def start(self, title: str, total: int) -> None:
+        """An empty frame."""
+        self._title = title
+        self._live.start()
+        self._live.update(_starting(title, total), refresh=True)
+
+    def update(self, progress: Progress) -> None:
+        """A new frame."""
+        self._pace.add(progress)
+        self._live.update(frame(self._title, progress, self._pace), refresh=True)
+
+    def note(self, text: str) -> None:
+        """A message above the frame."""
+        for line in text.splitlines():
+            self._console.print(Text(safe_line(line, ascii_only=self._ascii_only)), soft_wrap=True)
+
+    def stop(self) -> None:
+        """Take the frame away."""
+        self._live.stop()
+
+
+def frame(title: str, progress: Progress, pace: Pace) -> RenderableType:
+    """The whole picture of a run at one moment."""
+    return Paged(lambda page: _frame(page, title, progress, pace))
+
+
+def _starting(title: str, total: int) -> RenderableType:
+    def build(page: Page) -> Iterator[RenderableType]:
+        yield page.data(title, page.width, HEADING)
+        yield page.words(f"{numbers.count(total)} units", FAINT)
+
+    return Paged(build)
+
+
+def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[RenderableType]:
+    yield _heading(page, title, progress, pace)
+    yield _bar(page, progress)
+    yield from page.flow(unit_parts(progress))
+    yield from page.flow(_request_parts(progress, pace.total()), style=FAINT)
+    yield Text("")
+    yield _models(page, progress.models, pace)
+    yield Text("")
+    if progress.failures:
+        yield from page.flow(_failure_parts(page, progress.failures))
+    if progress.stopping:
+        n_in_flight = sum(model.in_flight for model in progress.models)
+        parts: list[Text | str] = [
+            page.data(f"Stopping: {progress.stopping}", page.width, DOUBTFUL),
+            page.words(f"{numbers.count(n_in_flight)} requests in flight", DOUBTFUL),
+        ]
+        yield from page.flow(parts)
+    yield page.words(_STOPPING if progress.stopping else _KEEP, FAINT)
+
+
+def _heading(page: Page, title: str, progress: Progress, pace: Pace) -> Text:
+    clock = numbers.clock(progress.elapsed_s)
+    eta_s = None if progress.stopping else pace.eta_s()
+    right = clock if eta_s is None else f"{clock} · ETA {numbers.duration(eta_s)}"
+    end = page.cell(right)
+    left = page.data(title, max(0, page.width - end.cell_len - 2), HEADING)
+    gap = max(1, page.width - left.cell_len - end.cell_len)
+    return Text.assemble(left, " " * gap, end, no_wrap=True, overflow="crop")
+
+
+def _bar(page: Page, progress: Progress) -> Text:
+    """Stored, done and failed units as shares of all; nothing that exists has no cell."""
+    glyphs = page.glyphs
+    width = min(page.width - 8, _MAX_BAR)
+    total = max(1, progress.units_total)
+    done = progress.units_done - progress.units_failed
+    cells = _cells((progress.units_stored, done, progress.units_failed), total, width)
+    bar = Text(no_wrap=True, overflow="crop")
+    bar.append(glyphs.part * cells[0], ACCENT)
+    bar.append(glyphs.full * cells[1], GOOD)
+    bar.append(glyphs.failed * cells[2], BAD)
+    bar.append(glyphs.rest * (width - sum(cells)), FAINT)
+    share = (progress.units_stored + progress.units_done) / total
+    # Rounded down: 100 % is said when all is done, not before.
+    bar.append(f"  {int(1000 * share) / 10:.1f} %", HEADING)
+    return bar
+
+
+def _cells(parts: Iterable[int], total: int, width: int) -> list[int]:
+    cells: list[int] = []
+    sum_before = 0
+    for part in parts:
+        end = (sum_before + part) * width // total
+        cells.append(min(max(end - sum(cells), int(part > 0)), width - sum(cells)))
+        sum_before += part
+    return cells
+
+
+def _request_parts(progress: Progress, rates: Rates) -> list[Text | str]:
+    parts: list[Text | str] = [
+        *rate_parts(rates),
+        f"{numbers.count(progress.requests_sent)} sent",
+        f"{numbers.count(progress.asks_found)} from the store",
+    ]
+    if progress.asks_joined:
+        parts.append(f"{numbers.count(progress.asks_joined)} joined")
+    return parts
+
+
+def _failure_parts(page: Page, failures: dict[str, int]) -> list[Text | str]:
+    order = sorted(failures.items(), key=lambda pair: (-pair[1], pair[0]))
+    parts: list[Text | str] = [page.words("Failed units", BAD)]
+    parts += [page.data(f"{cause} {numbers.count(n)}", page.width // 2, BAD) for cause, n in order]
+    return parts
+
+
+def _models(page: Page, models: tuple[ModelProgress, ...], pace: Pace) -> RenderableType:
+    columns = [Column("model", "left"), Column("state", "left"), Column("in flight")]
+    columns += [Column("queued"), Column("done")]
+    if page.width >= _MIDDLE:
+        columns += [Column("failed"), Column("retried")]
+    columns.append(Column("req/s"))
+    if page.width >= _WIDE:
+        columns += [Column("tok/s in"), Column("tok/s out")]
+    names = _name_width(page, columns, models)
+    rows = [_model(page, model, pace.model(model.name), names) for model in models]
+    return page.table(columns, rows)
+
+
+def _name_width(page: Page, columns: list[Column], models: tuple[ModelProgress, ...]) -> int:
+    others = 12 + sum(max(len(column.heading), 7) + 2 for column in columns[2:])
+    longest = max((page.name(model.name).cell_len for model in models), default=0)
+    return max(_MIN_NAME, min(longest, _MAX_NAME, page.width - others))
+
+
+def _model(page: Page, model: ModelProgress, rates: Rates, names: int) -> list[RenderableType]:
+    glyphs = page.glyphs
+    style = _STATE_STYLES.get(model.state, "")
+    mark = {"idle": glyphs.ring, "dead": glyphs.cross}.get(model.state, glyphs.dot)
+    row: list[RenderableType] = [
+        page.name(model.name, names, HEADING),
+        page.cell(f"{mark} {model.state}", style),
+        page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
+        _quiet(page, model.queued),
+        _quiet(page, model.done),
+    ]
+    if page.width >= _MIDDLE:
+        row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
+    row.append(page.cell(numbers.speed(rates.requests)))
+    if page.width >= _WIDE:
+        both = (rates.prompt_tokens, rates.completion_tokens)
+        row += [page.cell(numbers.speed(rate)) for rate in both]
+    return row
+
+
+def _quiet(page: Page, number: int, style: str = "") -> Text:
+    """A count; zeros step back."""
+    return page.cell(numbers.compact(number), style if number else FAINT)

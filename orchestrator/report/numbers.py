@@ -1,0 +1,216 @@
+"""Numbers as people read them; pure, and the only place that decides on digits and units.
+
+Undefined (nan, None) is `UNDEFINED`, never 0; what an infinite bound means is said in words. The
+reason for an undefined number stands elsewhere, next to the table.
+"""
+
+import math
+from typing import Final
+
+EN_DASH: Final = "\N{EN DASH}"
+UNDEFINED: Final = EN_DASH
+OPEN: Final = "open"
+UNBOUNDED: Final = "unbounded"
+
+_SECONDS_PER_MINUTE: Final = 60
+_SECONDS_PER_HOUR: Final = 3600
+_SECONDS_PER_DAY: Final = 86_400
+# Below this many seconds a decimal is worth its place.
+_DECIMAL_BELOW_S: Final = 9.95
+_DECIMAL_BELOW_RATE: Final = 99.95
+_THOUSAND: Final = 1000
+_COUNT_UNITS: Final = ("", "k", "M", "G", "T")
+_SIZE_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+# A money amount under this is shown with more digits, so that cents of cents are not "0.00".
+_SMALL_MONEY: Final = 0.01
+
+
+def count(value: int) -> str:
+    """A whole number with thousands separators: `12,345`."""
+    return f"{value:,}"
+
+
+def compact(value: float) -> str:
+    """Three significant digits with a decimal prefix: `12.3k`; whole numbers under 1,000."""
+    if math.isnan(value):
+        return UNDEFINED
+    return _scaled(value, _COUNT_UNITS, "")
+
+
+def speed(per_s: float | None) -> str:
+    """A number a second in a column that says so: `0.4`, `41.2`, `412`, `12.3k`."""
+    if per_s is None or not math.isfinite(per_s):
+        return UNDEFINED
+    return f"{per_s:.1f}" if 0 < per_s < _DECIMAL_BELOW_RATE else compact(per_s)
+
+
+def size(n_bytes: float) -> str:
+    """Bytes with decimal units: `1.2 MB`."""
+    if math.isnan(n_bytes):
+        return UNDEFINED
+    return _scaled(n_bytes, _SIZE_UNITS, " ")
+
+
+def _scaled(value: float, units: tuple[str, ...], gap: str) -> str:
+    number = abs(value)
+    power = 0
+    # 999.95 would be shown as 1000, so it goes on to the next unit.
+    while round(number, 1) >= _THOUSAND and power < len(units) - 1:
+        number /= _THOUSAND
+        power += 1
+    digits = 0 if power == 0 or round(number, 1) >= _THOUSAND / 10 else 1
+    sign = "-" if value < 0 else ""
+    return f"{sign}{number:.{digits}f}{gap}{units[power]}"
+
+
+def rating(value: float) -> str:
+    """A rating in whole points: `1,234`."""
+    if not math.isfinite(value):
+        return UNDEFINED
+    return _points(value)
+
+
+def _points(value: float) -> str:
+    # Adding 0.0 turns -0.0 into 0.0.
+    return f"{round(value) + 0:,}"
+
+
+def interval(low: float, high: float) -> str:
+    """Rating bounds: `[1,180, 1,290]`, `[1,180, open)`, `(open, 1,290]` or `unbounded`."""
+    if math.isnan(low) or math.isnan(high):
+        return UNDEFINED
+    if math.isinf(low) and math.isinf(high):
+        return UNBOUNDED
+    left = f"({OPEN}" if math.isinf(low) else f"[{_points(low)}"
+    right = f"{OPEN})" if math.isinf(high) else f"{_points(high)}]"
+    return f"{left}, {right}"
+
+
+def rating_with_interval(value: float, low: float, high: float) -> str:
+    """A rating with its bounds; one that the data bound on one side only is that bound.
+
+    `1,234 [1,180, 1,290]`, `1,234 [1,180, open)`, `≥ 1,180`, `≤ 820`, `unbounded`.
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    if math.isinf(value):
+        return _one_sided(value, low, high)
+    bounds = interval(low, high)
+    return _points(value) if bounds == UNDEFINED else f"{_points(value)} {bounds}"
+
+
+def _one_sided(value: float, low: float, high: float) -> str:
+    if value > 0 and math.isfinite(low):
+        return f"≥ {_points(low)}"
+    if value < 0 and math.isfinite(high):
+        return f"≤ {_points(high)}"
+    return UNBOUNDED
+
+
+def difference(value: float, low: float, high: float) -> str:
+    """A difference of ratings with its bounds: `+212 [180, 245]`."""
+    if math.isnan(value):
+        return UNDEFINED
+    if math.isinf(value):
+        return _one_sided(value, low, high)
+    bounds = interval(low, high)
+    signed = f"{round(value) + 0:+,}"
+    return signed if bounds == UNDEFINED else f"{signed} {bounds}"
+
+
+def probability(value: float) -> str:
+    """A probability with two decimals; what is not 0 or 1 is never shown as such."""
+    if math.isnan(value):
+        return UNDEFINED
+    return _guarded(value, 1.0, f"{value:.2f}", ("0.00", "1.00"), ("<0.01", ">0.99"))
+
+
+def probability_with_interval(value: float, low: float, high: float) -> str:
+    """`0.62 [0.58, 0.66]`."""
+    if math.isnan(value):
+        return UNDEFINED
+    if math.isnan(low) or math.isnan(high):
+        return probability(value)
+    return f"{probability(value)} [{probability(low)}, {probability(high)}]"
+
+
+def percent(share: float) -> str:
+    """A share as percentage, one decimal; what is not 0 or all is never shown as such."""
+    if math.isnan(share):
+        return UNDEFINED
+    return _guarded(share, 1.0, f"{100 * share:.1f} %", ("0.0 %", "100.0 %"), ("<0.1 %", ">99.9 %"))
+
+
+def level(share: float) -> str:
+    """A confidence level: `95 %`."""
+    return f"{100 * share:g} %"
+
+
+def signed_percent(share: float) -> str:
+    """A share with its sign in percentage points: `+3.2 %`."""
+    return UNDEFINED if math.isnan(share) else f"{100 * share + 0.0:+.1f} %"
+
+
+def _guarded(
+    value: float, whole: float, text: str, ends: tuple[str, str], beyond: tuple[str, str]
+) -> str:
+    if text == ends[0] and value > 0:
+        return beyond[0]
+    if text == ends[1] and value < whole:
+        return beyond[1]
+    return text
+
+
+def duration(seconds: float | None) -> str:
+    """`0.4 s`, `12 s`, `3 min 12 s`, `2 h 05 min`, `3 d 4 h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNDEFINED
+    if seconds < _DECIMAL_BELOW_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _SECONDS_PER_MINUTE:
+        return f"{whole} s"
+    if whole < _SECONDS_PER_HOUR:
+        return f"{whole // _SECONDS_PER_MINUTE} min {whole % _SECONDS_PER_MINUTE:02d} s"
+    if whole < _SECONDS_PER_DAY:
+        minutes = whole % _SECONDS_PER_HOUR // _SECONDS_PER_MINUTE
+        return f"{whole // _SECONDS_PER_HOUR} h {minutes:02d} min"
+    hours = whole % _SECONDS_PER_DAY // _SECONDS_PER_HOUR
+    return f"{whole // _SECONDS_PER_DAY} d {hours} h"
+
+
+def clock(seconds: float) -> str:
+    """Elapsed time that lines up: `0:01:10`."""
+    whole = int(seconds)
+    minutes = whole % _SECONDS_PER_HOUR // _SECONDS_PER_MINUTE
+    return f"{whole // _SECONDS_PER_HOUR}:{minutes:02d}:{whole % _SECONDS_PER_MINUTE:02d}"
+
+
+def rate(per_s: float | None) -> str:
+    """A rate: `412/s`, `3.2/s`; a slow one by the minute, `12.0/min`; UNDEFINED while unknown."""
+    if per_s is None or not math.isfinite(per_s):
+        return UNDEFINED
+    if per_s == 0:
+        return "0/s"
+    if per_s < 1:
+        return f"{per_s * _SECONDS_PER_MINUTE:.1f}/min"
+    return f"{speed(per_s)}/s"
+
+
+def money(amount: float | None) -> str:
+    """An amount in the recipe's currency: `12.40`; UNDEFINED where a price is not known."""
+    if amount is None or math.isnan(amount):
+        return UNDEFINED
+    if 0 < amount < _SMALL_MONEY:
+        return f"{amount:.2g}"
+    return f"{amount:,.2f}"
+
+
+def at_most(value: int, *, exact: bool) -> str:
+    """A count, or the bound `≤ 1,200` where it is one."""
+    return count(value) if exact or value == 0 else f"≤ {count(value)}"
+
+
+def rank(best: int, worst: int) -> str:
+    """A rank or the range of ranks that the data leave open, with an en dash between the ends."""
+    return str(best) if best == worst else f"{best}{EN_DASH}{worst}"

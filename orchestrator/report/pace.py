@@ -1,0 +1,92 @@
+"""How fast a run goes now: rates over the last seconds, and what they say about its end."""
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from orchestrator.report.progress import ModelProgress, Progress
+
+# Rates follow the run within this many seconds; the end is judged by a longer stretch, because the
+# pace of single items differs.
+_RATE_SPAN_S: Final = 15.0
+_ETA_SPAN_S: Final = 60.0
+# Two snapshots nearer than this give no rate worth showing.
+_MIN_SPAN_S: Final = 0.5
+_MAX_SNAPSHOTS: Final = 600
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Requests that ended and tokens, a second; None while unknown."""
+
+    requests: float | None = None
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+
+
+_UNKNOWN: Final = Rates()
+
+
+class Pace:
+    """Keeps what is needed of the last minute of a run."""
+
+    def __init__(self) -> None:
+        self._snapshots: deque[Progress] = deque(maxlen=_MAX_SNAPSHOTS)
+
+    def add(self, progress: Progress) -> None:
+        """Take the run's state at a later moment."""
+        self._snapshots.append(progress)
+        while self._snapshots[-1].elapsed_s - self._snapshots[0].elapsed_s > _ETA_SPAN_S:
+            self._snapshots.popleft()
+
+    def total(self) -> Rates:
+        """Of all models together."""
+        return self._rates(None)
+
+    def model(self, name: str) -> Rates:
+        """Of one model."""
+        return self._rates(name)
+
+    def eta_s(self) -> float | None:
+        """Seconds left at the pace of the last minute; None while that is unknown."""
+        if not self._snapshots:
+            return None
+        now = self._snapshots[-1]
+        left = now.units_total - now.units_stored - now.units_done
+        if left <= 0:
+            return 0.0
+        before = self._before(_ETA_SPAN_S)
+        if before is None:
+            return None
+        done = now.units_done - before.units_done
+        if done <= 0:
+            return now.eta_s
+        return left * (now.elapsed_s - before.elapsed_s) / done
+
+    def _rates(self, name: str | None) -> Rates:
+        before = self._before(_RATE_SPAN_S)
+        if before is None:
+            return _UNKNOWN
+        now = self._snapshots[-1]
+        span = now.elapsed_s - before.elapsed_s
+        old, new = _sums(before, name), _sums(now, name)
+        return Rates(*((b - a) / span for a, b in zip(old, new, strict=True)))
+
+    def _before(self, span_s: float) -> Progress | None:
+        """The oldest snapshot within the span before the last one."""
+        if not self._snapshots:
+            return None
+        end = self._snapshots[-1].elapsed_s
+        for snapshot in self._snapshots:
+            if end - snapshot.elapsed_s <= span_s:
+                return snapshot if end - snapshot.elapsed_s >= _MIN_SPAN_S else None
+        return None
+
+
+def _sums(progress: Progress, name: str | None) -> tuple[int, int, int]:
+    models: list[ModelProgress] = [m for m in progress.models if name is None or m.name == name]
+    return (
+        sum(model.done + model.failed for model in models),
+        sum(model.prompt_tokens for model in models),
+        sum(model.completion_tokens for model in models),
+    )

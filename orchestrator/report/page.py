@@ -1,0 +1,201 @@
+"""What every table here is built on: a page that knows its width and its alphabet.
+
+A `Paged` renderable is laid out when it is printed, because only then the width of the terminal
+and what its encoding can show are known. Text is `rich.text.Text` throughout, so nothing in a
+model's name or message is ever read as markup.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.report.text import own_words, safe_line, safe_name
+
+# Width where nobody reads at a terminal: enough for every table, and for an e-mail.
+_FILE_WIDTH: Final = 100
+_GAP: Final = 2
+
+HEADING: Final = "bold"
+FAINT: Final = "dim"
+GOOD: Final = "green"
+BAD: Final = "red"
+DOUBTFUL: Final = "yellow"
+ACCENT: Final = "cyan"
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """Characters of one column each that pictures are made of."""
+
+    line: str
+    line_left: str
+    line_right: str
+    point: str
+    open_left: str
+    open_right: str
+    tick: str
+    axis: str
+    full: str
+    part: str
+    rest: str
+    failed: str
+    dot: str
+    ring: str
+    cross: str
+    same: str
+
+
+UNICODE: Final = Glyphs(
+    line="━",
+    line_left="╺",
+    line_right="╸",
+    point="●",
+    open_left="◀",
+    open_right="▶",
+    tick="┬",
+    axis="─",
+    full="█",
+    part="▒",
+    rest="░",
+    failed="▚",
+    dot="●",
+    ring="○",
+    cross="✕",
+    same="·",
+)
+ASCII: Final = Glyphs(
+    line="-",
+    line_left="-",
+    line_right="-",
+    point="O",
+    open_left="<",
+    open_right=">",
+    tick="+",
+    axis="-",
+    full="#",
+    part="=",
+    rest=".",
+    failed="x",
+    dot="*",
+    ring="o",
+    cross="X",
+    same=".",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column: its heading and which side its cells are aligned to."""
+
+    heading: str
+    justify: Literal["left", "right"] = "right"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a report is laid out: columns of the terminal, and whether it shows ASCII only."""
+
+    width: int
+    ascii_only: bool = False
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The characters that pictures are made of here."""
+        return ASCII if self.ascii_only else UNICODE
+
+    def words(self, text: str, style: str = "") -> Text:
+        """Our own words; they may wrap."""
+        return Text(own_words(text, ascii_only=self.ascii_only), style=style, overflow="fold")
+
+    def cell(self, text: str, style: str = "") -> Text:
+        """Our own words in a table: never wrapped."""
+        return Text(
+            own_words(text, ascii_only=self.ascii_only), style=style, no_wrap=True, overflow="crop"
+        )
+
+    def data(self, text: str, width: int | None = None, style: str = "") -> Text:
+        """Text from outside, cut at its end."""
+        line = safe_line(text, width, ascii_only=self.ascii_only)
+        return Text(line, style=style, no_wrap=True, overflow="crop")
+
+    def name(self, name: str, width: int | None = None, style: str = "") -> Text:
+        """A name from outside, cut in its middle."""
+        line = safe_name(name, width, ascii_only=self.ascii_only)
+        return Text(line, style=style, no_wrap=True, overflow="crop")
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[RenderableType]]) -> Table:
+        """A table without lines: headings, then rows."""
+        table = Table(
+            box=None,
+            padding=(0, _GAP, 0, 0),
+            pad_edge=False,
+            header_style=FAINT,
+            show_edge=False,
+            collapse_padding=True,
+        )
+        for column in columns:
+            heading = self.cell(column.heading, FAINT)
+            table.add_column(heading, justify=column.justify, no_wrap=True, overflow="crop")
+        for row in rows:
+            table.add_row(*row)
+        return table
+
+    def flow(self, parts: Iterable[Text | str], *, indent: int = 0, style: str = "") -> list[Text]:
+        """Parts set off by dots, broken into lines between parts and never inside one."""
+        separator = own_words(" · ", ascii_only=self.ascii_only)
+        lines: list[Text] = []
+        line = Text(" " * indent, style=style)
+        room = self.width - indent
+        used = 0
+        for part in parts:
+            piece = self.words(part, style) if isinstance(part, str) else part
+            needed = piece.cell_len
+            if used and used + cell_len(separator) + needed > room:
+                lines.append(line)
+                line = Text(" " * indent, style=style)
+                used = 0
+            if used:
+                line.append(separator, style=FAINT)
+                used += cell_len(separator)
+            line.append_text(piece)
+            used += needed
+        return [*lines, line] if used else lines
+
+
+class Paged:
+    """A renderable that is laid out when the page is known."""
+
+    def __init__(self, build: Callable[[Page], Iterable[RenderableType]]) -> None:
+        self._build = build
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Called by rich."""
+        yield from self._build(Page(options.max_width, options.ascii_only))
+
+
+def make_console(stream: TextIO, width: int | None = None) -> Console:
+    """A console that interprets nothing in what it is given.
+
+    Args:
+        stream: Where to print. Colour only if it is a terminal and NO_COLOR is not set.
+        width: Columns; those of the terminal, else COLUMNS, else 100.
+    """
+    if width is None and not stream.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        width = _FILE_WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def print_to(stream: TextIO, renderable: RenderableType, width: int | None = None) -> bool:
+    """Print to a stream; False if the reader is gone (`orchestrator report | head`)."""
+    try:
+        make_console(stream, width).print(renderable)
+        stream.flush()
+    except BrokenPipeError:
+        return False
+    return True

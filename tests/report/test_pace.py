@@ -1,0 +1,45 @@
+from orchestrator.report.pace import Pace, Rates
+from tests.report.samples import a_model, a_progress
+
+
+def pace_of(*updates):
+    pace = Pace()
+    for update in updates:
+        pace.add(update)
+    return pace
+
+
+def at(second, done):
+    model = a_model(done=done, prompt_tokens=10 * done, completion_tokens=done)
+    return a_progress(float(second), units_stored=0, units_done=done, models=(model,))
+
+
+def test_rates_are_unknown_at_first():
+    assert pace_of(at(1, 5)).total() == Rates()
+
+
+def test_rates_follow_the_last_seconds_not_the_mean():
+    pace = pace_of(*(at(s, 0) for s in range(100)), *(at(100 + s, 20 * s) for s in range(16)))
+    assert pace.total() == Rates(20.0, 200.0, 20.0)
+
+
+def test_a_model_that_is_not_there_has_no_requests():
+    assert pace_of(at(1, 0), at(3, 4)).model("other").requests == 0.0
+
+
+def test_the_end_is_judged_by_the_last_minute():
+    pace = pace_of(*(at(s, 0) for s in range(100)), *(at(99 + s, 10 * s) for s in range(61)))
+    assert pace.eta_s() == (1000 - 600) / 10
+
+
+def test_a_minute_without_a_unit_falls_back_to_the_mean():
+    pace = pace_of(*(at(s, 100) for s in range(100, 170)))
+    assert pace.eta_s() == 900 * 169 / 100
+
+
+def test_the_end_is_unknown_before_anything_is_done():
+    assert pace_of(at(1, 0), at(2, 0)).eta_s() is None
+
+
+def test_nothing_left_takes_no_time():
+    assert pace_of(a_progress(units_stored=1000, units_done=0)).eta_s() == 0.0
