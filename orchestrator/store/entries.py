@@ -103,12 +103,12 @@ class UnitEntry(msgspec.Struct, frozen=True, gc=False):
         return _OVERHEAD_BYTES + len(self.rows)
 
 
-class StoredRow(NamedTuple):
-    """A row of a frame, with the position and the status of its unit."""
+class StoredUnit(NamedTuple):
+    """A unit that ended: its position in the plan, its status, and its rows of one frame."""
 
     position: int
     status: int
-    values: tuple[Any, ...]
+    rows: list[tuple[Any, ...]]
 
 
 class Origin(NamedTuple):

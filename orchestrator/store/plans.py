@@ -14,7 +14,7 @@ from orchestrator.store.tables import PLACE
 UNITS_AT_ONCE: Final = 5_000
 
 _CURRENT: Final = "SELECT adopted FROM plan WHERE current AND hash=?"
-_OPEN: Final = """INSERT INTO plan (hash, n_units, adopted, current) VALUES (?,?,?,1)
+_OPEN: Final = """INSERT INTO plan (hash, n_units, adopted, current, stamp) VALUES (?,?,?,1,0)
     ON CONFLICT(hash) DO UPDATE SET n_units=excluded.n_units, adopted=excluded.adopted, current=1"""
 _N_ENDED: Final = """SELECT count(*) FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND u.status<2"""
@@ -43,6 +43,6 @@ def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[in
 
 def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:
     """How many units of the plan are done or failed for good; it has adopted them all."""
-    connection.execute("UPDATE plan SET adopted=1 WHERE id=?", (plan_id,))
+    connection.execute("UPDATE plan SET adopted=1, stamp=stamp+1 WHERE id=?", (plan_id,))
     (n,) = connection.execute(_N_ENDED, (plan_id,)).fetchone()
     return int(n)

@@ -6,17 +6,20 @@ write-ahead log from being moved into the file. What is long is read in slices.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
+from orchestrator.store import schema
 from orchestrator.store.entries import (
     FailureCount,
     Origin,
     OutcomeCount,
-    StoredRow,
+    Sizes,
+    StoredUnit,
     UnitCount,
 )
 from orchestrator.store.rows import decode_rows
@@ -118,6 +121,12 @@ def is_current_plan(query: Query, plan_hash: bytes) -> bool:
     return bool(query("SELECT 1 FROM plan WHERE current AND adopted AND hash=?", (plan_hash,)))
 
 
+def units_stamp(query: Query, plan_id: int) -> int:
+    """A number that grows whenever units of the plan end or are adopted."""
+    found = query("SELECT stamp FROM plan WHERE id=?", (plan_id,))
+    return int(found[0][0]) if found else 0
+
+
 def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
     """One byte a position: 1 for units that are done or failed for good."""
     bitmap = bytearray(n_units)
@@ -130,13 +139,12 @@ def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
     return bitmap
 
 
-def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredRow]:
-    """The rows of a frame in the order of the plan, `batch` units at a time."""
+def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredUnit]:
+    """The units of a frame in the order of the plan, read `batch` at a time."""
     last = -1
     while found := query(_ROWS, (plan_id, last, frame, batch)):
         for position, status, blob in found:
-            for values in decode_rows(blob):
-                yield StoredRow(position, status, values)
+            yield StoredUnit(position, status, decode_rows(blob))
         last = found[-1][0]
 
 
@@ -153,6 +161,22 @@ def failures(query: Query) -> list[FailureCount]:
 def unit_counts(query: Query, plan_id: int) -> list[UnitCount]:
     """Units of a plan by frame, status and cause."""
     return [UnitCount(*row) for row in query(_UNITS, (plan_id,))]
+
+
+def check(query: Query, path: Path) -> None:
+    """Read the whole file and look for damage.
+
+    Raises:
+        StoreError: If there is some.
+    """
+    found = query("PRAGMA integrity_check", ())
+    if found != [("ok",)]:
+        raise StoreError(f"{path} is damaged: {found[0][0]}")
+
+
+def sizes(path: Path) -> Sizes:
+    """Bytes on the disk."""
+    return Sizes(schema.file_size(path), schema.file_size(schema.wal_path(path)))
 
 
 def _provenance(text: str) -> Provenance:

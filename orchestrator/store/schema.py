@@ -47,7 +47,7 @@ _TABLES: Final = (
         frame INTEGER NOT NULL, cause INTEGER NOT NULL, rows BLOB NOT NULL)""",
     """CREATE TABLE plan (
         id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, n_units INTEGER NOT NULL,
-        adopted INTEGER NOT NULL, current INTEGER NOT NULL)""",
+        adopted INTEGER NOT NULL, current INTEGER NOT NULL, stamp INTEGER NOT NULL)""",
     """CREATE TABLE place (
         plan INTEGER, position INTEGER, unit INTEGER NOT NULL,
         PRIMARY KEY (plan, position)) WITHOUT ROWID""",

@@ -24,7 +24,7 @@ from orchestrator.store.entries import (
     OutcomeCount,
     OutcomeEntry,
     Sizes,
-    StoredRow,
+    StoredUnit,
     UnitCount,
     UnitEntry,
     failure_entry,
@@ -154,9 +154,7 @@ class Store:
 
     def origin(self, key: bytes) -> Origin | None:
         """Where an outcome came from; None where there is none."""
-        if key in self._pending:
-            self.flush()
-        return reading.origin(self._query, key)
+        return reading.origin(self._flushed_query(), key)
 
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
         self,
@@ -265,6 +263,7 @@ class Store:
         """Whether this plan was opened last and has adopted what it shares with others."""
         return reading.is_current_plan(self._query, plan_hash)
 
+    @property
     def current_plan(self) -> int | None:
         """Number of the plan that was opened last; None before the first."""
         return reading.current_plan(self._query)
@@ -340,9 +339,13 @@ class Store:
         """One byte a position: 1 for units that are done or failed for good."""
         return reading.done_bitmap(self._flushed_query(), plan_id, n_units)
 
-    def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredRow]:
-        """The rows of a frame in the order of the plan, read `batch` units at a time."""
+    def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredUnit]:
+        """The units of a frame in the order of the plan, read `batch` at a time."""
         return reading.iter_rows(self._flushed_query(), plan_id, frame, batch)
+
+    def units_stamp(self, plan_id: int) -> int:
+        """A number that grows whenever units of the plan end or are adopted."""
+        return reading.units_stamp(self._flushed_query(), plan_id)
 
     def unit_counts(self, plan_id: int) -> list[UnitCount]:
         """Units of a plan by frame, status and cause; those missing here were never ended."""
@@ -374,18 +377,11 @@ class Store:
 
     def sizes(self) -> Sizes:
         """Bytes on the disk."""
-        wal = schema.wal_path(self.path)
-        return Sizes(schema.file_size(self.path), schema.file_size(wal))
+        return reading.sizes(self.path)
 
     def check(self) -> None:
-        """Read the whole file and look for damage.
-
-        Raises:
-            StoreError: If there is some.
-        """
-        found = self._query("PRAGMA integrity_check", ())
-        if found != [("ok",)]:
-            raise StoreError(f"{self.path} is damaged: {found[0][0]}")
+        """Read the whole file; damage is a `StoreError`."""
+        reading.check(self._query, self.path)
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -172,6 +172,7 @@ class _Batch:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
+        self._n_units: dict[int, int] = defaultdict(int)
         self._tallies: dict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
 
     def add(self, entry: Entry, shorter: codec.Packed | None) -> None:
@@ -195,6 +196,8 @@ class _Batch:
 
     def end(self) -> None:
         """Write what was summed."""
+        for plan, n in self._n_units.items():
+            self._execute("UPDATE plan SET stamp=stamp+? WHERE id=?", (n, plan))
         for group, sums in self._tallies.items():
             self._execute(_TALLY, (*group, *sums))
 
@@ -228,6 +231,7 @@ class _Batch:
     def _add_unit(self, entry: UnitEntry) -> None:
         row = (entry.unit_hash, entry.status, entry.frame, entry.cause, entry.rows)
         self._execute(_UNIT, row)
+        self._n_units[entry.plan] += 1
         self._execute(PLACE, (entry.plan, entry.position, entry.unit_hash))
 
     def _add_failure(self, entry: FailureEntry) -> None:

@@ -1,0 +1,180 @@
+"""Who writes a run, and the locks that keep it to one.
+
+On a local disk that is `flock`, which the kernel drops with the process, whatever ends it. On a
+network file system it is a file that its owner touches every few seconds: another machine can't
+ask whether a process lives.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from orchestrator.errors import RunDirectoryError
+
+logger = logging.getLogger(__name__)
+
+_HEARTBEAT_S: Final = 10.0
+# An owner on another machine that did not touch its file for so long is gone, seconds.
+_STALE_S: Final = 120.0
+# Start times are read from the clock of the machine, which may be set between two readings.
+_START_TOLERANCE_S: Final = 2.0
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A process that writes a run.
+
+    Attributes:
+        host: Name of the machine.
+        pid: Process id there.
+        started_s: When the process began, seconds since 1970.
+        token: Unlike that of any other owner.
+    """
+
+    host: str
+    pid: int
+    started_s: float
+    token: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.host == socket.gethostname()
+
+    def is_alive(self) -> bool:
+        """Whether the process still runs; only this machine's can be asked."""
+        try:
+            started_s = psutil.Process(self.pid).create_time()
+        except psutil.Error:
+            return False
+        return self.is_here and abs(started_s - self.started_s) < _START_TOLERANCE_S
+
+
+def this_process() -> Owner:
+    """This process as an owner."""
+    pid = os.getpid()
+    return Owner(socket.gethostname(), pid, psutil.Process(pid).create_time(), uuid.uuid4().hex)
+
+
+def read_owner(path: Path) -> Owner | None:
+    """The owner that a file names; None where it names none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Owner)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+@contextlib.contextmanager
+def held_by_flock(path: Path, owner: Owner) -> Iterator[None]:
+    """Hold the lock file for as long as the block lasts.
+
+    Raises:
+        RunDirectoryError: If another process holds it.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _is_held(path, read_owner(path)) from error
+        file.truncate(0)
+        file.write(msgspec.json.encode(owner))
+        file.flush()
+        try:
+            yield
+        finally:
+            # The file stays: a process that waits on a removed one would share nothing with us.
+            file.truncate(0)
+
+
+@contextlib.contextmanager
+def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iterator[None]:
+    """Own a file for as long as the block lasts, and touch it meanwhile.
+
+    Raises:
+        RunDirectoryError: If another process owns it.
+    """
+    _take(path, owner, stale_s)
+    ended = threading.Event()
+    beat = threading.Thread(
+        target=_beat, args=(path, owner, ended), name="run-directory-owner", daemon=True
+    )
+    beat.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beat.join()
+        if read_owner(path) == owner:
+            path.unlink(missing_ok=True)
+
+
+def _take(path: Path, owner: Owner, stale_s: float) -> None:
+    mine = path.with_name(f"{path.name}.{owner.token}")
+    mine.write_bytes(msgspec.json.encode(owner))
+    try:
+        for _ in range(2):
+            try:
+                # A link fails where the name is taken, also on NFS, where O_EXCL may not.
+                path.hardlink_to(mine)
+            except FileExistsError:
+                _remove_stale(path, mine, stale_s)
+            else:
+                return
+        raise _is_held(path, read_owner(path))
+    finally:
+        mine.unlink(missing_ok=True)
+
+
+def _remove_stale(path: Path, mine: Path, stale_s: float) -> None:
+    found = read_owner(path)
+    if found is not None and found.is_here:
+        is_gone = not found.is_alive()
+    else:
+        # Both times are the file server's, so that clocks need not agree.
+        is_gone = _mtime(mine) - _mtime(path) > stale_s
+    if not is_gone:
+        raise _is_held(path, found)
+    aside = mine.with_suffix(".stale")
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(aside)
+        if read_owner(aside) != found:
+            # Another process was faster and this is its file.
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(aside)
+        aside.unlink()
+
+
+def _beat(path: Path, owner: Owner, ended: threading.Event) -> None:
+    while not ended.wait(_HEARTBEAT_S):
+        if read_owner(path) == owner:
+            with contextlib.suppress(OSError):
+                path.touch()
+        else:
+            logger.error("%s: another process took this run over; stop one of them", path)
+
+
+def _mtime(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return float("-inf")
+
+
+def _is_held(path: Path, owner: Owner | None) -> RunDirectoryError:
+    who = "another process" if owner is None else str(owner)
+    return RunDirectoryError(
+        f"{path.parent} is being written by {who}: wait for it, stop it, "
+        "or start another run with --fresh"
+    )

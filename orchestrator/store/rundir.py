@@ -1,0 +1,304 @@
+"""The directory of one run: where its files are, and that only one process writes them."""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from orchestrator.errors import RunDirectoryError, StoreError
+from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.owner import (
+    Owner,
+    held_by_file,
+    held_by_flock,
+    read_owner,
+    this_process,
+)
+
+_MARK: Final = "run.json"
+_LOCK: Final = "lock"
+_OWNER: Final = "owner.json"
+_FORMAT: Final = 1
+# A writer on another machine can't be asked; it writes its status each second.
+_REMOTE_ALIVE_S: Final = 30.0
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """What makes a folder a run directory: its name without number, and its number."""
+
+    name: str
+    number: int = 1
+    format: int = _FORMAT
+
+
+class RunStatus(msgspec.Struct, frozen=True):
+    """What a run last said about itself.
+
+    Attributes:
+        values: As given to `write_status`.
+        writer: Who wrote it.
+        at: When, in UTC.
+        age_s: How long ago.
+        is_alive: Whether the writer still runs.
+    """
+
+    values: dict[str, Any]
+    writer: Owner
+    at: datetime
+    age_s: float
+    is_alive: bool
+
+
+class RunDirectory:
+    """The paths of a run. `lock` opens it for writing, `open` for reading."""
+
+    def __init__(self, path: Path, owner: Owner | None = None) -> None:
+        self.path = path
+        self._owner = owner
+
+    @classmethod
+    @contextlib.contextmanager
+    def lock(cls, path: Path, *, fresh: bool = False) -> Iterator[Self]:
+        """Hold a run for writing; made where there is none.
+
+        Args:
+            path: `runs/<recipe name>`. Where `--fresh` began `<path>.2` and so on, the newest of
+                them is held; a numbered path means that one.
+            fresh: Begin a new one.
+
+        Raises:
+            RunDirectoryError: If another process holds it, or the folder is something else.
+        """
+        path, mark = _next(path) if fresh else _last(path)
+        _make(path)
+        owner = this_process()
+        if is_network_fs(path):
+            held = held_by_file(path / _OWNER, owner)
+        else:
+            held = held_by_flock(path / _LOCK, owner)
+        with held:
+            directory = cls(path, owner)
+            directory._prepare(mark)
+            yield directory
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """A run to read.
+
+        Raises:
+            RunDirectoryError: If there is none.
+        """
+        _read_mark(path)
+        return cls(path)
+
+    # -- paths -------------------------------------------------------------------------------------
+
+    @property
+    def store_path(self) -> Path:
+        """The store."""
+        return self.path / "store.sqlite"
+
+    @property
+    def results(self) -> Path:
+        """Folder of exported frames."""
+        return self.path / "results"
+
+    @property
+    def servers(self) -> Path:
+        """Folder of the logs of launched servers."""
+        return self.path / "servers"
+
+    @property
+    def revisions(self) -> Path:
+        """Folder of the recipes as they were run, numbered."""
+        return self.path / "revisions"
+
+    @property
+    def log_path(self) -> Path:
+        """The log, JSON lines."""
+        return self.path / "log.jsonl"
+
+    @property
+    def status_path(self) -> Path:
+        """The last status."""
+        return self.path / "status.json"
+
+    @property
+    def control_path(self) -> Path:
+        """The socket that takes commands."""
+        return self.path / "control.sock"
+
+    def server_log(self, model: str) -> Path:
+        """The log of a model's server; two models never share one."""
+        safe = re.sub(r"[^\w.-]", "_", model, flags=re.ASCII).lstrip(".")[:100]
+        if safe != model:
+            safe += "-" + blake2b(model.encode("utf-8", "replace"), digest_size=4).hexdigest()
+        return self.servers / f"{safe}.log"
+
+    # -- revisions ---------------------------------------------------------------------------------
+
+    def write_revision(self, text: str) -> int:
+        """Keep a resolved recipe under the next number, which is returned.
+
+        Raises:
+            StoreError: If it can't be written.
+        """
+        number = max(self._revision_numbers(), default=0) + 1
+        _replace(self.revisions / f"{number}.yaml", text.encode(), durable=True)
+        return number
+
+    def latest_revision(self) -> str | None:
+        """The recipe as it was run last; None before the first time."""
+        numbers = self._revision_numbers()
+        if not numbers:
+            return None
+        return (self.revisions / f"{max(numbers)}.yaml").read_text(encoding="utf-8")
+
+    def _revision_numbers(self) -> list[int]:
+        return [int(file.stem) for file in self.revisions.glob("*.yaml") if file.stem.isdecimal()]
+
+    # -- status ------------------------------------------------------------------------------------
+
+    def write_status(self, values: Mapping[str, Any]) -> None:
+        """Replace the status as a whole; not made durable, it comes again in a second.
+
+        Raises:
+            StoreError: If it can't be written.
+        """
+        status = {"writer": self._owner, "at": datetime.now(UTC), "values": values}
+        try:
+            content = msgspec.json.encode(status)
+        except UnicodeEncodeError:
+            # Text of a model or server with lone surrogates, which JSON can escape.
+            content = json.dumps(msgspec.to_builtins(status)).encode()
+        _replace(self.status_path, content, durable=False)
+
+    def read_status(self) -> RunStatus | None:
+        """What the run last said about itself; None where it said nothing (that can be read)."""
+        try:
+            found = json.loads(self.status_path.read_bytes())
+            writer = msgspec.convert(found["writer"], Owner)
+            at = datetime.fromisoformat(found["at"])
+            values = dict(found["values"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        age_s = (datetime.now(UTC) - at).total_seconds()
+        is_alive = writer.is_alive() if writer.is_here else age_s < _REMOTE_ALIVE_S
+        return RunStatus(values, writer, at, age_s, is_alive)
+
+    def holder(self) -> Owner | None:
+        """The process that says it holds this run; None where there is none or it is gone."""
+        owner = read_owner(self.path / _LOCK) or read_owner(self.path / _OWNER)
+        if owner is None or (owner.is_here and not owner.is_alive()):
+            return None
+        return owner
+
+    def _prepare(self, mark: _Mark) -> None:
+        """Mark the folder as a run's and make those inside."""
+        if not (self.path / _MARK).exists():
+            _replace(self.path / _MARK, msgspec.json.encode(mark), durable=True)
+        _read_mark(self.path)
+        for folder in (self.results, self.servers, self.revisions):
+            folder.mkdir(exist_ok=True)
+
+
+def newest(path: Path) -> Path:
+    """The last run that `--fresh` began beside `path`; `path` itself where there is none."""
+    numbered = [
+        (mark.number, sibling)
+        for sibling in path.parent.glob(f"{_escape(path.name)}.*")
+        if (mark := _mark(sibling)) is not None
+        and mark.name == path.name
+        and sibling.name == f"{path.name}.{mark.number}"
+    ]
+    return max(numbered, default=(1, path))[1]
+
+
+def _last(path: Path) -> tuple[Path, _Mark]:
+    """The run to go on with."""
+    return newest(path), _Mark(path.name)
+
+
+def _next(path: Path) -> tuple[Path, _Mark]:
+    """The first path for a new run of the same name that does not exist."""
+    mark = _mark(path)
+    base = path if mark is None else path.with_name(mark.name)
+    if not base.exists():
+        return base, _Mark(base.name)
+    numbered = ((number, base.with_name(f"{base.name}.{number}")) for number in itertools.count(2))
+    number, free = next(pair for pair in numbered if not pair[1].exists())
+    return free, _Mark(base.name, number)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = {entry.name for entry in path.iterdir()}
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path}: {error.strerror or error}: use another --run-dir"
+        ) from error
+    # What a process leaves that is ended between making the folder and marking it.
+    begun = (_LOCK, _OWNER, _MARK)
+    if _MARK not in found and any(not name.startswith(begun) for name in found):
+        raise RunDirectoryError(
+            f"{path} holds files but no run: use an empty or new folder as --run-dir"
+        )
+    if path.stat().st_uid == os.getuid():
+        # Answers may be private, also where the folder was there before.
+        path.chmod(0o700)
+
+
+def _mark(path: Path) -> _Mark | None:
+    try:
+        return msgspec.json.decode((path / _MARK).read_bytes(), type=_Mark)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _read_mark(path: Path) -> _Mark:
+    mark = _mark(path)
+    if mark is None:
+        raise RunDirectoryError(f"{path}: no run is kept here")
+    if mark.format > _FORMAT:
+        raise RunDirectoryError(
+            f"{path} was made by a newer orchestrator: use that, or start again with --fresh"
+        )
+    return mark
+
+
+def _replace(path: Path, content: bytes, *, durable: bool) -> None:
+    """Write a file as a whole: whoever reads it sees the old or the new content."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _escape(name: str) -> str:
+    return re.sub(r"([*?[])", r"[\1]", name)
