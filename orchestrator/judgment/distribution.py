@@ -61,7 +61,7 @@ class LabelDistribution(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def label_distribution(
+def from_logprobs(
     logprobs: Sequence[float], upper: Sequence[float] | None = None
 ) -> LabelDistribution:
     """The distribution over K labels, given ln p of each over the whole vocabulary.

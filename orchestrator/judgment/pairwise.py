@@ -36,9 +36,9 @@ class PairJudgment(msgspec.Struct, frozen=True, gc=False):
     """What both orders say about A against B; nan throughout where a probability is nan.
 
     Attributes:
-        prefer_a_ab: P(A is better) + half of P(tie) with A presented first, in [0, 1].
-        prefer_a_ba: The same with B presented first.
-        prefer_a: Mean of both.
+        prefer_ab: P(A is better) + half of P(tie) with A presented first, in [0, 1].
+        prefer_ba: The same with B presented first.
+        prefer: Mean of both.
         mean_pre: Scaled mean of the averaged distribution, in [-1, 1].
         mean_post: Average of the two orders' scaled means, in [-1, 1].
         mode_pre: Sign of the averaged distribution's mode: -1, 0 or 1.
@@ -47,9 +47,9 @@ class PairJudgment(msgspec.Struct, frozen=True, gc=False):
         median_post: The two orders' medians combined, in [-1, 1].
     """
 
-    prefer_a_ab: float
-    prefer_a_ba: float
-    prefer_a: float
+    prefer_ab: float
+    prefer_ba: float
+    prefer: float
     mean_pre: float
     mean_post: float
     mode_pre: float
@@ -62,9 +62,9 @@ class PairJudgment(msgspec.Struct, frozen=True, gc=False):
 class PairJudgments:
     """`PairJudgment` of n pairs at once: arrays of shape (n,), float64."""
 
-    prefer_a_ab: Floats
-    prefer_a_ba: Floats
-    prefer_a: Floats
+    prefer_ab: Floats
+    prefer_ba: Floats
+    prefer: Floats
     mean_pre: Floats
     mean_post: Floats
     mode_pre: Floats

@@ -9,6 +9,8 @@ from orchestrator.errors import StatisticsError
 UNCERTAINTY: Final = "uncertainty over prompts, for this judge"
 """What every interval here covers; another judge, or another draw of answers, is not in it."""
 
+UNCERTAINTY_POOLED: Final = "uncertainty over prompts, for these judges"
+
 APPROXIMATE_BELOW: Final = 20
 """Prompts under which intervals are flagged: their coverage is measured from this number on."""
 

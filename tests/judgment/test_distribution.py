@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.distribution import label_distribution
+from orchestrator.judgment.distribution import from_logprobs
 
 NAN, INF = math.nan, math.inf
 logprobs = st.lists(st.floats(-60, -2.4), min_size=1, max_size=9)
@@ -18,7 +18,7 @@ def defined(value):
 
 
 def test_exact_distribution_is_renormalised_and_reports_the_mass():
-    result = label_distribution([math.log(0.2), math.log(0.6)])
+    result = from_logprobs([math.log(0.2), math.log(0.6)])
     assert result.probabilities == pytest.approx((0.25, 0.75), abs=1e-12)
     assert result.coverage == pytest.approx(0.8, abs=1e-12)
     assert result.exact
@@ -27,13 +27,13 @@ def test_exact_distribution_is_renormalised_and_reports_the_mass():
 
 
 def test_true_zero_is_a_known_probability():
-    result = label_distribution([-INF, math.log(0.3)])
+    result = from_logprobs([-INF, math.log(0.3)])
     assert result.probabilities == (0.0, 1.0)
     assert result.exact
 
 
 def test_nothing_known_is_undefined_and_not_uniform():
-    result = label_distribution([NAN, NAN], [-3.0, -3.0])
+    result = from_logprobs([NAN, NAN], [-3.0, -3.0])
     assert result.probabilities is None
     assert math.isnan(result.coverage)
     assert result.unreliable
@@ -43,32 +43,32 @@ def test_nothing_known_is_undefined_and_not_uniform():
 
 @pytest.mark.parametrize("values", [[-INF, -INF], [-INF, NAN]])
 def test_no_mass_on_any_label_is_undefined(values):
-    result = label_distribution(values)
+    result = from_logprobs(values)
     assert result.probabilities is None
     assert result.coverage == 0.0
 
 
 def test_mass_above_one_is_undefined():
-    assert label_distribution([-0.1, -0.2]).probabilities is None
-    assert label_distribution([INF, -0.2]).probabilities is None
+    assert from_logprobs([-0.1, -0.2]).probabilities is None
+    assert from_logprobs([INF, -0.2]).probabilities is None
 
 
 def test_rounding_above_one_is_clamped():
-    assert label_distribution([math.log(0.5), math.log(0.5001)]).coverage == 1.0
+    assert from_logprobs([math.log(0.5), math.log(0.5001)]).coverage == 1.0
 
 
 def test_low_mass_is_flagged_unreliable():
-    assert label_distribution([math.log(0.2), math.log(0.25)]).unreliable
+    assert from_logprobs([math.log(0.2), math.log(0.25)]).unreliable
 
 
 def test_labels_far_below_the_vocabulary_keep_their_ratio():
-    result = label_distribution([-1000.0, -1000.0 + math.log(3)])
+    result = from_logprobs([-1000.0, -1000.0 + math.log(3)])
     assert result.probabilities == pytest.approx((0.25, 0.75))
     assert result.coverage == 0.0
 
 
 def test_missing_label_is_zero_with_an_interval_from_its_bound():
-    result = label_distribution([math.log(0.6), NAN], [math.log(0.6), math.log(0.2)])
+    result = from_logprobs([math.log(0.6), NAN], [math.log(0.6), math.log(0.2)])
     assert result.probabilities == (1.0, 0.0)
     assert not result.exact
     assert result.low == pytest.approx((0.75, 0.0))
@@ -78,19 +78,19 @@ def test_missing_label_is_zero_with_an_interval_from_its_bound():
 
 
 def test_missing_bound_leaves_the_mass_nobody_holds():
-    result = label_distribution([math.log(0.6), NAN])
+    result = from_logprobs([math.log(0.6), NAN])
     assert defined(result.high)[1] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("values", "upper"), [([], None), ([-1.0], [-1.0, -1.0])])
 def test_wrong_lengths_are_refused(values, upper):
     with pytest.raises(StatisticsError):
-        label_distribution(values, upper)
+        from_logprobs(values, upper)
 
 
 @given(logprobs)
 def test_probabilities_sum_to_one(values):
-    result = label_distribution(values)
+    result = from_logprobs(values)
     assert sum(defined(result.probabilities)) == pytest.approx(1.0, abs=1e-12)
     assert result.coverage == pytest.approx(sum(map(math.exp, values)), rel=1e-9)
 
@@ -99,8 +99,8 @@ def test_probabilities_sum_to_one(values):
 def test_order_of_labels_does_not_matter(values, random):
     order = list(range(len(values)))
     random.shuffle(order)
-    plain = defined(label_distribution(values).probabilities)
-    mixed = label_distribution([values[i] for i in order]).probabilities
+    plain = defined(from_logprobs(values).probabilities)
+    mixed = from_logprobs([values[i] for i in order]).probabilities
     assert mixed == pytest.approx([plain[i] for i in order], abs=1e-12)
 
 
@@ -111,7 +111,7 @@ def test_intervals_hold_the_truth(truth, data):
         hidden[0] = False
     seen = [NAN if gone else math.log(p) for p, gone in zip(truth, hidden, strict=True)]
     upper = [math.log(min(2 * p, 1.0)) for p in truth]
-    result = label_distribution(seen, upper)
+    result = from_logprobs(seen, upper)
     shares = [p / sum(truth) for p in truth]
     for share, low, high in zip(shares, defined(result.low), defined(result.high), strict=True):
         assert low - 1e-12 <= share <= high + 1e-12
@@ -123,14 +123,14 @@ def test_intervals_hold_the_truth(truth, data):
 
 
 def test_mean_bounds_of_an_exact_distribution_are_its_mean():
-    result = label_distribution([math.log(0.5), math.log(0.25), math.log(0.25)])
+    result = from_logprobs([math.log(0.5), math.log(0.25), math.log(0.25)])
     assert result.mean_bounds([1.0, 0.5, 0.0]) == pytest.approx((0.625, 0.625))
 
 
 def test_reference_softmax_over_scores(reference):
     inputs, outputs = reference("judge.blog.1")
     shift = math.log(sum(map(math.exp, inputs["logits"])))
-    result = label_distribution([value - shift for value in inputs["logits"]])
+    result = from_logprobs([value - shift for value in inputs["logits"]])
     assert result.probabilities == pytest.approx(outputs["probs"], abs=1e-9)
 
 
@@ -139,6 +139,6 @@ def test_reference_score_of_two_tokens(reference):
     one, zero = inputs["P(first='1')"], inputs["P(second='0'|'1')"]
     others = list(inputs["P(first=s) for 2..9"].values())
     masses = [one * (1 - zero), *others, one * zero]
-    result = label_distribution([math.log(mass) for mass in masses])
+    result = from_logprobs([math.log(mass) for mass in masses])
     mean = sum(score * p for score, p in enumerate(defined(result.probabilities), start=1))
     assert mean == pytest.approx(outputs["mean_correct"], abs=1e-9)

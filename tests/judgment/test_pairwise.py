@@ -10,7 +10,7 @@ from orchestrator.judgment import pairwise
 from orchestrator.judgment.pairwise import judge_pair, judge_pairs
 
 SIGNED = ("mean_pre", "mean_post", "mode_pre", "mode_post", "median_pre", "median_post")
-FIELDS = ("prefer_a_ab", "prefer_a_ba", "prefer_a", *SIGNED)
+FIELDS = ("prefer_ab", "prefer_ba", "prefer", *SIGNED)
 
 
 @st.composite
@@ -28,16 +28,16 @@ def test_swapping_the_answers_mirrors_everything(pair):
     one, two = judge_pair(*pair), judge_pair(pair[1], pair[0])
     for name in SIGNED:
         assert getattr(one, name) == pytest.approx(-getattr(two, name), abs=1e-12)
-    assert one.prefer_a == pytest.approx(1 - two.prefer_a, abs=1e-12)
-    assert one.prefer_a_ab == pytest.approx(1 - two.prefer_a_ba, abs=1e-12)
+    assert one.prefer == pytest.approx(1 - two.prefer, abs=1e-12)
+    assert one.prefer_ab == pytest.approx(1 - two.prefer_ba, abs=1e-12)
 
 
 @given(distributions())
 def test_results_stay_in_their_ranges(pair):
     result = judge_pair(*pair)
     assert all(-1 - 1e-12 <= getattr(result, name) <= 1 + 1e-12 for name in SIGNED)
-    assert min(result.prefer_a_ab, result.prefer_a_ba, result.prefer_a) >= -1e-12
-    assert max(result.prefer_a_ab, result.prefer_a_ba, result.prefer_a) <= 1 + 1e-12
+    assert min(result.prefer_ab, result.prefer_ba, result.prefer) >= -1e-12
+    assert max(result.prefer_ab, result.prefer_ba, result.prefer) <= 1 + 1e-12
 
 
 @given(distributions())
@@ -51,7 +51,7 @@ def test_one_pair_equals_many_pairs(pair):
 @given(distributions())
 def test_a_judge_that_looks_at_places_only_is_a_tie(pair):
     result = judge_pair(pair[0], pair[0])
-    assert result.prefer_a == pytest.approx(0.5, abs=1e-12)
+    assert result.prefer == pytest.approx(0.5, abs=1e-12)
     for name in SIGNED:
         assert getattr(result, name) == pytest.approx(0.0, abs=1e-12)
 
@@ -92,13 +92,13 @@ def test_reference_pairwise_ranking(reference, case):
         for order, suffix in (("pre", "s1"), ("post", "s2")):
             value = getattr(result, f"{ours}_{order}")
             assert value == pytest.approx(outputs[f"{theirs}_{suffix}"][0], abs=1e-9)
-    assert result.prefer_a == pytest.approx(outputs["P_A_better_plus_half_tie_s1"][0], abs=1e-9)
+    assert result.prefer == pytest.approx(outputs["P_A_better_plus_half_tie_s1"][0], abs=1e-9)
     symmetric = pairwise.symmetrised([inputs["order1_AB"]], [inputs["order2_BA"]])
     assert symmetric[0] == pytest.approx(outputs["sym_probs"][0], abs=1e-9)
 
 
 def test_preference_counts_a_tie_as_half():
-    assert judge_pair([0.4, 0.2, 0.1, 0.2, 0.1], [0.2] * 5).prefer_a_ab == pytest.approx(0.65)
+    assert judge_pair([0.4, 0.2, 0.1, 0.2, 0.1], [0.2] * 5).prefer_ab == pytest.approx(0.65)
 
 
 def test_binary_verdicts_become_three_levels():

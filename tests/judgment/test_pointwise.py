@@ -74,7 +74,7 @@ def test_shapes_that_do_not_fit_are_refused(one, two):
         summarise_scores(one, [1.0, 2.0, 3.0, 4.0])
 
 
-@pytest.mark.parametrize("case", ["judge.pointwise.1", "judge.pointwise.3", "judge.pointwise.4"])
+@pytest.mark.parametrize("case", ["judge.pointwise.1", "judge.pointwise.3"])
 def test_reference_comparisons(reference, case):
     inputs, outputs = reference(case)
     result = values(inputs["p1"], inputs["p2"])

@@ -1,0 +1,342 @@
+"""From the frame of pairwise judgments to what a report shows: ratings and what they rest on.
+
+Everything holds for the judges in the frame: intervals are over prompts, not over judges.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import stats
+
+from orchestrator.statistics.coverage import summarise_coverage
+from orchestrator.statistics.position import TIE, PositionEffects, position_effects
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.ranking import (
+    Agreement,
+    CategoryRatings,
+    FailureCount,
+    ModelRating,
+    Neighbours,
+    RankingAnalysis,
+    WinMatrix,
+)
+from orchestrator.statistics.ratings import METHOD, Ratings, holm, rate
+from orchestrator.statistics.results import (
+    APPROXIMATE_BELOW,
+    UNCERTAINTY,
+    UNCERTAINTY_POOLED,
+    checked_level,
+)
+from orchestrator.statistics.win_rate import WinRates, mean_preferences, win_rates
+
+__all__ = ["RankingAnalysis", "analyse_ranking"]
+
+Floats = NDArray[np.float64]
+
+_CATEGORY_RESAMPLES: Final = 500
+_COLUMNS: Final = {
+    **dict.fromkeys(("item", "category", "model_a", "model_b", "judge"), pl.String()),
+    **dict.fromkeys(("coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba"), pl.Float64()),
+    **dict.fromkeys(("prefer_a", "mean_pre", "mode_pre"), pl.Float64()),
+    **dict.fromkeys(("exact", "same_text"), pl.Boolean()),
+    **dict.fromkeys(("status", "cause", "message"), pl.String()),
+}
+
+
+def analyse_ranking(
+    judgments: pl.DataFrame,
+    *,
+    judge: str | None,
+    confidence_level: float,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> RankingAnalysis:
+    """Ratings, differences, win rates, position effects and gaps of a frame of judgments.
+
+    Args:
+        judgments: One row a unit, as `methods.pairwise_ranking` makes them; it may be empty.
+        judge: Whose judgments; None pools all judges, clustered by item.
+        confidence_level: In (0, 1).
+        n_resamples: Resamples of the items; at least 1,000 for a level of 95 %.
+        rng: Source of the resamples; the order of the rows does not matter.
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1), or a preference not in [0, 1].
+    """
+    checked_level(confidence_level)
+    table = _tabulate(judgments, judge)
+    setting = _Setting(confidence_level, n_resamples)
+    mean_rng, mode_rng, category_rng = rng.spawn(3)
+    sums = table.sums("prefer_a")
+    rated = setting.rate(sums, table, mean_rng)
+    models = _model_ratings(rated, sums, table)
+    hard = table.sums("mode_wins")
+    mode_models = _model_ratings(setting.rate(hard, table, mode_rng), hard, table)
+    neighbours = _neighbours(rated, sums, [model.model for model in models], table)
+    used = table.used
+    approximate = any(0 < model.n_items < APPROXIMATE_BELOW for model in models)
+    return RankingAnalysis(
+        judge=judge,
+        judges=table.judges,
+        ratings=models,
+        mode_ratings=mode_models,
+        neighbours=neighbours,
+        wins=_win_matrix(win_rates(sums, confidence_level), [m.model for m in models], table),
+        position=_position(table, confidence_level),
+        coverage=summarise_coverage(_floats(used, "coverage_ab", "coverage_ba")),
+        agreement=_agreement(used, models, mode_models),
+        failures=_failures(table.missing),
+        categories=_categories(table, setting, category_rng),
+        n_units=len(used) + len(table.missing),
+        n_judged=len(used),
+        n_exact=int(used["exact"].sum()),
+        n_same_text=int(used["same_text"].sum()),
+        n_items=table.n_items,
+        n_items_used=len(table.items),
+        approximate=approximate,
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        method=METHOD,
+        uncertainty=UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED,
+        notes=_notes(table, rated, models),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The rows with a judgment and those without, and what they are indexed by."""
+
+    used: pl.DataFrame
+    missing: pl.DataFrame
+    models: tuple[str, ...]
+    items: tuple[str, ...]
+    judges: tuple[str, ...]
+    n_items: int
+
+    def codes(self, column: str, names: Sequence[str]) -> NDArray[np.int64]:
+        return self.used[column].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+
+    def sums(self, column: str) -> PromptSums:
+        return sum_by_prompt(
+            self.codes("item", self.items),
+            self.codes("model_a", self.models),
+            self.codes("model_b", self.models),
+            self.used[column].to_numpy().astype(np.float64),
+            shape=(len(self.items), len(self.models)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    confidence_level: float
+    n_resamples: int
+
+    def rate(self, sums: PromptSums, table: _Table, rng: np.random.Generator) -> Ratings:
+        return rate(
+            sums,
+            table.models,
+            confidence_level=self.confidence_level,
+            n_resamples=self.n_resamples,
+            rng=rng,
+        )
+
+
+def _tabulate(judgments: pl.DataFrame, judge: str | None) -> _Table:
+    rows = judgments if judgments.width else pl.DataFrame(schema=_COLUMNS)
+    if judge is not None:
+        rows = rows.filter(pl.col("judge") == judge)
+    given = (pl.col("status") == "ok") & pl.col("prefer_a").is_finite().fill_null(value=False)
+    given &= pl.col("mode_pre").is_finite().fill_null(value=False)
+    rows = rows.with_columns(given=given.fill_null(value=False))
+    used = rows.filter("given").with_columns(mode_wins=0.5 + 0.5 * pl.col("mode_pre").sign())
+    return _Table(
+        used,
+        rows.filter(~pl.col("given")),
+        _names(pl.concat([rows["model_a"], rows["model_b"]])),
+        _names(used["item"]),
+        _names(rows["judge"]),
+        rows["item"].n_unique(),
+    )
+
+
+def _names(column: pl.Series) -> tuple[str, ...]:
+    return tuple(sorted(column.drop_nulls().unique().to_list()))
+
+
+def _floats(frame: pl.DataFrame, *columns: str) -> Floats:
+    return frame.select(pl.col(columns).cast(pl.Float64).fill_null(np.nan)).to_numpy()
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _model_ratings(rated: Ratings, sums: PromptSums, table: _Table) -> tuple[ModelRating, ...]:
+    """Best first; models that cannot be ranked last."""
+    preferences = mean_preferences(sums, rated.confidence_level)
+    missing = pl.concat([table.missing["model_a"], table.missing["model_b"]]).value_counts()
+    n_missing = dict(missing.iter_rows())
+    found = []
+    for i, model in enumerate(table.models):
+        rank = int(rated.rank[i])
+        found.append(
+            ModelRating(
+                model=model,
+                rating=_number(rated.values[i]),
+                low=_number(rated.low[i]),
+                high=_number(rated.high[i]),
+                low_open=bool(rated.low[i] == -np.inf or rated.values[i] == -np.inf),
+                high_open=bool(rated.high[i] == np.inf or rated.values[i] == np.inf),
+                rank=rank or None,
+                rank_low=int(rated.rank_low[i]) if rank else None,
+                rank_high=int(rated.rank_high[i]) if rank else None,
+                n_judgments=round(preferences.n_judgments[i]),
+                n_items=int(rated.n_prompts[i]),
+                n_missing=n_missing.get(model, 0),
+                mean_preference=_number(preferences.values[i]),
+                share_unbounded=_number(rated.share_unbounded[i]),
+            )
+        )
+    return tuple(sorted(found, key=lambda model: (model.rank is None, model.rank, model.model)))
+
+
+def _neighbours(
+    rated: Ratings, sums: PromptSums, order: Sequence[str], table: _Table
+) -> tuple[Neighbours, ...]:
+    index = {model: i for i, model in enumerate(table.models)}
+    shared = win_rates(sums, rated.confidence_level).n_prompts
+    ranked = [model for model in order if rated.rank[index[model]]]
+    pairs = list(pairwise(ranked))
+    gaps = [rated.difference(index[a], index[b], int(shared[index[a], index[b]])) for a, b in pairs]
+    adjusted = holm(np.array([gap.p_value for gap in gaps]))
+    return tuple(
+        Neighbours(
+            better=a,
+            worse=b,
+            difference=_number(gap.value),
+            low=_number(gap.interval.low) if gap.interval else None,
+            high=_number(gap.interval.high) if gap.interval else None,
+            p_value=_number(gap.p_value),
+            adjusted_p=_number(p),
+            resolvable=bool(p < 1.0 - rated.confidence_level),
+        )
+        for (a, b), gap, p in zip(pairs, gaps, adjusted, strict=True)
+    )
+
+
+def _win_matrix(rates: WinRates, order: Sequence[str], table: _Table) -> WinMatrix:
+    at = [table.models.index(model) for model in order]
+    grid = np.ix_(at, at)
+
+    def cells(values: Floats) -> tuple[tuple[float | None, ...], ...]:
+        return tuple(tuple(_number(value) for value in row) for row in values[grid])
+
+    counts = tuple(tuple(int(value) for value in row) for row in rates.n_judgments[grid])
+    return WinMatrix(tuple(order), cells(rates.values), cells(rates.low), cells(rates.high), counts)
+
+
+def _position(table: _Table, confidence_level: float) -> PositionEffects | None:
+    orders = _floats(table.used, "prefer_a_ab", "prefer_a_ba")
+    both = np.isfinite(orders).all(axis=1)
+    if not both.any():
+        return None
+    prompts = table.codes("item", table.items)[both]
+    return position_effects(
+        prompts, orders[both, 0], orders[both, 1], len(table.items), confidence_level
+    )
+
+
+def _agreement(
+    used: pl.DataFrame, by_mean: Sequence[ModelRating], by_mode: Sequence[ModelRating]
+) -> Agreement:
+    if used.is_empty():
+        return Agreement(None, None, None)
+    values = _floats(used, "mean_pre", "mode_pre")
+    decisions = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
+    mode_rank = {model.model: model.rank for model in by_mode}
+    ranks = [(model.rank, mode_rank[model.model]) for model in by_mean]
+    known = np.array([(a, b) for a, b in ranks if a is not None and b is not None], np.float64)
+    tau = np.nan
+    if len(known) > 1 and np.all(np.ptp(known, axis=0) > 0):
+        tau = float(stats.kendalltau(known[:, 0], known[:, 1]).statistic)
+    return Agreement(
+        float((decisions[:, 0] == decisions[:, 1]).mean()),
+        float((decisions[:, 1] == 0).mean()),
+        _number(tau),
+    )
+
+
+def _failures(missing: pl.DataFrame) -> tuple[FailureCount, ...]:
+    causes = missing.with_columns(
+        pl.when(pl.col("status") == "ok")
+        .then(pl.lit("undefined"))
+        .otherwise(pl.col("cause").fill_null("unknown"))
+        .alias("cause")
+    )
+    counts = (
+        causes.group_by("cause")
+        .agg(n=pl.len(), message=pl.col("message").drop_nulls().sort().first())
+        .sort(["n", "cause"], descending=[True, False])
+    )
+    return tuple(
+        FailureCount(cause, n, message or "")
+        for cause, n, message in counts.select("cause", "n", "message").iter_rows()
+    )
+
+
+def _categories(
+    table: _Table, setting: _Setting, rng: np.random.Generator
+) -> tuple[CategoryRatings, ...]:
+    names = _names(table.used["category"])
+    if len(names) < 2:
+        return ()
+    fewer = replace(setting, n_resamples=min(setting.n_resamples, _CATEGORY_RESAMPLES))
+    found = []
+    for name, child in zip(names, rng.spawn(len(names)), strict=True):
+        used = table.used.filter(pl.col("category") == name)
+        missing = table.missing.filter(pl.col("category") == name)
+        items = _names(used["item"])
+        part = replace(table, used=used, missing=missing, items=items)
+        sums = part.sums("prefer_a")
+        rated = fewer.rate(sums, part, child)
+        found.append(
+            CategoryRatings(name, len(items), _model_ratings(rated, sums, part), rated.notes)
+        )
+    return tuple(found)
+
+
+def _notes(table: _Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple[str, ...]:
+    n_used, n_missing = len(table.used), len(table.missing)
+    if not n_used:
+        failed = f"all {n_missing} judgments failed" if n_missing else "there are no judgments"
+        return (f"{failed}: nothing to rank",)
+    notes = list(rated.notes)
+    if n_missing:
+        notes.append(f"{n_missing} of {n_used + n_missing} judgments are missing and not filled in")
+    if len(table.items) == 1:
+        notes.append("one item: no interval can be given")
+    few = [model.model for model in models if 1 < model.n_items < APPROXIMATE_BELOW]
+    if few:
+        names = ", ".join(few)
+        notes.append(f"intervals are approximate: under {APPROXIMATE_BELOW} items for {names}")
+    for model in models:
+        if model.n_items > 1 and model.rating is not None and _no_interval(model):
+            notes.append(f"{model.model}: every item says the same, no spread for an interval")
+        elif model.rating is not None and (model.low_open or model.high_open):
+            side = "below" if model.low_open else "above"
+            share = f"{100 * (model.share_unbounded or 0.0):.0f} %"
+            both = "on both sides" if model.low_open and model.high_open else f"from {side}"
+            notes.append(
+                f"{model.model} is not bounded {both}: no finite rating in {share} of resamples"
+            )
+    return tuple(notes)
+
+
+def _no_interval(model: ModelRating) -> bool:
+    bounded = model.low is not None or model.high is not None
+    return not (bounded or model.low_open or model.high_open)

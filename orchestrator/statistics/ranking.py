@@ -1,0 +1,177 @@
+"""What the analysis of a ranking says; undefined numbers are None, an open bound has its flag."""
+
+from dataclasses import dataclass
+
+from orchestrator.statistics.coverage import CoverageSummary
+from orchestrator.statistics.position import PositionEffects
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRating:
+    """One model's place.
+
+    Attributes:
+        model: Name.
+        rating: Elo scale, mean 1000; None where undefined, or open where it won or lost all.
+        low: Lower bound; None where open or where there is no interval.
+        high: Upper bound likewise.
+        low_open: Whether the data do not bound the rating from below.
+        high_open: Whether they do not bound it from above.
+        rank: 1 is best, equal ratings share a rank; None where it cannot be ranked.
+        rank_low: Best rank the data allow, all models' ranks together at the confidence level.
+        rank_high: Worst rank likewise.
+        n_judgments: Judgments it rests on.
+        n_items: Items that they come from.
+        n_missing: Units with this model that failed.
+        mean_preference: Mean P(this model better), ties as half; None without judgments.
+        share_unbounded: Share of resamples in which the rating has no finite value; None if none.
+    """
+
+    model: str
+    rating: float | None
+    low: float | None
+    high: float | None
+    low_open: bool
+    high_open: bool
+    rank: int | None
+    rank_low: int | None
+    rank_high: int | None
+    n_judgments: int
+    n_items: int
+    n_missing: int
+    mean_preference: float | None
+    share_unbounded: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Two models next to each other in the ranking, the better first.
+
+    Attributes:
+        better: Name.
+        worse: Name.
+        difference: Of ratings, in points; None where open or undefined.
+        low: Lower bound, for this pair alone; None where open or where there is none.
+        high: Upper bound likewise.
+        p_value: Two-sided, of no difference; None where there is none.
+        adjusted_p: The same after Holm's adjustment over all neighbours.
+        resolvable: Whether the adjusted p-value is below one minus the confidence level.
+    """
+
+    better: str
+    worse: str
+    difference: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    adjusted_p: float | None
+    resolvable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WinMatrix:
+    """Mean preference for the row's model over the column's, in the order of `models`.
+
+    Attributes:
+        models: M names, best first.
+        preference: M rows of M; None on the diagonal and where two were not compared.
+        low: Lower bounds; None where there is no interval.
+        high: Upper bounds likewise.
+        n: Judgments of each cell.
+    """
+
+    models: tuple[str, ...]
+    preference: tuple[tuple[float | None, ...], ...]
+    low: tuple[tuple[float | None, ...], ...]
+    high: tuple[tuple[float | None, ...], ...]
+    n: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCount:
+    """Units that gave no judgment, by cause, with one of the messages."""
+
+    cause: str
+    n: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryRatings:
+    """Ratings within one category of items."""
+
+    category: str
+    n_items: int
+    ratings: tuple[ModelRating, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Whether it matters that the whole distribution was read.
+
+    Attributes:
+        decisions: Share of judgments in which mean and mode decide alike; None without any.
+        tied_by_mode: Share in which the mode is a tie.
+        kendall_tau: Tau-b between the rankings by mean and by mode; None where either has no
+            order.
+    """
+
+    decisions: float | None
+    tied_by_mode: float | None
+    kendall_tau: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankingAnalysis:
+    """The ranking by one judge, or by all, with its uncertainty and its gaps.
+
+    Attributes:
+        judge: Name; None over all judges.
+        judges: Whose judgments are in it.
+        ratings: By the mean of the distribution, best first.
+        mode_ratings: By its mode, as hard wins, best first.
+        neighbours: Consecutive models of `ratings`.
+        wins: Win matrix by the mean.
+        position: Effects of the order of presentation; None without judgments.
+        coverage: Label mass of both orders.
+        agreement: Mean against mode.
+        failures: Most frequent first.
+        categories: Ratings by category, where there are several.
+        n_units: Rows of the frame.
+        n_judged: Rows that gave a judgment.
+        n_exact: Judgments for which every label's probability was known.
+        n_same_text: Judgments in which both answers were the same text.
+        n_items: Items in the frame.
+        n_items_used: Items with at least one judgment.
+        approximate: Whether a model has judgments on fewer than 20 items.
+        confidence_level: Of every interval.
+        n_resamples: Resamples behind open bounds and ranks.
+        method: Of the rating intervals.
+        uncertainty: What the intervals cover.
+        notes: Plain sentences: what is undefined, open or approximate, and why.
+    """
+
+    judge: str | None
+    judges: tuple[str, ...]
+    ratings: tuple[ModelRating, ...]
+    mode_ratings: tuple[ModelRating, ...]
+    neighbours: tuple[Neighbours, ...]
+    wins: WinMatrix
+    position: PositionEffects | None
+    coverage: CoverageSummary
+    agreement: Agreement
+    failures: tuple[FailureCount, ...]
+    categories: tuple[CategoryRatings, ...]
+    n_units: int
+    n_judged: int
+    n_exact: int
+    n_same_text: int
+    n_items: int
+    n_items_used: int
+    approximate: bool
+    confidence_level: float
+    n_resamples: int
+    method: str
+    uncertainty: str
+    notes: tuple[str, ...]
