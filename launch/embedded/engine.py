@@ -1,0 +1,393 @@
+"""One model's batching loop: requests join and leave between steps.
+
+A thread takes requests from a queue, computes prompts in batches of similar length, at most
+`prefill_tokens` between two decoding steps, and lets all running answers advance by one token a
+step. Rows live in pools by length, so that short rows never attend over a long one's length.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from launch.embedded.errors import ClientGoneError, internal, overloaded
+from launch.embedded.jobs import Answer, Job
+from launch.embedded.layout import Pool
+from launch.embedded.prefill import Prefiller
+from launch.embedded.prefixes import Prefixes
+from launch.embedded.runner import Runner
+from launch.embedded.sampling import Drawn, Sampler
+from launch.embedded.tokens import Tokens
+
+_log = logging.getLogger(__name__)
+_SMALLEST_POOL = 256
+_POOL_GROWTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of an engine.
+
+    Attributes:
+        max_len: Longest sequence, in tokens.
+        max_rows: Answers that decode at the same time.
+        max_waiting: Requests that may wait; more are refused.
+        prefill_tokens: Prompt tokens computed between two decoding steps.
+        prefix_bytes: Size of the prefix cache; 0 turns it off.
+    """
+
+    max_len: int
+    max_rows: int = 128
+    max_waiting: int = 4096
+    prefill_tokens: int = 1024
+    prefix_bytes: int = 256 << 20
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the start; read from other threads without a lock."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    requests: int = 0
+    failed: int = 0
+    refused: int = 0
+    steps: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """One answer that decodes: `length` tokens are in the cache, `last` is to be fed next.
+
+    A spoilt row has met logits that are not numbers.
+    """
+
+    job: Job
+    index: int
+    length: int
+    last: int
+    spoilt: bool = False
+
+    @property
+    def answer(self) -> Answer:
+        return self.job.answers[self.index]
+
+
+class _Batch:
+    """Rows of one pool, in the order of its slots."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.rows: list[_Row] = []
+        self.sampler: Sampler | None = None
+
+    def add(self, row: _Row) -> int:
+        """Give a row the next slot."""
+        self.pool.reserve(len(self.rows) + 1)
+        self.rows.append(row)
+        self.sampler = None
+        return len(self.rows) - 1
+
+    def drop(self, slot: int) -> None:
+        """Free a slot; the last row moves into it."""
+        if self.rows[slot].spoilt:
+            self.pool.scrub(slot)
+        last = self.rows.pop()
+        self.sampler = None
+        if slot < len(self.rows):
+            self.pool.copy_row(len(self.rows), slot, last.length)
+            self.rows[slot] = last
+
+
+class Engine:
+    """Runs jobs of one model on a thread of its own.
+
+    Args:
+        runner: The model.
+        tokens: Its tokenizer, for stop strings.
+        limits: Bounds.
+        before_step: Called on the thread before each round of work (to share out threads).
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        tokens: Tokens,
+        limits: Limits,
+        before_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.limits = limits
+        self.counters = Counters()
+        self._runner = runner
+        self._tokens = tokens
+        self._before_step = before_step
+        token_bytes = runner.layout.width * runner.like.element_size()
+        self._prefiller = Prefiller(runner, Prefixes(limits.prefix_bytes, token_bytes))
+        self._batches = [_Batch(Pool(runner.layout, n, runner.like)) for n in _capacities(limits)]
+        self._shots: deque[Job] = deque()
+        self._texts: deque[Job] = deque()
+        self._started: list[Job] = []
+        self._n_reserved = 0
+        self._wake = threading.Condition()
+        self._inbox: list[Job] = []
+        self._sweep = False
+        self._closed = False
+        self._n_waiting = 0
+        self._n_running = 0
+        self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests that wait for their first pass."""
+        return self._n_waiting
+
+    @property
+    def n_running(self) -> int:
+        """Requests under way."""
+        return self._n_running
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is any request."""
+        return self._n_waiting + self._n_running > 0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Fail what is under way and end the thread."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, *jobs: Job) -> None:
+        """Queue jobs of one request.
+
+        Raises:
+            ApiError: 503 when too many wait.
+        """
+        with self._wake:
+            if self._closed:
+                raise overloaded(self._n_waiting)
+            if self._n_waiting + len(jobs) > self.limits.max_waiting:
+                self.counters.refused += 1
+                raise overloaded(self._n_waiting)
+            for job in jobs:
+                self.counters.requests += 1
+                job.arrival = self.counters.requests
+            self._inbox += jobs
+            self._n_waiting += len(jobs)
+            self._wake.notify()
+
+    def cancel(self, job: Job) -> None:
+        """Drop a job between two steps; `on_done` gets `ClientGoneError`."""
+        with self._wake:
+            job.cancelled = True
+            self._sweep = True
+            self._wake.notify()
+
+    def _main(self) -> None:
+        with torch.inference_mode():
+            while self._collect():
+                self._before_step()
+                try:
+                    self._work()
+                except Exception as error:  # noqa: BLE001 (boundary: one bad step must not end the server)
+                    _log.exception("a step failed")
+                    self._fail_all(internal(f"the engine failed: {type(error).__name__}"))
+        self._fail_all(internal("the server is shutting down"))
+
+    def _collect(self) -> bool:
+        """Take what was submitted and cancelled; wait where there is nothing to do."""
+        with self._wake:
+            while not (self._inbox or self._closed or self._sweep or self._n_running):
+                if self._shots or self._texts:
+                    break
+                self._wake.wait()
+            for job in self._inbox:
+                (self._texts if job.n_rows else self._shots).append(job)
+            self._inbox.clear()
+            sweep, self._sweep = self._sweep, False
+        if sweep:
+            self._drop_cancelled()
+        return not self._closed
+
+    def _work(self) -> None:
+        self._prefill()
+        for place, batch in enumerate(self._batches):
+            if batch.rows:
+                self._decode(batch)
+                self._promote(place)
+
+    def _prefill(self) -> None:
+        """Compute a bounded share of what is asked, oldest first; one-pass jobs never wait."""
+        budget = self.limits.prefill_tokens - sum(job.n_left for job in self._started)
+        while budget > 0:
+            job = self._next_job()
+            if job is None:
+                break
+            self._prefiller.begin(job)
+            self.counters.prompt_tokens += job.n_prompt
+            self.counters.cached_tokens += job.n_cached
+            self._started.append(job)
+            budget -= job.n_left
+        if not self._started:
+            return
+        for group in self._prefiller.groups(self._started, self.limits.prefill_tokens):
+            logits = self._prefiller.compute(group)
+            ready = [job for job in group if job.answers and not job.n_left]
+            if logits is not None:
+                self._first_tokens(ready, logits)
+            for job in group:
+                if not job.answers and not job.n_left:
+                    self._finish(job)
+        self._started = [job for job in self._started if job.n_left]
+
+    def _next_job(self) -> Job | None:
+        """The oldest job that can start now: one that draws longer texts needs free rows."""
+        queues = [self._shots] if self._shots else []
+        if self._texts:
+            wanted = self._n_reserved + self._texts[0].n_rows
+            if self._n_reserved == 0 or wanted <= self.limits.max_rows:
+                queues.append(self._texts)
+        if not queues:
+            return None
+        job = min(queues, key=lambda queue: queue[0].arrival).popleft()
+        job.n_open = len(job.answers)
+        self._n_reserved += job.n_rows
+        with self._wake:
+            self._n_waiting -= 1
+            self._n_running += 1
+        return job
+
+    def _first_tokens(self, jobs: list[Job], logits: torch.Tensor) -> None:
+        rows = [_Row(job, i, job.n_prompt, 0) for job in jobs for i in range(len(job.answers))]
+        owner = [place for place, job in enumerate(jobs) for _ in job.answers]
+        sampler = Sampler([row.answer.draw for row in rows], self._runner.device)
+        if len(owner) != len(jobs):
+            logits = logits[owner]
+        drawn = sampler.draw(logits, [0] * len(rows))
+        for place, row in enumerate(rows):
+            if self._take(row, place, drawn):
+                batch = next(b for b in self._batches if row.length < b.pool.capacity)
+                slot = batch.add(row)
+                start = 0
+                for flat in row.job.known:
+                    batch.pool.write(slot, start, flat)
+                    start += flat.shape[0]
+        for job in jobs:
+            job.known.clear()
+
+    def _decode(self, batch: _Batch) -> None:
+        rows = batch.rows
+        if batch.sampler is None:
+            batch.sampler = Sampler([row.answer.draw for row in rows], self._runner.device)
+        ids, places = [row.last for row in rows], [row.length for row in rows]
+        logits = self._runner.step(batch.pool, ids, places)
+        drawn = batch.sampler.draw(logits, [len(row.answer.ids) for row in rows])
+        self.counters.steps += 1
+        for slot in range(len(rows) - 1, -1, -1):
+            row = rows[slot]
+            row.length += 1
+            if not self._take(row, slot, drawn):
+                batch.drop(slot)
+
+    def _take(self, row: _Row, place: int, drawn: Drawn) -> bool:
+        """Give a row its token; False when it needs no further one."""
+        job, answer = row.job, row.answer
+        token, logprob = drawn.ids[place], drawn.logprobs[place]
+        if logprob != logprob:
+            row.spoilt = True
+            self._finish(job, internal("the model gave logits that are not numbers"))
+        if job.n_open == 0:
+            return False
+        self.counters.generated_tokens += 1
+        ended = answer.add(token, logprob, drawn.alternatives.get(place), self._tokens)
+        row.last = token
+        if job.on_token is not None:
+            job.on_token(row.index)
+        if ended:
+            job.n_open -= 1
+            if job.n_open == 0:
+                self._finish(job)
+        return not ended
+
+    def _promote(self, place: int) -> None:
+        """Move rows that fill their pool's length to the next pool."""
+        batch = self._batches[place]
+        for slot in range(len(batch.rows) - 1, -1, -1):
+            row = batch.rows[slot]
+            if row.length >= batch.pool.capacity:
+                longer = self._batches[place + 1]
+                batch.pool.copy_row(slot, longer.add(row), row.length, longer.pool)
+                batch.drop(slot)
+
+    def _finish(self, job: Job, error: Exception | None = None) -> None:
+        """Report a job once; its other rows end at their next step."""
+        job.n_open = 0
+        if job.reported:
+            return
+        job.reported = True
+        job.known.clear()
+        self._n_reserved -= job.n_rows
+        with self._wake:
+            self._n_running -= 1
+        if error is not None and not isinstance(error, ClientGoneError):
+            self.counters.failed += 1
+        job.on_done(error)
+
+    def _drop_cancelled(self) -> None:
+        for queue in (self._shots, self._texts):
+            gone = [job for job in queue if job.cancelled]
+            for job in gone:
+                queue.remove(job)
+                with self._wake:
+                    self._n_waiting -= 1
+                    self._n_running += 1
+                self._n_reserved += job.n_rows
+                self._finish(job, ClientGoneError())
+        for job in [job for job in self._started if job.cancelled]:
+            self._started.remove(job)
+            self._finish(job, ClientGoneError())
+        for batch in self._batches:
+            for slot in range(len(batch.rows) - 1, -1, -1):
+                job = batch.rows[slot].job
+                if job.cancelled:
+                    batch.drop(slot)
+                    self._finish(job, ClientGoneError())
+
+    def _fail_all(self, error: Exception) -> None:
+        with self._wake:
+            jobs = [*self._inbox, *self._shots, *self._texts]
+            self._inbox.clear()
+            self._n_waiting -= len(jobs)
+            self._n_running += len(jobs)
+        self._shots.clear()
+        self._texts.clear()
+        self._n_reserved += sum(job.n_rows for job in jobs)
+        jobs += self._started
+        self._started.clear()
+        for batch in self._batches:
+            jobs += [row.job for row in batch.rows]
+            batch.rows.clear()
+            batch.sampler = None
+        for job in jobs:
+            self._finish(job, error)
+
+
+def _capacities(limits: Limits) -> list[int]:
+    """Lengths of the pools, the longest sequence last."""
+    found, size = [], _SMALLEST_POOL
+    while size < limits.max_len:
+        found.append(size)
+        size *= _POOL_GROWTH
+    return [*found, limits.max_len]

@@ -1,0 +1,123 @@
+"""Computing prompts: known heads from the cache, the rest in chunks of like length together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from launch.embedded.jobs import Job
+from launch.embedded.prefixes import Prefixes
+from launch.embedded.runner import Chunk, Prefilled, Runner
+
+_LOGIT_NUMBERS = 1 << 24
+_LIKE = 0.7
+
+
+class Prefiller:
+    """Computes sequences of jobs up to where their answers begin."""
+
+    def __init__(self, runner: Runner, prefixes: Prefixes) -> None:
+        self._runner = runner
+        self._prefixes = prefixes
+        self._plan: dict[Job, int] = {}
+
+    def begin(self, job: Job) -> None:
+        """Look up what is known of a job's prompt."""
+        prompt = job.ids[: job.n_prompt]
+        limit = min(job.reuse, job.n_prompt - 1)
+        known = self._prefixes.find(prompt, limit)
+        job.names = known.names
+        if known.flat is not None:
+            job.known.append(known.flat)
+            job.n_done = job.n_cached = known.flat.shape[0]
+
+    def groups(self, jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
+        """Cut what is left of the jobs to chunks, and put chunks of like length together.
+
+        Args:
+            jobs: Oldest first.
+            budget: Most tokens of one group; a job's chunk is no longer either.
+        """
+        self._plan = {job: _chunk_length(job, budget) for job in jobs}
+        ordered = sorted(jobs, key=lambda job: -self._plan[job])
+        group: list[Job] = []
+        for job in ordered:
+            longest = self._plan[group[0]] if group else 0
+            full = longest * (len(group) + 1) > budget
+            if group and (full or self._plan[job] < _LIKE * longest - 8):
+                yield group
+                group = []
+            group.append(job)
+        if group:
+            yield group
+
+    def compute(self, group: Sequence[Job]) -> Tensor | None:
+        """Compute the planned chunk of each job of a group.
+
+        Returns:
+            Logits of the first token of jobs that are now whole and draw answers, float32, shape
+            `(jobs, vocabulary)`; None where there are none.
+        """
+        chunks = [self._chunk(job) for job in group]
+        prefilled = self._runner.prefill(chunks)
+        drawing = []
+        for row, (job, chunk) in enumerate(zip(group, chunks, strict=True)):
+            self._read(job, row, len(chunk.ids), prefilled)
+            self._store(job, row, len(chunk.ids), prefilled)
+            job.n_done += len(chunk.ids)
+            if not job.n_left and job.answers:
+                drawing.append((row, len(chunk.ids) - 1))
+        if not drawing:
+            return None
+        rows, places = (torch.tensor(part) for part in zip(*drawing, strict=True))
+        return self._runner.logits(prefilled.states[rows, places])
+
+    def _chunk(self, job: Job) -> Chunk:
+        start, stop = job.n_done, job.n_done + self._plan[job]
+        places = range(len(job.ids)) if job.positions is None else job.positions
+        if len(job.known) > 1:
+            job.known[:] = [torch.cat(job.known)]
+        prefix = job.known[0] if job.known else None
+        tree = job.tree if stop == len(job.ids) else None
+        return Chunk(job.ids[start:stop], places[start:stop], prefix, tree)
+
+    def _read(self, job: Job, row: int, n_tokens: int, prefilled: Prefilled) -> None:
+        """Feed the job's reader the logits of its places in this chunk."""
+        if job.reader is None:
+            return
+        places = job.reader.places
+        stop = job.n_done + n_tokens
+        wanted: list[int] = []
+        while job.n_read + len(wanted) < len(places):
+            place = places[job.n_read + len(wanted)]
+            if place >= stop:
+                break
+            wanted.append(place - job.n_done)
+        states = prefilled.states[row, wanted] if wanted else None
+        vocabulary = self._runner.vocabulary
+        step = max(1, _LOGIT_NUMBERS // vocabulary)
+        for first in range(0, len(wanted), step):
+            if states is not None:
+                logits = self._runner.logits(states[first : first + step])
+                job.reader.read(job.n_read, logits)
+                job.n_read += logits.shape[0]
+
+    def _store(self, job: Job, row: int, n_tokens: int, prefilled: Prefilled) -> None:
+        """Keep the chunk's keys and values where a later pass needs them."""
+        last = job.n_done + n_tokens == len(job.ids)
+        keeps = bool(job.names) and self._prefixes.missing(job.names)
+        if last and not keeps and not job.n_rows:
+            return
+        flat = self._runner.layout.flatten(prefilled.cache.fresh, row, n_tokens)
+        job.known.append(flat)
+        if last and keeps:
+            self._prefixes.keep(job.names, torch.cat(job.known)[: job.n_prompt])
+
+
+def _chunk_length(job: Job, budget: int) -> int:
+    """Tokens of the next chunk; a tree and the token before it are never cut apart."""
+    tail = 0 if job.tree is None else job.tree.shape[0]
+    linear = job.n_left - tail
+    return job.n_left if linear <= budget else budget

@@ -1,0 +1,98 @@
+"""What is read off the logits of given tokens, and where other readings hook in.
+
+A reader names the places of a sequence whose logits it wants and is fed them in order, possibly in
+pieces. An `Observer` sees the same rows: this is where full-vocabulary entropy (and, from the
+runner, attention) is to be added without touching the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Reader(Protocol):
+    """Reads logits at `places` (ascending indices into the sequence)."""
+
+    places: list[int]
+
+    def read(self, first: int, logits: Tensor) -> None:
+        """Take the logits of `places[first:first + n]`, float32 of shape `(n, vocabulary)`."""
+        ...
+
+
+class Observer(Protocol):
+    """A further reading of a teacher-forced pass, such as the entropy of each position."""
+
+    name: str
+
+    def observe(self, logprobs: Tensor) -> list[float]:
+        """One number a row of full-vocabulary log-probabilities, shape `(n, vocabulary)`."""
+        ...
+
+
+@dataclass(slots=True)
+class Forced:
+    """Log-probabilities of given tokens, each at its place, with ranks and alternatives.
+
+    Attributes:
+        places: Where the logits are that predict `targets`.
+        targets: The tokens.
+        n_top: How many alternatives to read; 0 for none.
+        observers: Further readings; what they give goes to `observations` by their name.
+        logprobs: Raw natural-log probabilities of the targets.
+        ranks: 1 is the most likely token; equal ones rank the same.
+        top: By position: ids and log-probabilities, most likely first.
+    """
+
+    places: list[int]
+    targets: list[int]
+    n_top: int = 0
+    observers: Sequence[Observer] = ()
+    logprobs: list[float] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    top: list[tuple[list[int], list[float]]] = field(default_factory=list)
+    observations: dict[str, list[float]] = field(default_factory=dict)
+
+    def read(self, first: int, logits: Tensor) -> None:
+        """Take the logits of some places."""
+        n_rows = logits.shape[0]
+        targets = torch.tensor(self.targets[first : first + n_rows], device=logits.device)
+        total = torch.logsumexp(logits, -1)
+        chosen = logits.gather(-1, targets[:, None])
+        self.logprobs += (chosen[:, 0] - total).tolist()
+        self.ranks += ((logits > chosen).sum(-1) + 1).tolist()
+        if self.n_top:
+            values, ids = logits.topk(min(self.n_top, logits.shape[-1]), -1)
+            listed = (values - total[:, None]).tolist()
+            self.top += zip(ids.tolist(), listed, strict=True)
+        for observer in self.observers:
+            seen = observer.observe(logits - total[:, None])
+            self.observations.setdefault(observer.name, []).extend(seen)
+
+
+@dataclass(slots=True)
+class Branches:
+    """Log-probabilities of the tokens that may follow at each node of a label trie.
+
+    Attributes:
+        places: Where each node lies in the sequence.
+        tokens: By node: the tokens that follow it.
+        logprobs: By node: their log-probabilities over the whole vocabulary, float64 sums.
+    """
+
+    places: list[int]
+    tokens: list[list[int]]
+    logprobs: list[dict[int, float]] = field(default_factory=list)
+
+    def read(self, first: int, logits: Tensor) -> None:
+        """Take the logits of some nodes."""
+        wide = logits.double()
+        total = torch.logsumexp(wide, -1)
+        for row, tokens in enumerate(self.tokens[first : first + logits.shape[0]]):
+            values = (wide[row, tokens] - total[row]).tolist()
+            self.logprobs.append(dict(zip(tokens, values, strict=True)))
