@@ -2,8 +2,10 @@
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
 
 # A shim may be there for a Python that is not, so each candidate has to run.
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for p in .venv/bin/python python3.13 python3.12 python3.11 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+endif
 BIN := .venv/bin
 RECIPE ?= recipes/pairwise_ranking.yaml
 # Passed on to `orchestrator run`, e.g. make demo ARGS="--limit 5".

@@ -40,6 +40,7 @@ NEEDED_DISK_GB: Final = 3.0
 NEEDED_DISK_CUDA_GB: Final = 12.0
 NEEDED_MEMORY_GB: Final = 3.0
 _GB: Final = 1e9
+_WORTH_SHOWING: Final = 2e6
 _UNITS: Final = {"bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _DOWNLOAD: Final = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (bytes|kB|MB|GB)\)")
 
@@ -153,7 +154,10 @@ def available_memory() -> float:
 def _make_venv() -> None:
     if PYTHON.exists() and _runs():
         return
-    print(f"set-up: making {VENV} with Python {sys.version.split()[0]}")
+    print(
+        f"set-up: making {VENV} with Python {sys.version.split()[0]}; with the CPU build "
+        f"of torch it takes some 2 GB"
+    )
     result = subprocess.run(
         [sys.executable, "-m", "venv", "--clear", str(VENV)],
         capture_output=True,
@@ -176,7 +180,8 @@ def steps(project: dict[str, object], torch_index: str) -> list[tuple[str, list[
     """What pip is asked for, in order, each with a line for the user.
 
     torch comes first and alone, so that an index for it is asked for nothing else. The build tool
-    is installed rather than fetched into an isolated build, so that a rebuild needs no network.
+    (hatchling asks for editables when it builds an editable install) is installed rather than
+    fetched into an isolated build, so that a rebuild needs no network.
     """
     index = ["--index-url", torch_index] if torch_index else []
     pins = ["--constraint", str(CONSTRAINTS)]
@@ -190,7 +195,7 @@ def steps(project: dict[str, object], torch_index: str) -> list[tuple[str, list[
     extras = ",".join(_table(_table(project, "project"), "optional-dependencies"))
     return [
         (f"installing {torch}", ["install", "--no-deps", *index, torch]),
-        ("installing the build tool", ["install", *pins, *build]),
+        ("installing the build tool", ["install", *pins, *build, "editables"]),
         (
             "installing the project with all extras and the development tools",
             ["install", *pins, "--no-build-isolation", "--editable", f"{ROOT}[{extras}]", *dev],
@@ -225,14 +230,22 @@ def _pip(arguments: list[str], log: IO[str]) -> float:
             log.write(line)
             lines.append(line)
             if match := _DOWNLOAD.match(line):
-                n_bytes += float(match[2]) * _UNITS[match[3]]
-                print(f"  {match[1].rpartition('/')[2]} ({match[2]} {match[3]})", flush=True)
+                size = float(match[2]) * _UNITS[match[3]]
+                n_bytes += size
+                if size >= _WORTH_SHOWING:
+                    print(f"  {match[1].rpartition('/')[2]} ({match[2]} {match[3]})", flush=True)
     if process.returncode:
-        raise SetupError(
-            f"pip failed (all of it in {LOG}):\n{''.join(lines[-15:])}"
-            f"set-up: if the index can't be reached, look at: {PYTHON} -m pip config list"
-        )
+        raise SetupError(pip_failure("".join(lines[-15:])))
     return n_bytes
+
+
+def pip_failure(tail: str) -> str:
+    """What to tell of a failed pip, from the end of its output."""
+    hint = ""
+    causes = r"connection|timed out|name resolution|could not find a version"
+    if re.search(causes, tail, re.IGNORECASE):
+        hint = f"pip's index lacks it or can't be reached; see {PYTHON} -m pip config list"
+    return f"pip failed (all of its output is in {LOG}):\n{tail}{hint}"
 
 
 def _size(folder: Path) -> int:
