@@ -52,11 +52,13 @@ types: setup ## types (mypy strict)
 layers: setup ## which package may import which (import-linter)
 	$(BIN)/lint-imports --no-cache
 
-schema: setup ## write the JSON Schema of recipes, for editors
-	$(BIN)/python tools/write_schema.py
+schema: setup ## write recipes/schema.json, by which editors complete and check recipes
+	$(BIN)/python -m orchestrator.recipe.jsonschema > recipes/schema.json.part
+	mv recipes/schema.json.part recipes/schema.json
 
 bench: setup ## run the benchmarks (each prints what it measured)
-	@for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+	@for file in $(filter-out %_server.py,$(sort $(wildcard benchmarks/*.py))); do \
+		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 constraints: setup ## write the versions in .venv to constraints.txt
 	$(BIN)/python tools/write_constraints.py

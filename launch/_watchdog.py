@@ -6,7 +6,7 @@ Run as a script with `python -I -S _watchdog.py GRACE_S ARGV…`. Its stdin clos
 orchestrator ends in whatever way, `kill -9` included. It ends the server's process group on that,
 on SIGTERM and when the server itself ends; writes the server's pid to stdout; sends the server's
 output to its own stderr; and ends with the server's exit code or by the same signal. It uses only
-the standard library, so that it starts fast. The reasons are in docs/design/0001-watchdog.md.
+the standard library, so that it starts fast. The reasons are in docs/design/0003-watchdog.md.
 """
 
 import contextlib

@@ -8,14 +8,12 @@ from pydantic import BaseModel, ValidationError
 
 from orchestrator import plugins
 from orchestrator.backend import Capabilities
+from orchestrator.datasets import DATASETS
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import STATUS_COLUMNS
 
-ALL = [
-    (family, kind)
-    for family in (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS)
-    for kind in plugins.kinds(family)
-]
+FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, DATASETS)
+ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
 
 
 def modules(family: str) -> list[object]:
@@ -89,7 +87,13 @@ def test_a_method_declares_its_frame_with_room_for_failures(method):
     assert all(isinstance(column, str) for column in method.SCHEMA.values())
 
 
-@pytest.mark.parametrize("family", [plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS])
+@pytest.mark.parametrize("dataset", modules(DATASETS))
+def test_a_dataset_kind_opens_relative_to_the_recipe(dataset):
+    assert parameters(dataset.create) == ["config", "base"]
+    assert all(suffix.startswith(".") for suffix in getattr(dataset, "SUFFIXES", ()))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_kind_that_is_nearly_right_gets_a_suggestion(family):
     kind = plugins.kinds(family)[0]
     with pytest.raises(PluginError, match=f"did you mean '{kind}'"):
