@@ -40,8 +40,8 @@ def seal(body: bytes) -> bytes:
 
 
 def shorten(blob: bytes) -> bytes:
-    """The same blob, compressed where that makes it shorter."""
-    if len(blob) < COMPRESS_FROM_BYTES or blob[1] != _RAW:
+    """A sealed blob, compressed where that makes it shorter."""
+    if len(blob) < COMPRESS_FROM_BYTES:
         return blob
     return _shorter(_ZSTD_PREFIX + _zstd.compressor.compress(blob[_PREFIX_BYTES:]), blob)
 

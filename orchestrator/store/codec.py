@@ -108,7 +108,7 @@ def pack(outcome: Outcome | Failure) -> Packed:
 
 
 def compress(packed: Packed) -> Packed:
-    """The same outcome in fewer bytes, where it is long enough for that."""
+    """What `pack` gave in fewer bytes, where it is long enough for that."""
     return Packed(blobs.shorten(packed.head), blobs.shorten_arrays(packed.arrays))
 
 

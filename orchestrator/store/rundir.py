@@ -171,8 +171,11 @@ class RunDirectory:
         """Replace the status as a whole; not made durable, it comes again in a second.
 
         Raises:
+            RunDirectoryError: If the run was opened for reading.
             StoreError: If it can't be written.
         """
+        if self._owner is None:
+            raise RunDirectoryError(f"{self.path} was opened for reading only")
         status = {"writer": self._owner, "at": datetime.now(UTC), "values": values}
         try:
             content = msgspec.json.encode(status)

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Outcome
-from orchestrator.store import codec, lookup, plans, reading, schema
+from orchestrator.store import codec, lookup, plans, reading
 from orchestrator.store.clock import wall_ms
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import (

@@ -98,12 +98,6 @@ def test_uncompressed_blobs_decode_to_the_same(outcome: Outcome | Failure) -> No
     assert bits(codec.decode(*codec.pack(outcome))) == bits(outcome)
 
 
-@given(outcomes)
-def test_compressing_twice_changes_nothing(outcome: Outcome | Failure) -> None:
-    once = codec.encode(outcome)
-    assert codec.compress(once).head == once.head
-
-
 @given(generations)
 def test_text_is_read_from_the_head_alone(made: Generation) -> None:
     assert codec.decode_text(codec.encode(made).head) == made.text

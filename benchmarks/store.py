@@ -1,0 +1,145 @@
+"""What the store costs: records a second, processor time and bytes a record, look-ups, start-up.
+
+    python benchmarks/store.py [--records N] [--folder DIR]
+
+The folder decides whose disk is measured. Nothing is asserted.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.ask import digest
+from orchestrator.records import Choice, Generation, Outcome, TopLogprobs
+from orchestrator.store import Store, codec
+
+TOP_SHAPE = (256, 20)
+
+
+def judge(rng: np.random.Generator) -> Choice:
+    logprobs = tuple(np.log(rng.dirichlet(np.ones(5))).tolist())
+    return Choice(logprobs, logprobs, "top_logprobs", 1063, 1024, 2)
+
+
+def answer(rng: np.random.Generator) -> Generation:
+    top = np.sort(rng.gumbel(size=TOP_SHAPE).astype(np.float32) - 8)[:, ::-1]
+    ids = rng.integers(0, 150_000, TOP_SHAPE, np.int32)
+    words = rng.choice(["alpha", "be", "gamma", "delta", "the", "of", "zeta"], 200)
+    return Generation(
+        " ".join(words),
+        "stop",
+        100,
+        257,
+        ids[:, 0].copy(),
+        top[:, 0].copy(),
+        TopLogprobs(ids, top),
+    )
+
+
+def plain(rng: np.random.Generator) -> Generation:
+    made = answer(rng)
+    return Generation(made.text, "stop", 100, 257, made.token_ids, made.logprobs)
+
+
+def measure_codec(name: str, outcome: Outcome) -> None:
+    packed = codec.encode(outcome)
+    n = 3000
+
+    def microseconds(work: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        for _ in range(n):
+            work()
+        return (time.perf_counter() - start) / n * 1e6
+
+    encode = microseconds(lambda: codec.encode(outcome))
+    decode = microseconds(lambda: codec.decode(*packed))
+    print(f"{name:28} encode {encode:7.1f} us   decode {decode:7.1f} us   {packed.n_bytes:6} B")
+
+
+def measure_store(folder: Path, name: str, outcomes: list[Outcome], n: int) -> None:
+    path = folder / f"{name}.sqlite"
+    keys = [digest(name, number) for number in range(n)]
+    with Store.open(path) as store:
+        wall, cpu = time.perf_counter(), time.process_time()
+        for number, key in enumerate(keys):
+            store.put_outcome(
+                key,
+                "choose",
+                "judge",
+                outcomes[number % len(outcomes)],
+                server=1,
+                prompt_hash=key,
+                attempts=1,
+                latency_s=0.1,
+            )
+        queued = time.perf_counter() - wall
+        store.flush()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        start = time.perf_counter()
+        for key in keys:
+            store.get(key)
+        got = (time.perf_counter() - start) / n * 1e6
+        start = time.perf_counter()
+        for key in keys:
+            store.get(key[::-1])
+        missed = (time.perf_counter() - start) / n * 1e6
+    print(
+        f"{name:28} {n / wall:7.0f} records/s   {cpu / n * 1e6:5.0f} us CPU   "
+        f"put {queued / n * 1e6:5.1f} us   get {got:5.1f} us   miss {missed:4.1f} us   "
+        f"{path.stat().st_size / n:6.0f} B/record"
+    )
+
+
+def measure_plan(folder: Path, n: int) -> None:
+    with Store.open(folder / "plan.sqlite") as store:
+        plan = store.open_plan(b"a" * 16, n)
+        start = time.perf_counter()
+        for position in range(n):
+            unit = digest("unit", position)
+            store.put_unit(unit, plan, position, 0, "judgments", [("item", "a", "b", 0.5)])
+        store.flush()
+        put = time.perf_counter() - start
+        start = time.perf_counter()
+        store.done_bitmap(plan, n)
+        bitmap = time.perf_counter() - start
+        start = time.perf_counter()
+        n_rows = sum(len(unit.rows) for unit in store.iter_rows(plan, "judgments"))
+        rows = time.perf_counter() - start
+        other = store.open_plan(b"b" * 16, n)
+        hashes = [(position, digest("unit", position)) for position in range(n)]
+        start = time.perf_counter()
+        store.adopt(other, hashes)
+        adopt = time.perf_counter() - start
+    print(
+        f"{n_rows} units: put {put / n * 1e6:.0f} us, bitmap {bitmap / n * 1e6:.2f} us, "
+        f"rows {rows / n * 1e6:.1f} us, adopt {adopt / n * 1e6:.1f} us each"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=20_000)
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    makers: dict[str, Callable[[np.random.Generator], Outcome]] = {
+        "judge choice": judge,
+        "answer, 256 log-probs": plain,
+        "answer, 256 x 20 log-probs": answer,
+    }
+    shares = {"judge choice": 1, "answer, 256 log-probs": 4, "answer, 256 x 20 log-probs": 20}
+    for name, make in makers.items():
+        measure_codec(name, make(rng))
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for name, make in makers.items():
+            outcomes = [make(rng) for _ in range(50)]
+            measure_store(Path(folder), name, outcomes, options.records // shares[name])
+        measure_plan(Path(folder), options.records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Units and where they stand in a plan that changes between calls."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.store import Store
+from tests.store.helpers import key
+
+A, B = b"a" * 16, b"b" * 16
+DONE, FAILED, FOR_NOW, FAULT = range(4)
+
+
+def put_units(store: Store, plan: int, statuses: dict[int, int], *, shift: int = 0) -> None:
+    """Units whose hash is their position less the shift."""
+    for position, status in statuses.items():
+        unit = key(position - shift)
+        store.put_unit(unit, plan, position, status, "answers", [(position - shift, "text")])
+
+
+def units(n: int, *, shift: int = 0) -> list[tuple[int, bytes]]:
+    return [(position, key(position - shift)) for position in range(n)]
+
+
+def test_bitmap_marks_what_need_not_be_evaluated_again(store: Store) -> None:
+    plan = store.open_plan(A, 6)
+    put_units(store, plan, {0: DONE, 2: FAILED, 3: FOR_NOW, 4: FAULT})
+    assert list(store.done_bitmap(plan, 6)) == [1, 0, 1, 0, 0, 0]
+
+
+def test_first_plan_has_nothing_to_adopt(store: Store) -> None:
+    assert not store.is_current_plan(A)
+    store.open_plan(A, 6)
+    assert store.is_current_plan(A)
+
+
+def test_units_are_not_read_where_none_is_stored(store: Store) -> None:
+    plan = store.open_plan(A, 6)
+    never = (pytest.fail("read") for _ in range(1))
+    assert store.adopt(plan, never) == 0
+
+
+def test_plan_is_the_same_after_closing(path: Path) -> None:
+    with Store.open(path) as store:
+        plan = store.open_plan(A, 3)
+        put_units(store, plan, {1: DONE})
+    with Store.open(path) as store:
+        assert store.current_plan == plan
+        assert store.is_current_plan(A)
+        assert store.open_plan(A, 3) == plan
+        assert list(store.done_bitmap(plan, 3)) == [0, 1, 0]
+
+
+def test_changed_plan_keeps_its_shared_units(store: Store) -> None:
+    put_units(store, store.open_plan(A, 4), {0: DONE, 1: DONE, 3: FOR_NOW})
+    plan = store.open_plan(B, 8)
+    assert not store.is_current_plan(B)
+    assert store.adopt(plan, units(8, shift=2)) == 2
+    assert store.is_current_plan(B)
+    assert list(store.done_bitmap(plan, 8)) == [0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def test_returning_to_a_plan_finds_what_the_other_ended(store: Store) -> None:
+    first = store.open_plan(A, 6)
+    put_units(store, first, {0: DONE, 1: FOR_NOW})
+    other = store.open_plan(B, 6)
+    store.adopt(other, units(6))
+    put_units(store, other, {1: DONE, 2: DONE})
+    assert store.open_plan(A, 6) == first
+    assert not store.is_current_plan(A)
+    assert store.adopt(first, units(6)) == 3
+    assert list(store.done_bitmap(first, 6)) == [1, 1, 1, 0, 0, 0]
+
+
+def test_adoption_that_was_cut_off_is_not_believed(path: Path) -> None:
+    with Store.open(path) as store:
+        put_units(store, store.open_plan(A, 2), {0: DONE})
+        store.open_plan(B, 2)
+    with Store.open(path) as store:
+        assert not store.is_current_plan(B)
+        store.open_plan(B, 2)
+        assert not store.is_current_plan(B)
+
+
+def test_unit_that_failed_for_the_moment_is_replaced(store: Store) -> None:
+    plan = store.open_plan(A, 2)
+    store.put_unit(key(0), plan, 0, FOR_NOW, "answers", [("failed",)], cause="timeout")
+    store.put_unit(key(0), plan, 0, DONE, "answers", [("done",)])
+    (unit,) = store.iter_rows(plan, "answers")
+    assert (unit.status, unit.rows) == (DONE, [("done",)])
+
+
+def test_unit_that_is_done_stays_as_it_is(store: Store) -> None:
+    plan = store.open_plan(A, 2)
+    store.put_unit(key(0), plan, 0, DONE, "answers", [("first",)])
+    store.put_unit(key(0), plan, 0, FOR_NOW, "answers", [("second",)])
+    (unit,) = store.iter_rows(plan, "answers")
+    assert (unit.status, unit.rows) == (DONE, [("first",)])
+
+
+def test_rows_come_in_the_order_of_the_plan_in_any_batch(store: Store) -> None:
+    plan = store.open_plan(A, 50)
+    for position in reversed(range(50)):
+        frame = "answers" if position % 3 else "judgments"
+        store.put_unit(key(position), plan, position, DONE, frame, [(position,), (-position,)])
+    found = list(store.iter_rows(plan, "answers", batch=7))
+    wanted = [position for position in range(50) if position % 3]
+    assert [unit.position for unit in found] == wanted
+    assert [unit.rows for unit in found] == [[(n,), (-n,)] for n in wanted]
+    assert list(store.iter_rows(plan, "no such frame")) == []
+
+
+def test_rows_of_an_old_plan_can_still_be_read(store: Store) -> None:
+    old = store.open_plan(A, 2)
+    put_units(store, old, {0: DONE, 1: DONE})
+    store.adopt(store.open_plan(B, 1), units(1))
+    assert len(list(store.iter_rows(old, "answers"))) == 2
+
+
+def test_units_are_counted_by_frame_status_and_cause(store: Store) -> None:
+    plan = store.open_plan(A, 9)
+    put_units(store, plan, {0: DONE, 1: DONE})
+    for position in (2, 3):
+        store.put_unit(key(position), plan, position, FAILED, "answers", [], cause="too_long")
+    assert [tuple(count) for count in store.unit_counts(plan)] == [
+        ("answers", DONE, "", 2),
+        ("answers", FAILED, "too_long", 2),
+    ]
+
+
+def test_stamp_changes_with_the_units(store: Store) -> None:
+    plan = store.open_plan(A, 3)
+    stamps = [store.units_stamp(plan)]
+    put_units(store, plan, {0: FOR_NOW})
+    stamps.append(store.units_stamp(plan))
+    put_units(store, plan, {0: DONE})
+    stamps.append(store.units_stamp(plan))
+    store.adopt(plan, units(3))
+    stamps.append(store.units_stamp(plan))
+    assert stamps == sorted(set(stamps))
+
+
+def test_adoption_of_more_units_than_one_slice(store: Store) -> None:
+    plan = store.open_plan(A, 12_000)
+    put_units(store, plan, dict.fromkeys(range(12_000), DONE))
+    other = store.open_plan(B, 12_000)
+    assert store.adopt(other, units(12_000, shift=1)) == 11_999
+    assert store.done_bitmap(other, 12_000).count(1) == 11_999
