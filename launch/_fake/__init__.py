@@ -1,0 +1,1 @@
+"""The parts of the fake server: language, judge, rules, replies, HTTP."""

@@ -1,0 +1,157 @@
+"""A small HTTP/1.1 server that can also break connections on purpose.
+
+Bodies come with Content-Length; there is no chunking and no TLS. It is written by hand because a
+framework would keep us from cutting replies short, and takes several times as long per request.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+_HEAD_LIMIT: Final = 65_536
+_BODY_LIMIT: Final = 256 * 2**20
+_REASONS: Final = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
+    405: "Method Not Allowed", 413: "Payload Too Large", 429: "Too Many Requests",
+    500: "Internal Server Error", 503: "Service Unavailable",
+}  # fmt: skip
+
+Ending = Literal["keep", "close", "reset", "hang"]
+
+
+class HttpRequest(msgspec.Struct, gc=False):
+    """One request; header names in lower case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Action(msgspec.Struct):
+    """What to send, after how many seconds, and what then becomes of the connection.
+
+    Attributes:
+        data: All bytes to send, head included; may be cut short or empty.
+        delay_s: Before it is sent.
+        ending: "keep", "close" (FIN), "reset" (RST), or "hang" (nothing more is sent).
+        done: Called with whether the client was still there.
+    """
+
+    data: bytes
+    delay_s: float = 0.0
+    ending: Ending = "keep"
+    done: Callable[[bool], None] | None = None
+
+
+def respond(
+    status: int, body: bytes, headers: str = "", content_type: str = "application/json"
+) -> bytes:
+    """A whole reply; `headers` are further lines, each ended by CRLF."""
+    head = (
+        f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\nContent-Type: {content_type}\r\n"
+        f"{headers}Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode("latin-1", "replace") + body
+
+
+class Connection(asyncio.Protocol):
+    """One connection; requests on it are answered one after the other."""
+
+    def __init__(
+        self, handle: Callable[[HttpRequest], Action], connections: set["Connection"]
+    ) -> None:
+        self._handle = handle
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._pending: Action | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+            self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
+        """Whoever asked has gone: what was to be sent is dropped."""
+        self._connections.discard(self)
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._finish(delivered=False)
+
+    def data_received(self, data: bytes) -> None:
+        """Collect, and answer when a request is whole."""
+        self._buffer += data
+        self._next()
+
+    def abort(self) -> None:
+        """Break the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _next(self) -> None:
+        while self._pending is None and self._transport is not None:
+            request = self._parse()
+            if request is None:
+                return
+            self._pending = action = self._handle(request)
+            if action.delay_s > 0:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(action.delay_s, self._send_later)
+            else:
+                self._send()
+
+    def _send_later(self) -> None:
+        self._timer = None
+        self._send()
+        self._next()
+
+    def _send(self) -> None:
+        action, transport = self._pending, self._transport
+        if action is None or transport is None:
+            return
+        if action.data:
+            transport.write(action.data)
+        match action.ending:
+            case "hang":
+                return
+            case "reset":
+                transport.abort()
+            case "close":
+                transport.close()
+            case "keep":
+                pass
+        self._finish(delivered=True)
+
+    def _finish(self, *, delivered: bool) -> None:
+        action, self._pending = self._pending, None
+        if action is not None and action.done is not None:
+            action.done(delivered)
+
+    def _parse(self) -> HttpRequest | None:
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._buffer) > _HEAD_LIMIT:
+                self.abort()
+            return None
+        lines = self._buffer[:end].decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        length = headers.get("content-length", "0")
+        parts = lines[0].split(" ")
+        if len(parts) < 2 or not length.isdigit() or int(length) > _BODY_LIMIT:
+            self.abort()
+            return None
+        start = end + 4
+        if len(self._buffer) < start + int(length):
+            return None
+        body = bytes(self._buffer[start : start + int(length)])
+        del self._buffer[: start + int(length)]
+        return HttpRequest(parts[0], parts[1], headers, body)

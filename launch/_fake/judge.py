@@ -1,0 +1,89 @@
+"""How fake models judge: by the quality that can be read off fake answers, with some noise."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from launch._fake import language
+
+COVERAGE: Final = 0.97
+"""Probability that a judge gives to the labels together."""
+
+_WIDTH: Final = 0.4
+_FIRST_BIAS: Final = 0.08
+"""Judges prefer what they see first, a little."""
+
+SYMBOLS: Final = (">>", ">", "=", "<", "<<")
+_PLACES: Final = {
+    ">>": 1.0, ">": 0.5, "=": 0.0, "<": -0.5, "<<": -1.0,
+    "a": 1.0, "b": -1.0, "c": 0.0, "tie": 0.0,
+    "yes": 1.0, "no": -1.0, "true": 1.0, "false": -1.0,
+}  # fmt: skip
+_SYMBOL_PROMPT: Final = re.compile(r"\[\[[<=>]{1,2}\]\]|\ACompare two answers\.")
+_RATING_PROMPT: Final = re.compile(r"\brat(?:e|ing)\b|\bscore\b|\bgrade\b", re.IGNORECASE)
+
+
+class Case(NamedTuple):
+    """What a prompt shows: a view in [-1, 1], and over how many answers (0, 1, 2)."""
+
+    view: float
+    n_answers: int
+
+
+def read(prompt: str, model: str, quality: float) -> Case:
+    """The view of a judge of some quality: of two answers, +1 for the first; of one, +1 for good.
+
+    A prompt without answers in the invented language is viewed by its hash.
+    """
+    runs = [language.quality_of(run) for run in language.RUN.findall(prompt)][-2:]
+    noise = (language.fraction("noise", model, prompt) - 0.5) * (1 - quality)
+    match runs:
+        case [first, second]:
+            return Case(math.tanh(2.5 * (first - second) + _FIRST_BIAS + noise), 2)
+        case [only]:
+            return Case(max(-1.0, min(1.0, 2 * only - 1 + noise)), 1)
+        case _:
+            return Case(2 * language.fraction("view", model, prompt) - 1, 0)
+
+
+def distribution(case: Case, names: Sequence[str], *, evenly: bool = False) -> list[float]:
+    """Probabilities of labels by name; they sum to `COVERAGE`, or to 1 where even."""
+    if evenly:
+        return [1 / len(names)] * len(names)
+    weights = [math.exp(-(((place - case.view) / _WIDTH) ** 2)) for place in _places(names)]
+    # A weight that underflows would be a true zero, which no model gives.
+    total = sum(weights) + 1e-6 * len(weights)
+    return [COVERAGE * (weight + 1e-6) / total for weight in weights]
+
+
+def verdict(prompt: str, case: Case, *, evenly: bool = False) -> str:
+    """What a judge writes at the end of its reasons; empty where none was asked for."""
+    if case.n_answers == 2 and _SYMBOL_PROMPT.search(prompt):
+        weights = distribution(case, SYMBOLS)
+        symbol = "=" if evenly else SYMBOLS[weights.index(max(weights))]
+        return f" [[{symbol}]]"
+    if case.n_answers == 1 and _RATING_PROMPT.search(prompt):
+        rating = 5 if evenly else 5 + round(4 * case.view)
+        return f" [[{rating}]]" if "[[" in prompt else f" Rating: {rating}"
+    return ""
+
+
+def one_token_labels(prompt: str, case: Case) -> tuple[str, ...]:
+    """The labels that a judge would answer with in one token; empty where it is not judging."""
+    if case.n_answers == 2:
+        return ("[[",) if _SYMBOL_PROMPT.search(prompt) else ("A", "B", "C")
+    if case.n_answers == 1 and _RATING_PROMPT.search(prompt):
+        return ("[[",) if "[[" in prompt else tuple("123456789")
+    return ()
+
+
+def _places(names: Sequence[str]) -> list[float]:
+    plain = [name.strip().strip('[]"().').lower() for name in names]
+    if all(name.isascii() and name.isdigit() for name in plain) and len(set(plain)) > 1:
+        numbers = [int(name[:9]) for name in plain]
+        low, high = min(numbers), max(numbers)
+        return [2 * (value - low) / (high - low) - 1 for value in numbers]
+    # Labels it doesn't know keep their order, from the first answer to the second.
+    last = max(len(plain) - 1, 1)
+    return [_PLACES.get(name, 1 - 2 * at / last) for at, name in enumerate(plain)]

@@ -1,0 +1,222 @@
+"""The fake server: routes, faults, and a count of everything it was asked."""
+
+import asyncio
+import hmac
+import os
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from launch._fake import completions, faults
+from launch._fake.http import Action, Connection, HttpRequest, respond
+from launch._fake.protocol import RefusedError, Request, encode, error_body, read
+from launch._fake.replies import FINGERPRINT, Speaker
+from launch._fake.rules import Case, Referee, Rules, Verdict
+
+VERSION: Final = "fake-1"
+_ROUTES: Final = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/score": "score",
+    "/v1/choose": "choose",
+    "/tokenize": "tokenize",
+}
+
+
+class FakeServer:
+    """Answers requests in the process it is made in.
+
+    Args:
+        models: Names it answers to; any name where empty.
+        rules: What it does other than answer at once.
+        key: Required in requests under `/v1` where not empty.
+        log: File that gets a line for each model request: hash, route, model, attempt.
+    """
+
+    def __init__(
+        self, models: Sequence[str], rules: Rules, key: str = "", log: Path | None = None
+    ) -> None:
+        self.stopped = asyncio.Event()
+        self._models = tuple(models)
+        self._referee = Referee(rules)
+        self._speaker = Speaker(rules)
+        self._key = key
+        self._log = (
+            None if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        )
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._requests: Counter[str] = Counter()
+        self._answered: set[str] = set()
+        self._totals: Counter[str] = Counter()
+        self._by_model: dict[str, Counter[str]] = {}
+        self._faults: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
+        self._n_asked_again = self._n_aborted = self._max_in_flight = 0
+
+    async def listen(self, host: str, port: int) -> int:
+        """Start to listen; the port that was taken (a free one for 0)."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self._handle, self._connections), host, port, backlog=4096
+        )
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def stop(self) -> None:
+        """Stop to listen and break all connections; what is in flight is lost."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+        self.stopped.set()
+
+    def stats(self) -> dict[str, Any]:
+        """Counts since the start; `requests` is how often each content came, by its hash."""
+        return {
+            "total": self._totals.total(),
+            "by_route": dict(self._totals),
+            "by_model": {model: dict(counts) for model, counts in self._by_model.items()},
+            "distinct": len(self._requests),
+            "answered": len(self._answered),
+            "asked_again": self._n_asked_again,
+            "faults": dict(self._faults),
+            "aborted": self._n_aborted,
+            "in_flight": self._running.total(),
+            "max_in_flight": self._max_in_flight,
+            "requests": dict(self._requests),
+        }
+
+    def _handle(self, request: HttpRequest) -> Action:
+        path = request.path.partition("?")[0]
+        if path.startswith("/v1") and not self._allowed(request):
+            return Action(respond(401, error_body(401, "wrong API key", "AuthenticationError")))
+        route = _ROUTES.get(path)
+        if route is None:
+            return Action(self._plain(path))
+        if request.method != "POST":
+            return Action(respond(405, error_body(405, "Method Not Allowed")))
+        return self._ask(route, request)
+
+    def _allowed(self, request: HttpRequest) -> bool:
+        given = request.headers.get("authorization", "")
+        return not self._key or hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode())
+
+    def _plain(self, path: str) -> bytes:
+        match path:
+            case "/health":
+                return respond(200, b"{}")
+            case "/version":
+                return respond(200, encode({"version": VERSION, "fingerprint": FINGERPRINT}))
+            case "/v1/models":
+                models = [{"id": name, "object": "model"} for name in self._models]
+                return respond(200, encode({"object": "list", "data": models}))
+            case "/metrics":
+                return respond(200, self._metrics(), content_type="text/plain; version=0.0.4")
+            case "/fake/stats":
+                return respond(200, encode(self.stats()))
+            case _:
+                return respond(404, error_body(404, "Not Found", "NotFoundError"))
+
+    def _metrics(self) -> bytes:
+        names = self._models or tuple(self._by_model)
+        lines = [
+            f'orchestrator:num_requests_{state}{{model_name="{_escaped(name)}"}} {count}'
+            for name in names
+            for state, count in (("running", self._running[name]), ("waiting", 0))
+        ]
+        return "\n".join([*lines, ""]).encode()
+
+    def _ask(self, route: str, received: HttpRequest) -> Action:
+        digest = blake2b(received.body, digest_size=12, key=route.encode())
+        content = digest.hexdigest()
+        try:
+            request = read(received.body)
+            self._check_model(request)
+        except RefusedError as error:
+            self._count(content, route, "")
+            return Action(_refusal(error))
+        attempt = self._count(content, route, request.model)
+        verdict = self._referee.judge(Case(request.model, route, content, attempt))
+        action = self._answer(route, request, verdict, received)
+        self._running[request.model] += 1
+        self._max_in_flight = max(self._max_in_flight, self._running.total())
+        good = verdict.fault is None and action.data.startswith(b"HTTP/1.1 200")
+        action.done = partial(self._done, request.model, content, good)
+        return action
+
+    def _check_model(self, request: Request) -> None:
+        if self._models and request.model not in self._models:
+            said = f"The model `{request.model}` does not exist."
+            raise RefusedError(404, said, "NotFoundError")
+        if request.stream:
+            raise RefusedError(400, "stream is not supported by the fake server")
+
+    def _count(self, content: str, route: str, model: str) -> int:
+        self._requests[content] += 1
+        attempt = self._requests[content]
+        self._totals[route] += 1
+        self._by_model.setdefault(model, Counter())[route] += 1
+        self._n_asked_again += content in self._answered
+        if self._log is not None:
+            os.write(self._log, f"{content}\t{route}\t{model}\t{attempt}\n".encode())
+        return attempt
+
+    def _done(self, model: str, content: str, good: bool, delivered: bool) -> None:  # noqa: FBT001
+        self._running[model] -= 1
+        self._n_aborted += not delivered
+        if good and delivered:
+            self._answered.add(content)
+
+    def _answer(
+        self, route: str, request: Request, verdict: Verdict, received: HttpRequest
+    ) -> Action:
+        delay_s = verdict.latency_s
+        fault = verdict.fault
+        if fault is not None:
+            self._faults[fault.fault or ""] += 1
+            if fault.fault == "exit":
+                self.stop()
+            early = faults.without_reply(fault, received.headers.get("authorization", ""))
+            if early is not None:
+                early.delay_s = delay_s
+                return early
+        try:
+            body, generated = self._body(route, request, verdict)
+        except RefusedError as error:
+            return Action(_refusal(error), delay_s)
+        delay_s += verdict.latency_per_token_s * generated
+        if fault is None:
+            return Action(respond(200, body), delay_s)
+        if fault.fault == "cut":
+            whole = respond(200, body)
+            return Action(whole[: len(whole) - len(body) // 2], delay_s, "close")
+        return Action(respond(200, faults.spoil(body, fault)), delay_s)
+
+    def _body(self, route: str, request: Request, verdict: Verdict) -> tuple[bytes, int]:
+        if verdict.fixed is not None:
+            return verdict.fixed, 0
+        match route:
+            case "chat":
+                return self._speaker.chat(request, verdict)
+            case "completions":
+                return completions.complete(request, self._speaker.quality(request.model))
+            case "score":
+                return self._speaker.score(request), 0
+            case "choose":
+                return self._speaker.choose(request, verdict), 0
+            case _:
+                return completions.tokenize(request), 0
+
+
+def _refusal(error: RefusedError) -> bytes:
+    return respond(error.status, error_body(error.status, error.message, error.kind))
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
