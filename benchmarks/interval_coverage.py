@@ -95,15 +95,17 @@ class Cell:
     n_prompts: int
 
 
-def simulate(cell: Cell, *, n_simulations: int, n_resamples: int, seed: int) -> dict[str, Tally]:
+def simulate(
+    cell: Cell, *, n_simulations: int, n_resamples: int, seed: int, population: int = POPULATION
+) -> dict[str, Tally]:
     """Tallies of ratings, neighbours' differences, win rates and ranks (all ranks at once)."""
     rng = np.random.default_rng([seed, JUDGES.index(cell.judge), cell.n_models, cell.n_prompts])
     qualities = MODELS[cell.n_models]
-    population = summed(preferences(rng, POPULATION, qualities, cell.judge), cell.n_models)
-    strengths = fit_bradley_terry(population.win_matrix[None]).strengths[0]
+    everyone = summed(preferences(rng, population, qualities, cell.judge), cell.n_models)
+    strengths = fit_bradley_terry(everyone.win_matrix[None]).strengths[0]
     if cell.judge == "equal":
         strengths = np.zeros(cell.n_models)
-    win_truth = population.wins.sum(0) / population.counts.sum(0)
+    win_truth = everyone.wins.sum(0) / everyone.counts.sum(0)
     true_rank = 1 + (strengths[None] > strengths[:, None]).sum(1)
     tallies = {name: Tally() for name in ("rating", "difference", "win rate", "ranks")}
     names = [f"m{i}" for i in range(cell.n_models)]

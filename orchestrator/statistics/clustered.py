@@ -1,6 +1,7 @@
 """Means of quantities in [0, 1] over judgments that come in prompts."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,7 @@ from orchestrator.statistics.results import Estimate, checked_level, interval_or
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-METHOD = "Wilson interval on the effective number of prompts, t quantile"
-
-_NO_SPREAD = 1e-18
+METHOD: Final = "Wilson interval on the effective number of prompts, t quantile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Shares:
 
     Attributes:
         values: Means; nan where nothing was counted.
-        low: nan where there is no interval: one prompt, or every prompt gave the same inner value.
+        low: nan where there is no interval: fewer than two prompts.
         high: Likewise.
         n_prompts: Prompts that have at least one judgment.
         n_judgments: Judgments (or their weight).
@@ -41,9 +40,8 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
 
     The variance is that of a ratio of sums over prompts; the interval is Wilson's (1927,
     doi:10.1080/01621459.1927.10502953) for as many independent yes-or-no prompts as would have
-    that variance, with Student's t for the normal quantile, as in surveys. It stays in [0, 1], is
-    not of zero width where all prompts say 0 or all say 1, and is refused (nan) where all say the
-    same in between.
+    that variance, with Student's t for the normal quantile, as in surveys. It stays in [0, 1] and
+    is never of zero width.
 
     Args:
         sums: Shape (n_prompts, P): sums of values per prompt.
@@ -57,22 +55,32 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
     total = counts.sum(axis=0)
     safe_total = np.where(total > 0, total, 1.0)
     values = sums.sum(axis=0) / safe_total
-    residuals = (sums - values * counts) / safe_total
-    variance = (residuals**2).sum(axis=0) * n / np.maximum(n - 1, 1)
-    binary = values * (1.0 - values)
-    flat = variance <= _NO_SPREAD
-    effective = np.where(flat, n, binary / np.where(flat, 1.0, variance))
-    inner_and_flat = flat & (binary > _NO_SPREAD)
-    missing = (n < 2) | inner_and_flat
     t = stats.t.ppf(0.5 + 0.5 * level, np.maximum(n - 1, 1))
-    low, high = _wilson(values, np.maximum(effective, 1e-9), t)
+    low, high = _wilson(values, _effective_prompts(sums, counts, np.maximum(n, 1)), t)
     return Shares(
         np.where(total > 0, values, np.nan),
-        np.where(missing, np.nan, low),
-        np.where(missing, np.nan, high),
+        np.where(n < 2, np.nan, low),
+        np.where(n < 2, np.nan, high),
         n.astype(np.int64),
         total,
     )
+
+
+def _effective_prompts(sums: Floats, counts: Floats, n: Ints) -> Floats:
+    """How many yes-or-no prompts would give the mean its variance, shape (P,).
+
+    One prompt of average weight is added that says half 0, half 1: a judge that is sure nearly
+    always would otherwise seem to be sure always, until the one prompt comes on which it is not.
+    """
+    weight = counts.sum(axis=0) / n
+    weight = np.where(weight > 0, weight, 1.0)
+    total = weight * (n + 1)
+    mean = (sums.sum(axis=0) + 0.5 * weight) / total
+    squares = ((sums - mean * counts) ** 2).sum(axis=0)
+    squares += weight**2 * 0.5 * (mean**2 + (1.0 - mean) ** 2)
+    variance = squares / total**2 * (n + 1) / n
+    result: Floats = mean * (1.0 - mean) / variance
+    return result
 
 
 def clustered_share(sums: Floats, counts: Floats, confidence_level: float) -> Estimate:
@@ -85,8 +93,6 @@ def clustered_share(sums: Floats, counts: Floats, confidence_level: float) -> Es
         undefined = "no judgments"
     elif n == 1:
         undefined = "one prompt: no interval"
-    elif interval is None:
-        undefined = "every prompt gave the same value: no spread to make an interval from"
     return Estimate(float(shares.values[0]), interval, n, METHOD, undefined)
 
 

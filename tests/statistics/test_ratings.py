@@ -1,0 +1,133 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.bootstrap import prompt_weights, resampled_strengths
+from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
+from orchestrator.statistics.prompt_sums import sum_by_prompt
+from orchestrator.statistics.ratings import cluster_covariance, holm, rate
+
+
+def compared(strengths, n_prompts, rng, spread=0.5):
+    """Every pair on every prompt."""
+    n_models = len(strengths)
+    first, second = np.triu_indices(n_models, 1)
+    quality = np.asarray(strengths) + spread * rng.normal(size=(n_prompts, n_models))
+    preference = 1 / (1 + np.exp(quality[:, second] - quality[:, first]))
+    return sum_by_prompt(
+        np.repeat(np.arange(n_prompts), len(first)),
+        np.tile(first, n_prompts),
+        np.tile(second, n_prompts),
+        preference.reshape(-1),
+        shape=(n_prompts, n_models),
+    )
+
+
+def rated(sums, *, n_resamples=400, level=0.95):
+    names = [f"m{i}" for i in range(sums.n_models)]
+    rng = np.random.default_rng(0)
+    return rate(sums, names, confidence_level=level, n_resamples=n_resamples, rng=rng)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def test_weights_redraw_as_many_prompts_as_there_are(rng):
+    chunks = list(prompt_weights(50, 1000, rng, row_bytes=100_000))
+    weights = np.concatenate(chunks)
+    assert len(chunks) > 1
+    assert weights.shape == (1000, 50)
+    assert set(weights.sum(axis=1)) == {50.0}
+    assert weights.var() == pytest.approx(0.98, abs=0.05)
+
+
+def test_resamples_do_not_depend_on_the_chunks():
+    one = np.concatenate(list(prompt_weights(30, 200, np.random.default_rng(1))))
+    many = np.concatenate(list(prompt_weights(30, 200, np.random.default_rng(1), row_bytes=2**20)))
+    np.testing.assert_array_equal(one, many)
+
+
+def test_no_prompt_can_be_resampled_from_none(rng):
+    with pytest.raises(StatisticsError):
+        next(prompt_weights(0, 10, rng))
+
+
+def test_sandwich_agrees_with_the_resamples(rng):
+    sums = compared([0.8, 0.0, -0.8], 400, rng)
+    strengths = fit_bradley_terry(sums.win_matrix[None]).strengths[0]
+    drawn = resampled_strengths(sums, strengths, 2000, rng)
+    expected = np.cov(drawn.T)
+    np.testing.assert_allclose(cluster_covariance(sums, strengths), expected, atol=2e-4)
+
+
+def test_more_prompts_give_shorter_intervals(rng):
+    few, many = rated(compared([0.5, -0.5], 25, rng)), rated(compared([0.5, -0.5], 400, rng))
+    assert np.all(many.high - many.low < 0.5 * (few.high - few.low))
+
+
+def test_higher_level_gives_longer_intervals(rng):
+    sums = compared([0.5, 0.0, -0.5], 60, rng)
+    narrow, wide = rated(sums, level=0.8), rated(sums, level=0.99)
+    assert np.all(wide.low < narrow.low)
+    assert np.all(wide.rank_low <= narrow.rank_low)
+
+
+def test_difference_of_two_models_is_twice_the_rating(rng):
+    result = rated(compared([0.5, -0.5], 60, rng))
+    difference = result.difference(0, 1, 60)
+    assert difference.value == pytest.approx(2 * (result.values[0] - 1000))
+    width = difference.interval.high - difference.interval.low
+    assert width == pytest.approx(2 * (result.high[0] - result.low[0]))
+
+
+def test_p_value_and_interval_say_the_same(rng):
+    for shift in np.linspace(0, 0.4, 9):
+        difference = rated(compared([shift, 0.0], 40, rng), n_resamples=50).difference(0, 1, 40)
+        assert difference.interval.contains(0.0) == (difference.p_value >= 0.05)
+
+
+def test_ranks_of_equal_models_stay_open(rng):
+    result = rated(compared([0.0, 0.0, 0.0, -2.0], 60, rng, spread=1.0))
+    assert result.rank_low.tolist() == [1, 1, 1, 4]
+    assert result.rank_high.tolist() == [3, 3, 3, 4]
+
+
+def test_identical_prompts_give_no_interval():
+    n = 30
+    zeros, ones = np.zeros(n, np.int64), np.ones(n, np.int64)
+    sums = sum_by_prompt(np.arange(n), zeros, ones, np.full(n, 0.7), shape=(n, 2))
+    result = rated(sums)
+    assert np.isnan(result.low).all()
+    assert result.difference(0, 1, n).interval is None
+    assert result.rank_high.tolist() == [1, 2]
+
+
+def test_names_must_fit(rng):
+    with pytest.raises(StatisticsError):
+        rate(compared([0.5, 0.0], 5, rng), ["a"], confidence_level=0.95, n_resamples=10, rng=rng)
+
+
+def test_holm_multiplies_the_smallest_most():
+    adjusted = holm(np.array([0.01, 0.04, math.nan, 0.03]))
+    np.testing.assert_allclose(adjusted, [0.03, 0.06, math.nan, 0.06])
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_never_lowers_and_keeps_the_order(values):
+    p = np.array(values)
+    adjusted = holm(p)
+    assert np.all(adjusted >= p - 1e-12)
+    assert np.all(adjusted <= 1.0)
+    assert np.all(np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0)
+
+
+def test_thirty_models_and_a_thousand_prompts_stay_small(rng):
+    sums = compared(np.linspace(1, -1, 30), 1000, rng)
+    result = rated(sums, n_resamples=200)
+    assert result.values[0] - result.values[-1] == pytest.approx(2 * ELO_SCALE, rel=0.1)

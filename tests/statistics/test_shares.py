@@ -1,0 +1,136 @@
+"""Win rates, position effects, coverage: means of judgments that come in prompts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.coverage import summarise_coverage
+from orchestrator.statistics.position import position_effects
+from orchestrator.statistics.prompt_sums import sum_by_prompt
+from orchestrator.statistics.results import Interval
+from orchestrator.statistics.win_rate import mean_preferences, win_rates
+
+
+def share(values, level=0.95):
+    values = np.asarray(values, float)
+    return clustered_share(values, np.ones(len(values)), level)
+
+
+def sums(prompts, first, second, preference, shape):
+    one, two, three = (np.asarray(column, np.int64) for column in (prompts, first, second))
+    return sum_by_prompt(one, two, three, np.asarray(preference, float), shape=shape)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
+def test_interval_stays_in_range_and_holds_the_mean(values):
+    estimate = share(values)
+    assert estimate.interval is not None
+    assert 0 <= estimate.interval.low <= estimate.value + 1e-9
+    assert estimate.value - 1e-9 <= estimate.interval.high <= 1
+
+
+@pytest.mark.parametrize("value", [0.0, 0.7, 1.0])
+def test_all_alike_still_has_width(value):
+    interval = share([value] * 20).interval
+    assert interval.contains(value)
+    assert interval.high - interval.low > 0.05
+
+
+def test_yes_or_no_is_close_to_wilson_with_t():
+    interval = share([1.0] * 6 + [0.0] * 14).interval
+    assert (interval.low, interval.high) == pytest.approx((0.138, 0.535), abs=0.015)
+
+
+def test_more_judgments_of_a_prompt_are_not_more_prompts():
+    once = share([0.2, 0.9, 0.4, 0.7])
+    counts = np.full(4, 5.0)
+    repeated = clustered_share(5 * np.array([0.2, 0.9, 0.4, 0.7]), counts, 0.95)
+    assert repeated.interval.low == pytest.approx(once.interval.low)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([], "no judgments"), ([0.4], "one prompt")],
+)
+def test_what_has_no_interval_says_why(values, words):
+    estimate = share(values)
+    assert estimate.interval is None
+    assert words in estimate.undefined
+
+
+def test_level_must_be_a_share():
+    with pytest.raises(StatisticsError):
+        share([0.1, 0.2], level=95)
+
+
+def test_interval_knows_its_open_ends():
+    interval = Interval(-np.inf, 3.0, 0.95)
+    assert (interval.low_open, interval.high_open) == (True, False)
+
+
+def test_sums_do_not_depend_on_who_is_named_first():
+    one = sums([0, 0, 1], [0, 2, 1], [1, 1, 0], [0.8, 0.3, 0.6], (2, 3))
+    two = sums([1, 0, 0], [0, 1, 1], [1, 2, 0], [0.4, 0.7, 0.2], (2, 3))
+    np.testing.assert_allclose(one.wins, two.wins)
+    np.testing.assert_allclose(one.win_matrix, two.win_matrix)
+    assert one.win_matrix[0, 1] == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(("second", "preference"), [(0, 0.5), (1, np.nan), (1, 1.2)])
+def test_what_is_no_comparison_is_refused(second, preference):
+    with pytest.raises(StatisticsError):
+        sums([0], [0], [second], [preference], (1, 2))
+
+
+def test_win_rates_count_every_cell():
+    rates = win_rates(sums([0, 1, 1], [0, 0, 0], [1, 1, 2], [0.8, 0.6, 0.1], (2, 3)), 0.95)
+    assert rates.values[0, 1] == pytest.approx(0.7)
+    assert rates.values[1, 0] == pytest.approx(0.3)
+    assert np.isnan(rates.values[1, 2])
+    assert rates.n_judgments.tolist() == [[0, 2, 1], [2, 0, 0], [1, 0, 0]]
+    assert rates.low[0, 1] == pytest.approx(1 - rates.high[1, 0])
+    assert np.isnan(rates.low[0, 2])
+
+
+def test_mean_preference_is_over_all_opponents():
+    shares = mean_preferences(sums([0, 1], [0, 0], [1, 2], [0.8, 0.6], (2, 3)), 0.95)
+    np.testing.assert_allclose(shares.values, [0.7, 0.2, 0.4])
+    assert shares.n_judgments.tolist() == [2, 1, 1]
+
+
+def effects(prefer_ab, prefer_ba):
+    n = len(prefer_ab)
+    return position_effects(
+        np.arange(n), np.asarray(prefer_ab, float), np.asarray(prefer_ba, float), n, 0.95
+    )
+
+
+def test_judge_that_always_takes_the_first_is_fully_biased():
+    result = effects([1.0, 1.0], [0.0, 0.0])
+    assert (result.bias.value, result.flip_rate.value) == (0.5, 1.0)
+    assert result.consistency.value == 0.0
+
+
+def test_shares_of_decisions_add_up_to_one():
+    result = effects([0.9, 0.9, 0.5, 0.5], [0.8, 0.2, 0.7, 0.5])
+    shares = [result.flip_rate, result.half_flip_rate, result.consistency]
+    assert [estimate.value for estimate in shares] == [0.25, 0.25, 0.5]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=20))
+def test_swapping_the_answers_leaves_position_effects(pairs):
+    ab, ba = np.array(pairs).T
+    one, two = effects(ab, ba), effects(1 - ba, 1 - ab)
+    assert one.bias.value == pytest.approx(two.bias.value)
+    assert one.flip_rate.value == two.flip_rate.value
+
+
+def test_coverage_counts_what_is_unknown():
+    summary = summarise_coverage(np.array([[0.9, 0.4], [0.8, np.nan]]))
+    assert (summary.n, summary.n_unknown) == (3, 1)
+    assert summary.mean == pytest.approx(0.7)
+    assert summary.share_low == pytest.approx(1 / 3)
+    assert np.isnan(summarise_coverage(np.array([])).mean)
