@@ -1,12 +1,16 @@
 """The fake server, run as a process: deterministic answers without a model, for tests and demos.
 
-Here is its launch kind; the server itself is `launch._fake_server`.
+Here is its launch kind; the server itself is `launch._fake_server`. There are no weights: in their
+place stands any text. Where it ends in a number, as in `fake:0.7`, that is the model's quality.
+Give each model its own, since models with the same weights count as one.
 """
 
 import hashlib
 import json
+import re
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -17,13 +21,15 @@ KIND = "fake"
 BACKEND = "fake"
 MULTI_MODEL = True
 
+_QUALITY: Final = re.compile(r":(0?\.\d+|[01](?:\.\d+)?)$")
+
 
 class Config(BaseModel):
     """Settings of the fake server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    rules: JsonValue = Field(
+    rules: list[JsonValue] | dict[str, JsonValue] | None = Field(
         None, description="How it answers, delays and fails, as the fake server reads them."
     )
     start_timeout_s: float = Field(30.0, gt=0, description="Seconds from start to ready.")
@@ -38,11 +44,25 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     return {"kind": KIND, "weights": weights, "rules": rules}
 
 
-def argv(config: Config, names: tuple[str, ...], port: int) -> tuple[str, ...]:
+def argv(config: Config, models: tuple[ServedModel, ...], port: int) -> tuple[str, ...]:
     """Command line of a server for models by name."""
-    models = [part for name in names for part in ("--model", name)]
-    rules = [] if config.rules is None else ["--rules", _canonical(config.rules)]
-    return python_module("launch._fake_server", "--port", str(port), *models, *rules)
+    names = [part for model in models for part in ("--model", model.name)]
+    rules = _with_qualities(config.rules, models)
+    settings = [] if rules is None else ["--rules", _canonical(rules)]
+    return python_module("launch._fake_server", "--port", str(port), *names, *settings)
+
+
+def _with_qualities(
+    rules: list[JsonValue] | dict[str, JsonValue] | None, models: tuple[ServedModel, ...]
+) -> JsonValue:
+    """Rules that also say the qualities which weights end in; those of the rules go first."""
+    stated = ((model.name, _QUALITY.search(model.weights)) for model in models)
+    qualities: dict[str, JsonValue] = {name: float(match[1]) for name, match in stated if match}
+    if not qualities:
+        return rules
+    table = rules if isinstance(rules, dict) else {"rules": rules or []}
+    given = table.get("quality")
+    return {**table, "quality": {**qualities, **(given if isinstance(given, dict) else {})}}
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
@@ -51,11 +71,10 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
     Raises:
         LaunchError: If it does not get ready, with the likely cause.
     """
-    names = tuple(model.name for model in models)
     spec = ServerSpec(
         kind=KIND,
-        names=names,
-        argv=partial(argv, config, names),
+        names=tuple(model.name for model in models),
+        argv=partial(argv, config, models),
         start_timeout_s=config.start_timeout_s,
         stop_grace_s=config.stop_grace_s,
     )

@@ -1,4 +1,4 @@
-import importlib.util
+import json
 import subprocess
 import sys
 
@@ -30,9 +30,25 @@ def test_embedded_settings_become_its_command_line(tmp_path, settings, expected)
     ("rules", "expected"), [(None, []), ({"b": 1, "a": [2]}, ["--rules", '{"a":[2],"b":1}'])]
 )
 def test_fake_settings_become_its_command_line(rules, expected):
-    command = fake.argv(fake.Config(rules=rules), ("a", "b"), 4242)
+    models = (ServedModel("a", "x"), ServedModel("b", "y"))
+    command = fake.argv(fake.Config(rules=rules), models, 4242)
     assert command[:4] == (sys.executable, "-P", "-m", "launch._fake_server")
     assert list(command[4:]) == ["--port", "4242", "--model", "a", "--model", "b", *expected]
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (None, {"rules": [], "quality": {"a": 0.7}}),
+        ([{"text": "x"}], {"rules": [{"text": "x"}], "quality": {"a": 0.7}}),
+        ({"seed": 1}, {"seed": 1, "quality": {"a": 0.7}}),
+        ({"quality": {"a": 0.1}}, {"quality": {"a": 0.1}}),
+    ],
+)
+def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model(rules, expected):
+    models = (ServedModel("a", "fake:0.7"), ServedModel("b", "fake:large"))
+    command = fake.argv(fake.Config(rules=rules), models, 4242)
+    assert json.loads(command[-1]) == expected
 
 
 @pytest.mark.parametrize("device", ["cpu", "mps", "cuda", "cuda:1"])
@@ -76,8 +92,7 @@ async def test_a_model_name_with_an_equals_sign_is_refused(tmp_path):
 
 
 async def test_the_fake_server_is_launched_and_ended(tmp_path):
-    assert importlib.util.find_spec("launch._fake_server") is not None
-    models = (ServedModel("a", "toy"), ServedModel("b", "toy"))
+    models = (ServedModel("a", "fake:0.8"), ServedModel("b", "toy"))
     server = await fake.start(fake.Config(), models, tmp_path / "fake.log")
     assert server.exit_code() is None
     await server.stop()
