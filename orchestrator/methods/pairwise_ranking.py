@@ -15,12 +15,12 @@ where the last symbol of the trace stands; a trace without a symbol is a failure
 import re
 from collections.abc import Sequence
 from itertools import combinations as pairs_of
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import BaseModel, Field, field_validator
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
+from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import answers
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Settings, Stage
@@ -158,7 +158,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
         asks = await _after_reasoning(unit, ask, config, prompts)
     else:
         asks = [ask.choose(unit.judge, messages, LABELS) for messages in prompts]
-    ab, ba = (_distribution(choice) for choice in await ask.all(*asks))
+    ab, ba = (_read(choice) for choice in await ask.all(*asks))
     return [_row(unit, ab, ba, same_text=a.text == b.text)]
 
 
@@ -209,7 +209,15 @@ def _up_to_verdict(trace: Generation) -> Prefix:
     return Prefix(text) if text else NO_PREFIX
 
 
-def _distribution(choice: Choice) -> LabelDistribution:
+class _Order(NamedTuple):
+    """What the judge said in one presentation order, in that order's own frame."""
+
+    probabilities: tuple[float, ...]
+    coverage: float | None
+    exact: bool
+
+
+def _read(choice: Choice) -> _Order:
     """The distribution of one order.
 
     Raises:
@@ -220,10 +228,10 @@ def _distribution(choice: Choice) -> LabelDistribution:
         raise AskFailed(
             Failure("no_logprobs", "the server gave the probability of no symbol", permanent=True)
         )
-    return distribution
+    return _Order(distribution.probabilities, distribution.coverage, distribution.exact)
 
 
-def _row(unit: Unit, ab: LabelDistribution, ba: LabelDistribution, *, same_text: bool) -> Row:
+def _row(unit: Unit, ab: _Order, ba: _Order, *, same_text: bool) -> Row:
     judged = judge_pair(ab.probabilities, ba.probabilities)
     return {
         **columns(unit),

@@ -1,6 +1,7 @@
 """Running a recipe from start to finish, and reading a run back: the Python interface."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from orchestrator.errors import RunDirectoryError
 from orchestrator.plan import PlanCount, StageCount
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
-from orchestrator.report.display import Display, make_display
+from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.runner.budget import Price
 from orchestrator.runner.counts import count_plan
 from orchestrator.runner.execute import Ended, Opened, execute, open_plan
@@ -93,7 +94,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     overrides: Sequence[str] = (),
     limit: int | None = None,
     fresh: bool = False,
-    display: str | None = "none",
+    display: Kind | None = "none",
     accept_server_change: bool = False,
     allow_code: bool = False,
 ) -> Result:
@@ -115,7 +116,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     path = find(str(recipe))
     loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
-    shown = make_display(display)
+    shown = make_display(display, sys.stderr)
     with RunDirectory.lock(_where(run_dir, loaded.name), fresh=fresh) as directory:
         with Store.open(directory.store_path) as store:
             opened = open_plan(prepared, directory, store)

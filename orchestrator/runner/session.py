@@ -189,6 +189,7 @@ class Session:
             end.status,
             end.frame,
             rows,
+            cause="" if end.status == DONE else str(end.rows[0]["cause"]),
         )
         self._n_done += 1
         if end.status != DONE:

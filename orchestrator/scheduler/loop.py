@@ -221,4 +221,8 @@ async def send(backend: Backend, request: Request) -> Outcome | Failure:
 
 
 def _throttler(per_minute: float | None) -> Throttler | None:
-    return None if per_minute is None else Throttler(rate_limit=per_minute, period=60.0)
+    """Spread over seconds: a minute's worth at once would be a burst that the endpoint refuses."""
+    if per_minute is None:
+        return None
+    at_once = max(1, int(per_minute / 60))
+    return Throttler(rate_limit=at_once, period=at_once * 60 / per_minute)
