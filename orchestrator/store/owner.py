@@ -56,10 +56,11 @@ class Owner(msgspec.Struct, frozen=True):
     def is_alive(self) -> bool:
         """Whether the process still runs; only this machine's can be asked."""
         try:
-            started_s = psutil.Process(self.pid).create_time()
+            process = psutil.Process(self.pid)
+            is_same = abs(process.create_time() - self.started_s) < _START_TOLERANCE_S
+            return self.is_here and is_same and process.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
-        return self.is_here and abs(started_s - self.started_s) < _START_TOLERANCE_S
 
 
 def this_process() -> Owner:

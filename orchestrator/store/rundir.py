@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.filesystem import is_network_fs, sync_folder
 from orchestrator.store.owner import (
     Owner,
     held_by_file,
@@ -290,17 +290,9 @@ def _replace(path: Path, content: bytes, *, durable: bool) -> None:
                 os.fsync(file.fileno())
         temporary.replace(path)
         if durable:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _escape(name: str) -> str:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.store.filesystem import sync_folder
 
 logger = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = 0x6F726368  # "orch"
 SCHEMA_VERSION: Final = 1
 # Longest time to wait for another process's transaction, seconds.
-_BUSY_S: Final = 10.0
+BUSY_S: Final = 10.0
 # How long a reader waits before it takes the published snapshot instead, seconds.
 _SNAPSHOT_BUSY_S: Final = 1.0
 # Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB, because
@@ -66,7 +67,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         StoreError: If it can't be opened.
     """
     try:
-        connection = _connect(path, "rwc", _BUSY_S)
+        connection = _connect(path, "rwc", BUSY_S)
     except sqlite3.Error as error:
         raise explain(path, error) from error
     try:
@@ -76,6 +77,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         _set_up(connection, path)
         if is_new:
             _create(connection)
+        sync_folder(path.parent)
     except sqlite3.Error as error:
         connection.close()
         raise explain(path, error) from error
@@ -98,7 +100,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         raise RunDirectoryError(f"{path} does not exist: nothing was run there yet")
     published = snapshot_path(path)
     try:
-        return _open_reader(path, "ro", _SNAPSHOT_BUSY_S if published.exists() else _BUSY_S)
+        return _open_reader(path, "ro", _SNAPSHOT_BUSY_S if published.exists() else BUSY_S)
     except sqlite3.OperationalError as error:
         if _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and published.exists():
             logger.info("%s is held by its run: reading the copy of %s", path, published.name)
@@ -109,7 +111,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         raise explain(path, error) from error
     # SQLite can't make the WAL's index beside it; without a WAL it does not need one.
     try:
-        return _open_reader(path, "ro&immutable=1", _BUSY_S)
+        return _open_reader(path, "ro&immutable=1", BUSY_S)
     except sqlite3.Error as error:
         raise explain(path, error) from error
 

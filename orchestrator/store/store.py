@@ -42,7 +42,9 @@ _BLOBS: Final = "SELECT head, arrays FROM outcome WHERE key=?"
 
 
 class Store:
-    """The store of one run. Open it with `Store.open`; writing is for one process only.
+    """The store of one run. Open it with `Store.open`.
+
+    One process may write; that is for `RunDirectory.lock` to see to.
 
     All methods may be called from any thread. `put_*`, `server_id` and `set_meta` never wait;
     point reads take about 0.01 ms; the others are for start, end and displays.

@@ -25,6 +25,10 @@ from orchestrator.store.writer import Entry
 logger = logging.getLogger(__name__)
 
 WAL_WARNING_BYTES: Final = 256 << 20
+# A log that is too long is begun again as soon as no reader needs it: how long to wait for that,
+# and how often.
+_RESTART_WAIT_MS: Final = 200
+_RESTART_S: Final = 10.0
 # How often a run on a network file system publishes a copy, seconds, and how many times longer
 # than the copy itself takes that has to be at least.
 _PUBLISH_S: Final = 60.0
@@ -68,6 +72,7 @@ class Tables:
         self.is_exclusive = exclusive
         self._connection = schema.connect_writer(path, exclusive=exclusive)
         self._wal_is_long = False
+        self._next_restart = float("-inf")
         self._next_publish = time.monotonic() + _PUBLISH_S
         if exclusive:
             logger.warning(
@@ -151,11 +156,18 @@ class Tables:
                 wal_bytes >> 20,
             )
         self._wal_is_long = wal_bytes > WAL_WARNING_BYTES
-        if self._wal_is_long:
-            with self._lock:
-                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if self._wal_is_long and time.monotonic() >= self._next_restart:
+            self._restart_wal()
         if self.is_exclusive and time.monotonic() >= self._next_publish:
             self._publish_for_others()
+
+    def _restart_wal(self) -> None:
+        """Wait a moment for readers to let go, so that the log can begin again."""
+        with self._lock:
+            self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
+            self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            self._connection.execute(f"PRAGMA busy_timeout={round(schema.BUSY_S * 1000)}")
+        self._next_restart = time.monotonic() + _RESTART_S
 
     def _publish_for_others(self) -> None:
         started = time.monotonic()

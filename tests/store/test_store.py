@@ -310,6 +310,6 @@ def test_log_that_grows_too_long_is_reported_once(
 def test_two_exclusive_writers_exclude_each_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.schema._BUSY_S", 0.05)
+    monkeypatch.setattr("orchestrator.store.schema.BUSY_S", 0.05)
     with Store.open(path, exclusive=True), pytest.raises(StoreError, match="another process"):
         Store.open(path, exclusive=True)
