@@ -146,15 +146,12 @@ class Native(OpenaiCompatible):
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
         method = f"{self.kind}.score"
-        if not ask.token_ids:
-            if ask.text:
-                said = "scoring needs the token ids of the text, as its generation gave them"
-                return Failure("unsupported", said, permanent=True)
+        if not ask.token_ids and not ask.text:
             return replies.scored_nothing(method)
         body = await self._post("/score", lambda: requests.score(self._endpoint.model, ask))
         if isinstance(body, Failure):
             return body
-        return replies.scored(body, ask.token_ids, method, self._endpoint.api_key)
+        return replies.scored(body, ask.token_ids or None, method, self._endpoint.api_key)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""

@@ -50,7 +50,7 @@ class OpenaiTransport:
         client = self._client or self._open()
         return await self._send(
             lambda: client.post(
-                path, cast_to=openai.AsyncAPIResponse, content=body, options=self._options()
+                path, cast_to=openai.AsyncAPIResponse[bytes], content=body, options=self._options()
             ),
             timeout_s,
         )
@@ -59,7 +59,9 @@ class OpenaiTransport:
         """See `backends._transport.Transport`."""
         client = self._client or self._open()
         return await self._send(
-            lambda: client.get(path, cast_to=openai.AsyncAPIResponse, options=self._options()),
+            lambda: client.get(
+                path, cast_to=openai.AsyncAPIResponse[bytes], options=self._options()
+            ),
             timeout_s,
         )
 

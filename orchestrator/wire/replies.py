@@ -171,24 +171,38 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     )
 
 
-def scored(body: bytes, token_ids: tuple[int, ...], method: str, secret: str) -> Scored | Failure:
-    """Teacher-forced log-probabilities from our own `/v1/score`; the ids must be those asked."""
+def scored(
+    body: bytes, token_ids: tuple[int, ...] | None, method: str, secret: str
+) -> Scored | Failure:
+    """Teacher-forced log-probabilities from our own `/v1/score`; the ids must be those asked.
+
+    With `token_ids` None a text was asked, and the ids are the server's.
+    """
     reply = _scores(body, secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.logprobs is None:
         return error_in(body, secret)
-    if reply.token_ids is not None and tuple(reply.token_ids) != token_ids:
-        return Failure("unparseable", "the server scored other ids than asked", permanent=True)
-    if len(reply.logprobs) != len(token_ids):
-        said = f"{len(token_ids)} ids were asked and {len(reply.logprobs)} scored"
+    ids = token_ids if reply.token_ids is None else tuple(reply.token_ids)
+    said = _mismatch(ids, token_ids, len(reply.logprobs))
+    if ids is None or said:
         return Failure("unparseable", said, permanent=True)
     values = logprob_array(reply.logprobs)
     if isinstance(values, Failure):
         return values
     usage = reply.usage or NO_USAGE
-    ids = np.array(token_ids, dtype=np.int32)
-    return Scored(ids, values, usage.n_prompt, method=method, n_cached_tokens=usage.n_cached)
+    scored_ids = np.array(ids, dtype=np.int32)
+    return Scored(scored_ids, values, usage.n_prompt, method=method, n_cached_tokens=usage.n_cached)
+
+
+def _mismatch(given: tuple[int, ...] | None, asked: tuple[int, ...] | None, n_logprobs: int) -> str:
+    if given is None:
+        return "the server does not say which ids it scored"
+    if asked is not None and given != asked:
+        return "the server scored other ids than asked"
+    if n_logprobs != len(given):
+        return f"the server gave {n_logprobs} log-probabilities for {len(given)} ids"
+    return ""
 
 
 def scored_nothing(method: str) -> Scored:

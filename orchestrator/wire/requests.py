@@ -107,18 +107,17 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
 
 
 def score(model: str, ask: ScoreAsk) -> bytes:
-    """The body of our own `/v1/score`: log-probabilities of `ask.token_ids` after the prompt.
+    """The body of our own `/v1/score`: log-probabilities of ids, or of a text, after the prompt.
 
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    return _encode(
-        {
-            "model": model,
-            "messages": _messages(ask.messages),
-            "token_ids": ask.token_ids,
-        }
-    )
+    body: dict[str, Any] = {"model": model, "messages": _messages(ask.messages)}
+    if ask.token_ids:
+        body["token_ids"] = ask.token_ids
+    else:
+        body["text"] = ask.text
+    return _encode(body)
 
 
 def choose(model: str, ask: ChooseAsk) -> bytes:
