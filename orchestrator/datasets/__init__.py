@@ -4,13 +4,14 @@ A dataset file exports `Config` (a pydantic model; a field `path` names a file),
 base)` that gives a `Dataset`, and, where the suffix of a path tells the kind, `SUFFIXES`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator import plugins
 from orchestrator.datasets._dataset import Dataset, from_items
 from orchestrator.recipe.schema import PluginRef
 
-__all__ = ["DATASETS", "Dataset", "from_items", "open_dataset"]
+__all__ = ["DATASETS", "KINDS", "Dataset", "from_items", "open_dataset"]
 
 DATASETS = "orchestrator.datasets"
 
@@ -32,3 +33,10 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
     if not isinstance(opened, Dataset):
         raise TypeError(f"{module.__name__}.create gave no Dataset but {type(opened).__name__}")
     return opened
+
+
+KINDS: Mapping[str, str] = {
+    kind: (plugins.load(DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
+    for kind in plugins.kinds(DATASETS)
+}
+"""What each kind is, in a line."""

@@ -112,18 +112,22 @@ def _message(detail: ErrorDetails, path: Path, prefix: Path, model: type[BaseMod
     if kind == "extra_forbidden":
         known = [name for name in _fields(model, path[len(prefix) : -1]) if name != path[-1]]
         return about(path[:-1], f"no setting {path[-1]!r}{nearest(str(path[-1]), known)}")
-    return about(path, _complaint(detail) + _got(detail, path))
+    return about(path, complaint(detail) + _got(detail, path))
 
 
-def _complaint(detail: ErrorDetails) -> str:
+def complaint(detail: ErrorDetails) -> str:
+    """What pydantic found, in words that stand behind a path."""
     kind = detail["type"]
     if kind == "string_pattern_mismatch":
         pattern = detail["ctx"]["pattern"]
         return _PATTERNS.get(pattern, f"does not match {pattern}")
     if kind in _TYPES:
         return _TYPES[kind]
-    if kind == "too_short" and detail["ctx"].get("actual_length") == 0:
-        return "is empty"
+    if kind == "too_short":
+        least, n = detail["ctx"]["min_length"], detail["ctx"]["actual_length"]
+        return (
+            f"must have at least {least} {'entry' if least == 1 else 'entries'}, got {n or 'none'}"
+        )
     message = detail["msg"].removeprefix("Value error, ")
     return message.replace("Input should", "must")
 
@@ -135,6 +139,8 @@ def _got(detail: ErrorDetails, path: Path) -> str:
         return ", got nothing"
     if detail["type"] in {"value_error", "too_short", "too_long"} or _is_secret(path):
         return ""
+    if isinstance(value, bool):
+        return f", got {str(value).lower()}"
     if isinstance(value, str | int | float):
         shown = repr(value)
         return f", got {shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + '…'}"

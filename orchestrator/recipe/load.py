@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from orchestrator import plugins
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.recipe import source
-from orchestrator.recipe.faults import from_pydantic, joined, nearest, refuse_secrets
+from orchestrator.recipe.faults import complaint, from_pydantic, joined, nearest, refuse_secrets
 from orchestrator.recipe.models import ModelLoader, existing
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
@@ -111,7 +111,8 @@ class _Loading:
     def recipe(self, limit: int | None) -> tuple[Recipe | None, list[Fault]]:
         data = self._written.data
         if not isinstance(data, dict):
-            self._fault((), "a recipe is a mapping that begins with 'name:', 'models:', …")
+            what = "it is empty; " if data is None else ""
+            self._fault((), f"{what}a recipe is a mapping of 'name:', 'models:', 'dataset:', …")
             return None, self._faults
         self._faults += refuse_secrets(self._written)
         checked = self._common(data)
@@ -171,20 +172,26 @@ class _Loading:
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             path = ("methods", index)
             method = self._plugs.mapping(plugins.METHODS, entry, path)
+            if isinstance(entry, Mapping) and isinstance(models, Mapping):
+                self._check_roles(entry, path, models)
             if method is not None:
                 found.append(method)
-                self._check_roles(method, path, models if isinstance(models, Mapping) else {})
         return found
 
-    def _check_roles(self, method: PluginRef, path: source.Path, models: Mapping[str, Any]) -> None:
+    def _check_roles(
+        self, entry: Mapping[str, Any], path: source.Path, models: Mapping[str, Any]
+    ) -> None:
         """Every model that a method names is one of the recipe's, and is named once."""
         for role in _ROLES:
-            names = getattr(method.config, role, None) or ()
+            given = entry.get(role)
+            names: list[Any] = given if isinstance(given, list) else []
             for index, name in enumerate(names):
                 here = (*path, role, index)
+                if not isinstance(name, str):
+                    continue  # the method's Config has said so
                 if name not in models:
-                    near = nearest(str(name), models)
-                    self._fault(here, f"{joined(path)}.{role}: no model {name!r}{near}")
+                    message = f"no model {name!r}{nearest(name, models)}"
+                    self._fault(here, f"{joined(path)}.{role}: {message}")
                 elif name in names[:index]:
                     self._fault(here, f"{joined(path)}.{role}: {name!r} is named twice")
 
@@ -193,15 +200,16 @@ class _Loading:
         if getattr(method.config, "candidates", ()) is not None:
             return
         names = recipe.candidates(method)
-        settings = {**self._written.data["methods"][index], "candidates": list(names)}
+        written: Any = self._written.data
+        settings = {**written["methods"][index], "candidates": list(names)}
         del settings["kind"]
         try:
             type(method.config).model_validate(settings)
         except ValidationError as error:
-            wrong = [found["msg"] for found in error.errors() if found["loc"][:1] == _ROLES[:1]]
+            wrong = [complaint(found) for found in error.errors()]
             message = (
                 f"methods.{index}: 'candidates' are left out, so the models that judge nowhere "
-                f"are compared ({', '.join(names) or 'there are none'}): {'; '.join(wrong)}"
+                f"are meant ({', '.join(names) or 'there are none'}): {'; '.join(wrong)}"
             )
             self._fault(("methods", index), message)
 

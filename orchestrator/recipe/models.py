@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from orchestrator import plugins
 from orchestrator.errors import Fault
-from orchestrator.recipe.faults import joined
+from orchestrator.recipe.faults import about
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
 from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, PluginRef, RecipeFile
@@ -56,18 +56,18 @@ class ModelLoader:
     def _check_kind(self, name: str, entry: Mapping[str, Any]) -> None:
         launched, reached = _given(entry, "server"), _given(entry, "base_url")
         if launched and reached:
-            self._fault(name, "base_url", "either 'server' or 'base_url', not both")
+            self._fault(name, "base_url", "there is a 'server' too; a model has one of the two")
         elif not launched and not reached:
             hint = "'server' (launched here, with 'weights') or 'base_url' (running elsewhere)"
             self._fault(name, "", f"needs {hint}")
         elif launched and not _given(entry, "weights"):
             what = "a folder, a hub id, or 'bundled:NAME'"
-            self._fault(name, "server", f"'weights' are missing: {what}")
+            self._fault(name, "", f"'weights' are missing: {what}")
         if launched != reached:
             has, other = ("server", "base_url") if launched else ("base_url", "server")
             for key in _ONLY_WITH[other]:
                 if _given(entry, key):
-                    self._fault(name, key, f"{key!r} goes with {other!r}, not with {has!r}")
+                    self._fault(name, key, f"goes with {other!r}, not with {has!r}")
 
     def _plug_ins(self, name: str, entry: Mapping[str, Any]) -> tuple[PluginRef | None, str, Any]:
         path = ("models", name)
@@ -116,7 +116,7 @@ class ModelLoader:
 
     def _fault(self, name: str, key: str, message: str) -> None:
         path = ("models", name, key) if key else ("models", name)
-        self._faults.append(self._written.fault(path, f"{joined(path[:2])}: {message}"))
+        self._faults.append(self._written.fault(path, about(path, message)))
 
 
 def existing(path: str, base: Path) -> Path | None:

@@ -79,8 +79,8 @@ def _replaced(data: Any, steps: list[str], path: Path, value: object) -> tuple[A
         return [*data[:index], changed, *data[index + 1 :]], whole
     if data is not None and not isinstance(data, dict):
         raise ValueError(
-            f"{_shown(path)} is {data!r}, not a mapping; set it as a whole, "
-            f"for example {_shown(path)}='{{kind: {data}, {steps[0]}: ...}}'"
+            f"{_shown(path)} is {data!r}, so it has no {'.'.join(steps)!r}; set the whole: "
+            f"--set '{_shown(path)}={{{steps[0]}: ...}}'"
         )
     mapping: dict[str, Any] = data or {}
     key, rest = _split_key(mapping, steps)

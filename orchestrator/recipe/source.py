@@ -59,7 +59,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
+    # PyYAML reads some line breaks other than \n back wrongly unless they are escaped.
+    if not all(line.isprintable() for line in text.split("\n")):
+        style: str | None = '"'
+    else:
+        style = "|" if "\n" in text else None
     return dumper.represent_scalar(_TAG + "str", text, style=style)
 
 

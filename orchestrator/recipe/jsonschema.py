@@ -1,0 +1,124 @@
+"""The JSON Schema of recipes, for editors: `python -m orchestrator.recipe.jsonschema`.
+
+It covers the plug-ins of this project. Kinds with a dot, which are code from outside, are allowed
+with any settings.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from types import ModuleType
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from orchestrator import plugins
+from orchestrator.recipe.plug import DATASETS
+from orchestrator.recipe.schema import RecipeFile
+from orchestrator.recipe.source import walk
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_MODE: Final[JsonSchemaMode] = "validation"
+_SLOTS: Final = {
+    "method": plugins.METHODS,
+    "server": plugins.LAUNCH,
+    "backend": plugins.BACKENDS,
+    "dataset": DATASETS,
+}
+_DOTTED: Final = {"type": "string", "pattern": r"\."}
+_BY_NAME_TOO: Final = ("server", "backend")
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a recipe file, every plug-in of this project included."""
+    modules = {
+        (slot, kind): plugins.load(family, kind)
+        for slot, family in _SLOTS.items()
+        for kind in plugins.kinds(family)
+    }
+    models = [RecipeFile, *(module.Config for module in modules.values())]
+    refs, shared = models_json_schema([(model, _MODE) for model in models])
+    definitions: dict[str, Any] = shared["$defs"]
+
+    def definition(model: type[BaseModel]) -> dict[str, Any]:
+        name: str = refs[model, _MODE]["$ref"].rpartition("/")[2]
+        return deepcopy(definitions[name])
+
+    for (slot, kind), module in modules.items():
+        definitions[f"{slot}.{kind}"] = _of_kind(definition(module.Config), kind, module)
+    for slot in _SLOTS:
+        definitions[slot] = _union(slot, [kind for other, kind in modules if other == slot])
+    recipe = definition(RecipeFile)
+    _fill_slots(recipe, definitions)
+    kept = _reached(recipe, definitions)
+    return {"$schema": _DIALECT, **recipe, "$defs": {name: definitions[name] for name in kept}}
+
+
+def main() -> None:
+    """Write the schema to standard output."""
+    sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _of_kind(config: dict[str, Any], kind: str, module: ModuleType) -> dict[str, Any]:
+    """The settings of a kind with the `kind` that chooses them."""
+    about = (module.__doc__ or "").strip().partition("\n")[0]
+    made = {**config, "title": kind, "description": about}
+    chosen = {"const": kind, "description": about}
+    made["properties"] = {"kind": chosen, **config.get("properties", {})}
+    suffixes = getattr(module, "SUFFIXES", ())
+    if suffixes:
+        by_suffix = {"properties": {"path": {"pattern": f"({'|'.join(map(_ends, suffixes))})$"}}}
+        made["anyOf"] = [{"required": ["kind"]}, by_suffix]
+    else:
+        made["required"] = ["kind", *config.get("required", ())]
+    return made
+
+
+def _ends(suffix: str) -> str:
+    """A pattern for a suffix in any case; the patterns of JSON Schema have no flag for that."""
+    letters = suffix.removeprefix(".")
+    return r"\." + "".join(f"[{letter}{letter.upper()}]" for letter in letters)
+
+
+def _union(slot: str, kinds: Iterable[str]) -> dict[str, Any]:
+    names = sorted(kinds)
+    outside = {"type": "object", "properties": {"kind": _DOTTED}, "required": ["kind"]}
+    branches: list[dict[str, Any]] = [{"$ref": f"#/$defs/{slot}.{kind}"} for kind in names]
+    if slot in _BY_NAME_TOO:
+        branches = [{"enum": names}, _DOTTED, *branches]
+    return {"anyOf": [*branches, outside]}
+
+
+def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Put the unions where the models have `Any`."""
+    recipe["properties"]["dataset"] |= {"$ref": "#/$defs/dataset"}
+    recipe["properties"]["methods"]["items"] = {"$ref": "#/$defs/method"}
+    models = recipe["properties"]["models"]
+    models["additionalProperties"] = False
+    entry = definitions[next(iter(models["patternProperties"].values()))["$ref"].rpartition("/")[2]]
+    for slot in _BY_NAME_TOO:
+        written = entry["properties"][slot]
+        entry["properties"][slot] = {
+            "$ref": f"#/$defs/{slot}",
+            "description": written["description"],
+        }
+    entry["oneOf"] = [{"required": ["server", "weights"]}, {"required": ["base_url"]}]
+
+
+def _reached(recipe: dict[str, Any], definitions: Mapping[str, Any]) -> list[str]:
+    """Names of the definitions that the recipe leads to, sorted."""
+    found: set[str] = set()
+    waiting: list[object] = [recipe]
+    while waiting:
+        for _, value in walk(waiting.pop()):
+            name = value.get("$ref") if isinstance(value, Mapping) else None
+            if isinstance(name, str) and (short := name.rpartition("/")[2]) not in found:
+                found.add(short)
+                waiting.append(definitions[short])
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""A method with settings of every shape, for tests of recipes."""
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Drawing(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_tokens: int = Field(512, gt=0, description="Upper bound.")
+    temperature: float = Field(0.0, ge=0, description="0 is greedy.")
+
+
+class Config(BaseModel):
+    """Settings of the test method."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    candidates: tuple[str, ...] | None = Field(None, description="Models.", min_length=2)
+    judges: tuple[str, ...] = Field((), description="Models that judge.")
+    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+    rounds: int = Field(1, description="How often.")
+    stages: tuple[Drawing, ...] = Field((), description="One after the other.")
+
+    @model_validator(mode="after")
+    def _judged_in_rounds(self) -> "Config":
+        if self.rounds > 1 and not self.judges:
+            raise ValueError("'rounds' need 'judges'")
+        return self
