@@ -34,6 +34,20 @@ class Continuation(NamedTuple):
     boundary: str
 
 
+class Context(NamedTuple):
+    """The end of a text on which the tokens of its continuation depend.
+
+    Attributes:
+        text: That end.
+        ids: Its tokens.
+        whole: Whether the text alone has these tokens.
+    """
+
+    text: str
+    ids: list[int]
+    whole: bool
+
+
 class Tokens:
     """Wraps a tokenizer of `transformers`.
 
@@ -95,16 +109,28 @@ class Tokens:
             text = f"the chat template refuses the messages: {error}"
             raise bad_request(text, "messages") from error
 
-    def continuation(self, context: str, context_ids: Sequence[int], text: str) -> Continuation:
-        """Tokens of `text` after a context that is given as text and as tokens."""
+    def context(self, text: str, ids: Sequence[int]) -> Context:
+        """A text that is followed by others, given as text and as tokens.
+
+        Added tokens split a text before anything else looks at it, so only what follows the last
+        of them can change how a continuation is cut.
+        """
+        last = next((i for i in range(len(ids) - 1, -1, -1) if ids[i] in self._added), None)
+        if last is not None:
+            tail, known = text.rpartition(self._added[ids[last]])[2], list(ids[last + 1 :])
+            if self.encode(tail) == known:
+                return Context(tail, known, whole=True)
+        return Context(text, list(ids), whole=self.encode(text) == list(ids))
+
+    def continuation(self, context: Context, text: str) -> Continuation:
+        """Tokens of `text` after a context."""
         alone = self._encode_alone(text)
-        joint = self.encode(context + text)
-        n_known = len(context_ids)
-        if joint[:n_known] == list(context_ids):
+        joint = self.encode(context.text + text)
+        n_known = len(context.ids)
+        if joint[:n_known] == context.ids:
             found = joint[n_known:]
             return Continuation(found, "separate" if found == alone else "joint")
-        known = self.encode(context) == list(context_ids)
-        return Continuation(alone, "merged" if known else "separate")
+        return Continuation(alone, "merged" if context.whole else "separate")
 
     @property
     def spelled(self) -> bool:

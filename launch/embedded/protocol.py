@@ -1,0 +1,177 @@
+"""Request bodies. Unknown fields are ignored; known ones that are not supported are refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import msgspec
+
+from launch.embedded.errors import ApiError, bad_request
+
+T = TypeVar("T")
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_p": (0,),
+    "min_tokens": (0,),
+    "best_of": (1,),
+    "length_penalty": (1,),
+    "use_beam_search": (False,),
+    "logit_bias": ({},),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "structured_outputs": ({},),
+    "guided_choice": ([],),
+    "guided_regex": ("",),
+    "guided_json": ({}, ""),
+    "guided_grammar": ("",),
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "suffix": ("",),
+    "truncate_prompt_tokens": (),
+    "chat_template": (),
+    "prompt_embeds": (),
+}
+
+
+class _Model(msgspec.Struct, kw_only=True):
+    model: str | None = None
+
+
+class Rendered(_Model, kw_only=True):
+    """Fields of requests that hold a chat."""
+
+    messages: list[dict[str, Any]] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    add_special_tokens: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class Sampled(Rendered, kw_only=True):
+    """Fields of requests that draw texts (completions ignore those of the chat)."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    ignore_eos: bool | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    prompt_logprobs: int | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+
+
+class ChatRequest(Sampled, kw_only=True):
+    """`POST /v1/chat/completions`."""
+
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
+
+
+class CompletionRequest(Sampled, kw_only=True):
+    """`POST /v1/completions`."""
+
+    prompt: str | list[str | int | list[int]] | None = None
+    logprobs: int | None = None
+    echo: bool | None = None
+
+
+class Prefix(msgspec.Struct):
+    """What the assistant has already written."""
+
+    text: str | None = None
+    token_ids: list[int] | None = None
+
+
+class ScoreRequest(Rendered, kw_only=True):
+    """`POST /v1/score`."""
+
+    prefix: Prefix | None = None
+    token_ids: list[int] | None = None
+    text: str | None = None
+
+
+class ChooseRequest(Rendered, kw_only=True):
+    """`POST /v1/choose`."""
+
+    labels: list[list[str]]
+    prefix: Prefix | None = None
+
+
+class TokenizeRequest(Rendered, kw_only=True):
+    """`POST /tokenize`."""
+
+    prompt: str | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(_Model, kw_only=True):
+    """`POST /detokenize`."""
+
+    tokens: list[int]
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """Read a request.
+
+    Raises:
+        ApiError: 400 for what is not JSON, not of this form, or not supported.
+    """
+    try:
+        fields = msgspec.json.decode(body)
+        if not isinstance(fields, dict):
+            raise bad_request("the body must be a JSON object")
+        _refuse_unsupported(fields)
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"the body is not JSON: {error}") from error
+
+
+def _invalid(error: msgspec.ValidationError) -> ApiError:
+    text = str(error)
+    path = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else None
+    return bad_request(text, path)
+
+
+def _refuse_unsupported(fields: dict[str, Any]) -> None:
+    for name, neutral in _NEUTRAL.items():
+        value = fields.get(name)
+        if value is not None and value not in neutral:
+            raise bad_request(f"{name} is not supported by this server", name)
+
+
+def within(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number that is not between two bounds (both allowed).
+
+    Raises:
+        ApiError: 400 that names the field.
+    """
+    if not low <= value <= high:
+        bound = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+        raise bad_request(f"{name} must be {bound}, got {value}", name)
+
+
+def check_ids(name: str, ids: list[int], vocabulary: int) -> None:
+    """Refuse ids outside the vocabulary.
+
+    Raises:
+        ApiError: 400 that names the field and the first such id.
+    """
+    for token in ids:
+        if not 0 <= token < vocabulary:
+            text = f"{name} holds the token id {token}, which is out of vocabulary ({vocabulary})"
+            raise bad_request(text, name)

@@ -1,0 +1,263 @@
+"""A model that is served: weights, tokenizer, engine, and requests in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from starlette.requests import Request
+from starlette.types import Receive
+
+from launch.embedded.engine import Engine, Limits
+from launch.embedded.errors import UnsupportedModelError, bad_request
+from launch.embedded.jobs import Job
+from launch.embedded.protocol import Rendered
+from launch.embedded.runner import Runner
+from launch.embedded.tokens import Tokens
+from orchestrator import __version__
+from orchestrator.errors import LaunchError
+
+_log = logging.getLogger(__name__)
+BUNDLED = Path(__file__).parent / "models"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How models are loaded and run.
+
+    Attributes:
+        dtype: Of weights and activations; log-probabilities are float32 whatever it is.
+        device: Where they run.
+        max_len: Upper bound of the sequence length; 0 takes the model's own.
+        max_rows: Answers that decode at the same time, per model.
+        max_waiting: Requests that may wait, per model.
+        prefix_bytes: Size of the prefix cache, per model.
+    """
+
+    dtype: str = "float32"
+    device: str = "cpu"
+    max_len: int = 0
+    max_rows: int = 128
+    max_waiting: int = 4096
+    prefix_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One model under its name."""
+
+    name: str
+    root: str
+    tokens: Tokens
+    runner: Runner
+    engine: Engine
+
+    @property
+    def fingerprint(self) -> str:
+        """What besides the weights decides the numbers."""
+        dtype = str(self.runner.dtype).removeprefix("torch.")
+        return f"embedded-{__version__}-torch-{torch.__version__}-{dtype}-{self.runner.device.type}"
+
+    @property
+    def max_len(self) -> int:
+        """Longest sequence in tokens."""
+        return self.engine.limits.max_len
+
+    def render(self, request: Rendered) -> str:
+        """The chat template's text for a request.
+
+        Raises:
+            ApiError: 400 where the messages are missing or refused.
+        """
+        if not request.messages:
+            raise bad_request("messages must hold at least one message", "messages")
+        messages = [_message(message) for message in request.messages]
+        going_on = bool(request.continue_final_message)
+        if going_on and request.add_generation_prompt:
+            text = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+            raise bad_request(text, "continue_final_message")
+        opening = request.add_generation_prompt
+        options = {
+            **(request.chat_template_kwargs or {}),
+            "add_generation_prompt": not going_on if opening is None else opening,
+            "continue_final_message": going_on,
+        }
+        return self.tokens.render(messages, options)
+
+    def check_length(self, n_prompt: int, n_more: int = 1) -> None:
+        """Refuse a sequence that does not fit.
+
+        Raises:
+            ApiError: 400 that names the limit.
+        """
+        if n_prompt < 1:
+            raise bad_request("the prompt has no tokens", "prompt")
+        if n_prompt + n_more > self.max_len:
+            text = (
+                f"This model's maximum context length is {self.max_len} tokens. However, your "
+                f"prompt contains {n_prompt} input tokens, which exceeds this limit even with "
+                f"{n_more} further tokens. Please reduce the length of the prompt."
+            )
+            raise bad_request(text, "input_tokens")
+
+    async def run(self, request: Request, jobs: Sequence[Job]) -> None:
+        """Queue jobs and wait until all are done; a closed connection drops them.
+
+        Raises:
+            ApiError: 503 when too many wait, 500 when the engine fails.
+            ClientGoneError: When the client closed the connection.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = [loop.create_future() for _ in jobs]
+        for job, future in zip(jobs, waiting, strict=True):
+            job.on_done = _resolver(loop, future)
+        self.engine.submit(*jobs)
+        try:
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(self._watch(request.receive, jobs))
+                await asyncio.wait(waiting)
+                watcher.cancel()
+        except asyncio.CancelledError:
+            for job in jobs:
+                self.engine.cancel(job)
+            raise
+        for future in waiting:
+            error = future.result()
+            if error is not None:
+                raise error
+
+    async def _watch(self, receive: Receive, jobs: Sequence[Job]) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        for job in jobs:
+            self.engine.cancel(job)
+
+
+def _resolver(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Exception | None]
+) -> Callable[[Exception | None], None]:
+    def settle(error: Exception | None) -> None:
+        if not future.done():
+            future.set_result(error)
+
+    return lambda error: call_in(loop, settle, error)
+
+
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: object) -> None:
+    """Call a function on a loop from another thread; a loop that has ended is let be."""
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        _log.debug("a reply came after the server's loop had ended")
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    """A message with its content as one string.
+
+    Raises:
+        ApiError: 400 for a role or content of another form.
+    """
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str):
+        raise bad_request("each message needs a role", "messages")
+    if content is None:
+        content = ""
+    if isinstance(content, list):
+        content = "\n".join(_part(part) for part in content)
+    if not isinstance(content, str):
+        raise bad_request("content must be a string or a list of text parts", "messages")
+    return {**message, "content": content}
+
+
+def _part(part: object) -> str:
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    raise bad_request("only text parts are supported in content", "messages")
+
+
+def find_weights(place: str) -> Path:
+    """The folder of a model: a path, or `bundled:NAME`.
+
+    Raises:
+        LaunchError: If there is no model.
+    """
+    kind, _, name = place.partition(":")
+    folder = BUNDLED / name if kind == "bundled" else Path(place)
+    if not (folder / "config.json").is_file():
+        raise LaunchError(f"{place}: there is no model in {folder} (config.json is missing)")
+    return folder
+
+
+def load(
+    name: str, place: str, settings: Settings, before_step: Callable[[], None] = lambda: None
+) -> Served:
+    """Load a model and check that it can be served; its engine is not started.
+
+    Raises:
+        LaunchError: If it can't be loaded or its numbers would not be those of a plain pass.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 (takes seconds)
+
+    folder = find_weights(place)
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    dtype = getattr(torch, settings.dtype)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        model: Any
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, attn_implementation="sdpa", **options
+            )
+        except ValueError as error:
+            if "scaled_dot_product" not in str(error) and "sdpa" not in str(error):
+                raise
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, attn_implementation="eager", **options
+            )
+        model = model.to(settings.device).eval()
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        raise LaunchError(f"{name}: {folder} can't be loaded: {error}") from error
+    runner = Runner(model)
+    tokens = Tokens(tokenizer, _stop_ids(model))
+    limits = Limits(
+        max_len=_context(model.config.get_text_config(), settings.max_len),
+        max_rows=settings.max_rows,
+        max_waiting=settings.max_waiting,
+        prefix_bytes=settings.prefix_bytes,
+    )
+    return Served(name, place, tokens, runner, Engine(runner, tokens, limits, before_step))
+
+
+def _stop_ids(model: Any) -> list[int]:  # noqa: ANN401
+    config = getattr(model, "generation_config", None)
+    found = getattr(config, "eos_token_id", None)
+    if found is None:
+        return []
+    return list(found) if isinstance(found, list | tuple) else [int(found)]
+
+
+def _context(config: Any, wanted: int) -> int:  # noqa: ANN401
+    """Longest sequence: within the trained positions and any sliding window.
+
+    Inside a window, sliding attention is plain attention, which is what the engine computes.
+    """
+    bounds = [wanted] if wanted else []
+    for field in ("max_position_embeddings", "n_positions", "seq_length"):
+        value = getattr(config, field, None)
+        if isinstance(value, int) and value > 0:
+            bounds.append(value)
+            break
+    kinds = getattr(config, "layer_types", None)
+    slides = kinds is None or any("sliding" in kind or "chunk" in kind for kind in kinds)
+    for field in ("sliding_window", "attention_chunk_size"):
+        value = getattr(config, field, None)
+        if slides and isinstance(value, int) and value > 0:
+            bounds.append(value)
+    if not bounds:
+        raise UnsupportedModelError("the model does not say how long a sequence may be")
+    return min(bounds)

@@ -1,0 +1,103 @@
+"""`python -m launch.embedded.server --model NAME=DIR …`: our own OpenAI-compatible server.
+
+Serves language models of `transformers` on machines without an inference server. DIR is a folder in
+Hugging Face's layout, or `bundled:NAME`. The API key is read from ORCHESTRATOR_SERVER_KEY. When it
+listens, it writes one line to stderr, `ready http://HOST:PORT`; SIGTERM lets what is in flight
+finish for a few seconds and exits 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+from orchestrator.errors import OrchestratorError
+
+KEY_VARIABLE = "ORCHESTRATOR_SERVER_KEY"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(prog="python -m launch.embedded.server", description=__doc__)
+    add = found.add_argument
+    add("--model", action="append", required=True, metavar="NAME=DIR", help="may be repeated")
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=8000, help="0 takes a free one")
+    add("--threads", type=int, default=0, help="for all models together; 0: all cores but one")
+    add("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
+    add("--device", default="cpu", help="cpu, cuda, cuda:1, …")
+    add("--max-model-len", type=int, default=0, metavar="N", help="0: the model's own")
+    add("--max-rows", type=int, default=128, metavar="N", help="answers decoding at a time")
+    add("--max-waiting", type=int, default=4096, metavar="N", help="more are answered 503")
+    add("--prefix-cache-mb", type=int, default=256, metavar="MB", help="per model; 0: off")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until a signal comes; returns the exit code."""
+    options = parser().parse_args(argv)
+    _stop_on_signals()
+    # Read by the threading library when torch is loaded: threads that wait must not burn the
+    # cores that other processes need.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        _serve(options)
+    except OrchestratorError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    return 0
+
+
+def _stop_on_signals() -> None:
+    """Exit 0 on a signal, also while models load; uvicorn drains first and then passes it on."""
+
+    def leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+
+
+def _models(entries: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, separator, place = entry.partition("=")
+        if not (name and separator and place):
+            text = f"--model {entry}: expected NAME=DIR"
+            raise OrchestratorError(text)
+        if name in found:
+            raise OrchestratorError(f"--model {name} is given twice")
+        found[name] = place
+    return found
+
+
+def _serve(options: argparse.Namespace) -> None:
+    models = _models(options.model)
+    # Loaded late: a wrong command line answers at once, and the environment is set before.
+    from launch.embedded.served import Settings  # noqa: PLC0415
+    from launch.embedded.serving import Listener, serve  # noqa: PLC0415
+
+    settings = Settings(
+        dtype=options.dtype,
+        device=options.device,
+        max_len=options.max_model_len,
+        max_rows=options.max_rows,
+        max_waiting=options.max_waiting,
+        prefix_bytes=options.prefix_cache_mb << 20,
+    )
+    key = os.environ.get(KEY_VARIABLE, "")
+    serve(models, settings, options.threads, Listener(options.host, options.port, key))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Models, engines, threads and the listening socket put together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+
+import torch
+import uvicorn
+
+from launch.embedded.app import Service
+from launch.embedded.served import Settings, load
+from launch.embedded.threads import Threads
+
+_KEEP_ALIVE_S = 120
+_DRAIN_S = 5
+_SWITCH_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where to listen, and the key wanted there (empty for none; never shown)."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    key: str = field(default="", repr=False)
+
+
+class Announcing(uvicorn.Server):
+    """Says on stderr when it listens."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: D102
+        await super().startup(sockets)
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            host = self.config.host
+            shown = f"[{host}]" if ":" in host else host
+            sys.stderr.write(f"ready http://{shown}:{port}\n")
+            sys.stderr.flush()
+
+
+def serve(
+    models: Mapping[str, str], settings: Settings, n_threads: int, listener: Listener
+) -> None:
+    """Load models (name to place) and serve them until a signal comes.
+
+    Raises:
+        LaunchError: If a model can't be served.
+        SystemExit: When the server has ended.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    # One core is left for the event loop and for the program that asks.
+    total = n_threads or max(1, (cores or 2) - 1)
+    torch.set_num_threads(total)
+    threads = Threads(total)
+    served = [load(name, place, settings, threads.share) for name, place in models.items()]
+    threads.watch([partial(attrgetter("busy"), one.engine) for one in served])
+    # The loop's and the engines' bursts of Python are short; the default of 5 ms makes each wait.
+    sys.setswitchinterval(_SWITCH_S)
+    config = uvicorn.Config(
+        Service(served, listener.key).app(),
+        host=listener.host,
+        port=listener.port,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_DRAIN_S,
+    )
+    for one in served:
+        one.engine.start()
+    try:
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(Announcing(config).serve())
+    finally:
+        for one in served:
+            one.engine.close()
