@@ -40,6 +40,11 @@ def digest(*parts: object) -> bytes:
     return blake2b(_encode(parts), digest_size=KEY_BYTES).digest()
 
 
+def seed_of(key: bytes, seed: int) -> int:
+    """What is sent as the seed of a draw: a hash of the draw, in [0, 2**31)."""
+    return int.from_bytes(digest(key, seed)[:4], "little") >> 1
+
+
 class AskFailed(OrchestratorError):  # noqa: N818 (named as the architecture names it)
     """What a method asked for failed; a method need not catch it."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import polars as pl
 from rich.console import Console, RenderableType
 
 from orchestrator import __version__, plugins
@@ -214,12 +215,11 @@ def _first_line(path: Path) -> str:
     return ""
 
 
-def _flat(frame: "api.pl.DataFrame") -> "api.pl.DataFrame":
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
     """CSV has no lists: they become JSON texts."""
-    lists = [name for name, kind in frame.schema.items() if isinstance(kind, api.pl.List)]
-    encode = lambda value: json.dumps(value.to_list())  # noqa: E731
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
     return frame.with_columns(
-        api.pl.col(name).map_elements(encode, return_dtype=api.pl.String) for name in lists
+        pl.Series(name, [json.dumps(value) for value in frame[name].to_list()]) for name in lists
     )
 
 

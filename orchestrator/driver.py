@@ -23,7 +23,7 @@ from orchestrator.ask import (
     ScoreAsk,
     Several,
     SimilarityAsk,
-    digest,
+    seed_of,
 )
 from orchestrator.errors import MethodError
 from orchestrator.plan import Plan, Work
@@ -187,8 +187,7 @@ class Driver:
             if self._watch is not None:
                 self._watch(key, kind, ask.model)
             return known
-        seed = int.from_bytes(digest(key, plan.seed)[:4], "little") >> 1
-        request = Request(key, kind, ask, seed, unit.position, 0, [(unit, slot)])
+        request = Request(key, kind, ask, seed_of(key, plan.seed), unit.position, 0, [(unit, slot)])
         self._in_flight[key] = request
         self.outbox.append(request)
         return None

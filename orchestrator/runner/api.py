@@ -22,7 +22,7 @@ from orchestrator.runner.counts import count_plan
 from orchestrator.runner.execute import Ended, Opened, execute, open_plan
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import analyse, answer_summary, export, remember_schemas
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, Store, newest
 
 RUNS = Path("runs")
 
@@ -78,7 +78,7 @@ def load(run_dir: str | Path) -> Result:
     Raises:
         RunDirectoryError: If there is no run.
     """
-    path = Path(run_dir)
+    path = newest(Path(run_dir))
     if not (path / "store.sqlite").exists():
         raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
     directory = RunDirectory.open(path)
@@ -151,6 +151,41 @@ def _finish(
         shown.stop()
 
 
+def status(run_dir: str | Path) -> dict[str, Any]:
+    """What a run last said about itself, and whether it still runs.
+
+    Raises:
+        RunDirectoryError: If there is no run, or it never began to send.
+    """
+    path = newest(Path(run_dir))
+    found = RunDirectory.open(path).read_status()
+    if found is None:
+        raise RunDirectoryError(f"{path}: this run has not said anything about itself yet")
+    return {**found.values, "is_alive": found.is_alive, "age_s": found.age_s}
+
+
+def list_runs(folder: Path) -> list[dict[str, Any]]:
+    """The runs kept in a folder: path, state, units done, failed and planned, size in bytes."""
+    found = []
+    for store_path in sorted(folder.glob("*/store.sqlite")):
+        said = RunDirectory.open(store_path.parent).read_status()
+        values = {} if said is None else said.values
+        done = values.get("units_stored", 0) + values.get("units_done", 0)
+        complete = done == values.get("units_total")
+        state = "complete" if complete else "stopped"
+        found.append(
+            {
+                "path": str(store_path.parent),
+                "state": "running" if said is not None and said.is_alive else state,
+                "units_done": done,
+                "units_total": values.get("units_total"),
+                "units_failed": values.get("units_failed"),
+                "size": sum(file.stat().st_size for file in store_path.parent.rglob("*")),
+            }
+        )
+    return found
+
+
 def plan(
     recipe: str | Path,
     *,
@@ -167,7 +202,7 @@ def plan(
     path = find(str(recipe))
     loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
-    store_path = _where(run_dir, loaded.name) / "store.sqlite"
+    store_path = newest(_where(run_dir, loaded.name)) / "store.sqlite"
     if not store_path.exists():
         return _count(prepared, None)
     with Store.open(store_path, read_only=True) as store:

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +15,6 @@ from orchestrator.report.progress import Progress
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.fleet import Fleet
 from orchestrator.runner.prepare import Prepared, describe_change
-from orchestrator.runner.results import CLOSED, OPEN, SESSION
 from orchestrator.runner.session import Session, Watch, Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
@@ -119,8 +117,6 @@ async def execute(
     )
     budget = _budget(prepared, store)
     session = Session(_wiring(prepared, opened, run_dir, store, fleet, budget))
-    call = uuid.uuid4().hex
-    store.set_meta(SESSION, call + OPEN)
     interrupts = _Interrupts(session)
     with interrupts.handled():
         try:
@@ -134,7 +130,6 @@ async def execute(
         finally:
             await fleet.stop()
             store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
-            store.set_meta(SESSION, call + CLOSED)
             store.flush()
     progress = session.progress(fleet.states)
     if watch is not None:

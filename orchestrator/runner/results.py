@@ -14,10 +14,6 @@ from orchestrator.plan import Plan
 from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
-# Which call wrote units last, and whether it ended in an orderly way: decides what is exported.
-SESSION = "session"
-OPEN = ":open"
-CLOSED = ":closed"
 
 
 def remember_schemas(plan: Plan, store: Store) -> None:
@@ -34,16 +30,14 @@ def export(store: Store, run_dir: RunDirectory) -> dict[str, Path]:
     Raises:
         StoreError: If a file can't be written.
     """
-    plan_id, known = store.current_plan(), store.get_meta(_SCHEMAS)
+    plan_id, known = store.current_plan, store.get_meta(_SCHEMAS)
     if plan_id is None or known is None:
         return {}
     schemas = msgspec.json.decode(known, type=dict[str, dict[str, str]])
     paths = {frame: run_dir.results / f"{frame}.parquet" for frame in schemas}
-    session = store.get_meta(SESSION) or ""
-    mark = f"{plan_id}:{session}"
+    mark = f"{plan_id}:{store.units_stamp(plan_id)}"
     written = run_dir.results / ".exported"
-    up_to_date = _read(written) == mark and all(path.exists() for path in paths.values())
-    if up_to_date and not session.endswith(OPEN):
+    if _read(written) == mark and all(path.exists() for path in paths.values()):
         return paths
     for frame, schema in schemas.items():
         write_parquet(schema, _rows(store, plan_id, frame), paths[frame])
@@ -59,8 +53,8 @@ def _read(path: Path) -> str | None:
 
 
 def _rows(store: Store, plan_id: int, frame: str) -> Iterator[tuple[Any, ...]]:
-    for row in store.iter_rows(plan_id, frame):
-        yield row.values
+    for unit in store.iter_rows(plan_id, frame):
+        yield from unit.rows
 
 
 def analyse(

@@ -1,0 +1,128 @@
+"""Running the real command against a fake server that outlives it."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from backends._openai_compatible import NATIVE_DIALECT
+from orchestrator.ask import ChooseAsk, seed_of
+from orchestrator.driver import Driver
+from orchestrator.recipe.load import load
+from orchestrator.runner.prepare import prepare
+from orchestrator.store import Store
+from orchestrator.wire import requests
+
+ROOT = Path(__file__).resolve().parents[2]
+CANDIDATES = ("weak", "mid", "strong")
+
+
+@contextlib.contextmanager
+def fake_server(rules: object = None, models: tuple[str, ...] = ()) -> Iterator[str]:
+    command = [sys.executable, "-m", "launch._fake_server", "--port", "0"]
+    for model in models:
+        command += ["--model", model]
+    if rules is not None:
+        command += ["--rules", json.dumps(rules)]
+    server = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        line = server.stderr.readline()
+        assert line.startswith("ready "), line + server.stderr.read()
+        yield line.split()[1]
+    finally:
+        server.terminate()
+        server.wait(10)
+        server.stderr.close()
+
+
+def stats(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url}/fake/stats", timeout=10) as reply:  # noqa: S310 (loopback)
+        return dict(json.load(reply))
+
+
+def write_recipe(path: Path, url: str, *, n: int = 40, **changes: Any) -> Path:
+    models = {
+        name: {"base_url": url, "backend": "fake", "model": f"fake:{quality}"}
+        for name, quality in zip((*CANDIDATES, "judge"), (0.3, 0.6, 0.9, 1.0), strict=True)
+    }
+    method = {
+        "kind": "pairwise_ranking",
+        "judges": ["judge"],
+        "prompt": "compact",
+        "answer": {"max_tokens": 8},
+    }
+    recipe = {
+        "name": "made",
+        "models": models,
+        "dataset": {"kind": "demo", "n": n},
+        "methods": [method],
+        "statistics": {"n_resamples": 1000},
+        **changes,
+    }
+    path.write_text(json.dumps(recipe), encoding="utf-8")
+    return path
+
+
+def command(recipe: Path, run_dir: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "orchestrator", "run", str(recipe), "--run-dir", str(run_dir),
+            "--display", "none", *more]  # fmt: skip
+
+
+def run(recipe: Path, run_dir: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(recipe, run_dir, *more), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def frames(run_dir: Path) -> dict[str, pl.DataFrame]:
+    return {
+        path.stem: pl.read_parquet(path) for path in sorted((run_dir / "results").glob("*.parquet"))
+    }
+
+
+class _Recorder(Driver):
+    """Drives units against the store and remembers the request behind each stored key."""
+
+    asked: dict[bytes, Any]
+
+    def _answer(self, unit: Any, slot: int, ask: Any, kind: str) -> Any:
+        key = ask.key(self._plan.identities[ask.model], self._plan.seed)
+        self.asked[key] = ask
+        return super()._answer(unit, slot, ask, kind)
+
+
+def recorded_requests(recipe: Path, run_dir: Path) -> set[str]:
+    """Hashes, as the fake server makes them, of all requests whose outcome is in the store."""
+    store_path = run_dir / "store.sqlite"
+    if not store_path.exists():
+        return set()
+    loaded = load(recipe)
+    plan = prepare(loaded, recipe.parent).plan
+    found = set()
+    with Store.open(store_path, read_only=True) as store:
+        for position in range(len(plan)):
+            driver = _Recorder(plan, store.get, {})
+            driver.asked = {}
+            driver.open(position)
+            unsent = {request.key for request in driver.outbox}
+            for key, ask in driver.asked.items():
+                if key not in unsent:
+                    found.add(_hash(loaded.models[ask.model].model, ask, key, plan.seed))
+            driver.close()
+    return found
+
+
+def _hash(model: str, ask: Any, key: bytes, seed: int) -> str:
+    if isinstance(ask, ChooseAsk):
+        body, route = requests.choose(model, ask), b"choose"
+    else:
+        body, route = requests.chat(model, ask, seed_of(key, seed), NATIVE_DIALECT), b"chat"
+    return blake2b(body, digest_size=12, key=route).hexdigest()
