@@ -1,0 +1,219 @@
+"""The dialect of the embedded and of the fake server, end to end."""
+
+import math
+
+import numpy as np
+import pytest
+
+from backends import embedded, fake
+from launch._fake_server import serving
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    Message,
+    Prefix,
+    Sampling,
+    Scored,
+    labels,
+)
+
+MESSAGES = (Message("user", "What is 2 + 2?"),)
+SYMBOLS = labels("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
+
+
+@pytest.fixture(params=[embedded, fake], ids=["embedded", "fake"])
+def module(request):
+    return request.param
+
+
+@pytest.fixture
+async def connect(module):
+    """Starts a server with rules and gives a back-end to it."""
+    opened = []
+
+    async def open_one(rules=None, model="fake:0.7"):
+        manager = serving(rules, models=["fake:0.7", "fake:0.2"], key="sk-1234")
+        url, server = await manager.__aenter__()
+        endpoint = Endpoint(base_url=url, model=model, api_key="sk-1234", timeout_s=5.0)
+        backend = module.create(endpoint, module.Config())
+        opened.append((backend, manager))
+        return backend, server
+
+    yield open_one
+    for backend, manager in opened:
+        await backend.close()
+        await manager.__aexit__(None, None, None)
+
+
+async def test_it_is_a_backend(connect):
+    backend, _ = await connect()
+    assert isinstance(backend, Backend)
+
+
+async def test_a_generation_has_ids_and_logprobs_without_its_stop_token(connect):
+    backend, _ = await connect()
+    outcome = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Generation)
+    assert outcome.token_ids is not None
+    assert outcome.logprobs is not None
+    assert len(outcome.token_ids) == len(outcome.logprobs) == outcome.n_completion_tokens - 1
+    assert (outcome.finish_reason, outcome.raw) == ("stop", True)
+
+
+async def test_alternatives_have_ids(connect):
+    backend, _ = await connect()
+    ask = GenerateAsk("m", MESSAGES, Sampling(max_tokens=5), top_logprobs=3)
+    outcome = await backend.generate(ask, 1)
+    assert isinstance(outcome, Generation)
+    assert outcome.top is not None
+    assert outcome.top.token_ids.shape == (5, 3)
+    assert (outcome.top.token_ids >= 0).all()
+
+
+async def test_a_stop_string_ends_text_and_arrays(connect):
+    backend, _ = await connect([{"text": "bade kofu lize gamu"}])
+    ask = GenerateAsk("m", MESSAGES, Sampling(stop=(" lize",)))
+    outcome = await backend.generate(ask, 1)
+    assert isinstance(outcome, Generation)
+    assert outcome.text == "bade kofu"
+    assert outcome.token_ids is not None
+    assert len(outcome.token_ids) == 2
+
+
+async def test_scoring_an_answer_gives_the_numbers_of_its_generation(connect):
+    backend, _ = await connect()
+    drawn = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+    assert isinstance(drawn, Generation)
+    assert drawn.token_ids is not None
+    ask = ScoreAsk("m", MESSAGES, tuple(drawn.token_ids.tolist()), drawn.text)
+    outcome = await backend.score(ask)
+    assert isinstance(outcome, Scored)
+    np.testing.assert_array_equal(outcome.logprobs, drawn.logprobs)
+
+
+async def test_a_text_is_scored_where_there_are_no_ids(connect):
+    backend, _ = await connect()
+    outcome = await backend.score(ScoreAsk("m", MESSAGES, (), "bade kofu"))
+    assert isinstance(outcome, Scored)
+    assert len(outcome.token_ids) == 2
+
+
+async def test_the_score_of_nothing_is_known_without_asking(connect):
+    backend, server = await connect()
+    outcome = await backend.score(ScoreAsk("m", MESSAGES, (), ""))
+    assert isinstance(outcome, Scored)
+    assert math.isnan(outcome.mean_logprob)
+    assert server.stats()["total"] == 0
+
+
+@pytest.mark.parametrize("prefix", [Prefix(), Prefix("so "), Prefix("so ", (115, 111))])
+async def test_a_choice_is_a_distribution_over_its_labels(connect, module, prefix):
+    backend, _ = await connect()
+    outcome = await backend.choose(ChooseAsk("m", MESSAGES, SYMBOLS, prefix))
+    assert isinstance(outcome, Choice)
+    assert sum(map(math.exp, outcome.logprobs)) == pytest.approx(0.97)
+    assert outcome.exact
+    assert outcome.method == f"{module.__name__.rpartition('.')[2]}.choose"
+
+
+async def test_provenance_is_what_the_server_says(connect):
+    backend, _ = await connect()
+    stated = await backend.provenance()
+    assert isinstance(stated, Provenance)
+    assert (stated.model, stated.version) == ("fake:0.7", "fake-1")
+
+
+async def test_a_model_that_the_server_does_not_have_is_not_healthy(connect):
+    backend, _ = await connect(model="other")
+    stated = await backend.provenance()
+    assert isinstance(stated, Failure)
+    assert stated.cause == "not_found"
+    outcome = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("not_found", True)
+
+
+async def test_load_is_read_from_the_metrics(connect):
+    backend, _ = await connect()
+    assert await backend.load() == ServerLoad(running=0, waiting=0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "cause", "permanent"),
+    [
+        ({"fault": "429", "retry_after_s": 1.5}, "rate_limited", False),
+        ({"fault": "500"}, "server_error", False),
+        ({"fault": "503"}, "server_error", False),
+        ({"fault": "status", "status": 413}, "too_long", True),
+        ({"fault": "malformed"}, "unparseable", False),
+        ({"fault": "wrong_types"}, "unparseable", True),
+        ({"fault": "error_200"}, "server_error", False),
+        ({"fault": "cut"}, "connection", False),
+        ({"fault": "reset"}, "connection", False),
+        ({"fault": "exit"}, "connection", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["generate", "score", "choose"])
+async def test_every_fault_has_its_cause(connect, rule, cause, permanent, kind):
+    backend, _ = await connect([rule])
+    outcome = await {
+        "generate": lambda: backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1),
+        "score": lambda: backend.score(ScoreAsk("m", MESSAGES, (65, 66))),
+        "choose": lambda: backend.choose(ChooseAsk("m", MESSAGES, SYMBOLS)),
+    }[kind]()
+    assert isinstance(outcome, Failure)
+    if rule["fault"] == "exit":
+        assert outcome.cause in {"connection", "refused"}
+    else:
+        assert (outcome.cause, outcome.permanent) == (cause, permanent)
+    assert outcome.retry_after_s == rule.get("retry_after_s")
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause", "permanent"),
+    [
+        ("no_logprobs", "no_logprobs", True),
+        ("empty_choices", "unparseable", False),
+        ("abort", "server_error", False),
+    ],
+)
+async def test_every_fault_of_a_generation_has_its_cause(connect, fault, cause, permanent):
+    backend, _ = await connect([{"fault": fault}])
+    outcome = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == (cause, permanent)
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"), [("sentinel", -math.inf), ("nan", math.nan), ("null", math.nan)]
+)
+async def test_odd_numbers_are_no_log_probabilities(connect, fault, expected):
+    backend, _ = await connect([{"fault": fault}])
+    drawn = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+    scored = await backend.score(ScoreAsk("m", MESSAGES, (65,)))
+    chosen = await backend.choose(ChooseAsk("m", MESSAGES, SYMBOLS))
+    assert isinstance(drawn, Generation)
+    assert isinstance(scored, Scored)
+    assert isinstance(chosen, Choice)
+    for values in (drawn.logprobs, scored.logprobs, chosen.logprobs):
+        np.testing.assert_array_equal(np.asarray(values), expected)
+
+
+async def test_a_prompt_that_is_too_long_is_told(connect):
+    backend, _ = await connect({"context_tokens": 50})
+    ask = GenerateAsk("m", (Message("user", "x" * 100),), Sampling())
+    outcome = await backend.generate(ask, 1)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("too_long", True)
+
+
+async def test_a_lone_surrogate_is_not_sent(connect):
+    backend, server = await connect()
+    ask = GenerateAsk("m", (Message("user", "\ud800"),), Sampling())
+    outcome = await backend.generate(ask, 1)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("bad_request", True)
+    assert server.stats()["total"] == 0

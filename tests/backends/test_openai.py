@@ -1,0 +1,171 @@
+"""Hosted and compatible endpoints, through both transports."""
+
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from backends import openai
+from backends._openai_transport import OpenaiTransport
+from backends._transport import AiohttpTransport
+from launch._fake_server import serving
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Backend, Endpoint, Provenance
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    Message,
+    Prefix,
+    Sampling,
+    labels,
+)
+
+MESSAGES = (Message("user", "What is 2 + 2?"),)
+PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
+LETTERS = labels("A", "B", "C")
+
+
+@pytest.fixture(params=["aiohttp", "openai"])
+async def connect(request):
+    opened = []
+
+    async def open_one(rules=None, path="/v1", **settings):
+        manager = serving(rules, models=["m"], key="sk-1234")
+        url, server = await manager.__aenter__()
+        endpoint = Endpoint(base_url=url + path, model="m", api_key="sk-1234", timeout_s=5.0)
+        config = openai.Config(transport=request.param, **settings)
+        backend = openai.create(endpoint, config)
+        opened.append((backend, manager))
+        return backend, server
+
+    yield open_one
+    for backend, manager in opened:
+        await backend.close()
+        await manager.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
+async def test_the_base_url_ends_with_v1_or_not(connect, path):
+    backend, _ = await connect(path=path)
+    assert isinstance(backend, Backend)
+    outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Generation)
+    assert outcome.token_ids is None
+    assert outcome.logprobs is not None
+    assert outcome.raw
+
+
+async def test_logprobs_are_not_raw_where_sampling_may_have_changed_them(connect):
+    backend, _ = await connect()
+    outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling(temperature=0.7)), 1)
+    assert isinstance(outcome, Generation)
+    assert not outcome.raw
+
+
+async def test_ids_come_where_extra_fields_ask_for_them(connect):
+    backend, _ = await connect(extra_body={"return_token_ids": True})
+    outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Generation)
+    assert outcome.token_ids is not None
+
+
+async def test_logprobs_can_be_switched_off(connect):
+    backend, _ = await connect(logprobs=False)
+    outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Generation)
+    assert outcome.logprobs is None
+    chosen = await backend.choose(ChooseAsk("x", PAIR, LETTERS))
+    assert isinstance(chosen, Failure)
+    assert chosen.cause == "no_logprobs"
+
+
+async def test_labels_of_one_token_are_chosen_from_the_alternatives(connect):
+    backend, _ = await connect()
+    outcome = await backend.choose(ChooseAsk("x", PAIR, LETTERS))
+    assert isinstance(outcome, Choice)
+    assert outcome.logprobs[0] > outcome.logprobs[2] > outcome.logprobs[1]
+    assert sum(map(math.exp, outcome.logprobs)) == pytest.approx(0.97)
+
+
+async def test_labels_that_share_their_first_token_are_refused(connect):
+    backend, _ = await connect()
+    prompt = (Message("user", f"[[>>]] or [[=]]? {PAIR[0].content}"),)
+    outcome = await backend.choose(ChooseAsk("x", prompt, labels("[[>>]]", "[[=]]")))
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("unsupported", True)
+
+
+async def test_a_begun_answer_is_sent_only_where_the_endpoint_goes_on_from_it(connect):
+    ask = ChooseAsk("x", PAIR, LETTERS, Prefix("Verdict: "))
+    refused, server = await connect()
+    outcome = await refused.choose(ask)
+    assert isinstance(outcome, Failure)
+    assert outcome.cause == "unsupported"
+    assert server.stats()["total"] == 0
+    able, _ = await connect(continue_final_message=True)
+    assert isinstance(await able.choose(ask), Choice)
+
+
+async def test_nothing_can_be_scored(connect):
+    backend, _ = await connect()
+    outcome = await backend.score(ScoreAsk("x", MESSAGES, (1,)))
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("unsupported", True)
+    assert "embedded" in outcome.message
+
+
+async def test_provenance_and_load(connect):
+    backend, _ = await connect()
+    stated = await backend.provenance()
+    assert isinstance(stated, Provenance)
+    assert (stated.backend, stated.model) == ("openai", "m")
+    assert await backend.load() is None
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "cut", "malformed", "error_200", "no_logprobs"])
+async def test_faults_are_failures(connect, fault):
+    backend, server = await connect([{"fault": fault}])
+    outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Failure)
+    assert server.stats()["total"] == 1
+
+
+async def test_a_wrong_key_is_told_by_the_health_check():
+    async with serving(None, key="sk-right") as (url, _):
+        backend = openai.create(
+            Endpoint(base_url=url, model="m", api_key="sk-wrong"), openai.Config()
+        )
+        stated = await backend.provenance()
+        await backend.close()
+    assert isinstance(stated, Failure)
+    assert stated.status == 401
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://127.0.0.1:8000", AiohttpTransport),
+        ("https://192.168.0.2/v1", AiohttpTransport),
+        ("http://gpu.example.com:8000", AiohttpTransport),
+        ("https://api.example.com/v1", OpenaiTransport),
+    ],
+)
+def test_auto_takes_the_lean_transport_on_this_network(url, kind):
+    backend = openai.create(Endpoint(base_url=url, model="m", api_key="sk-1"), openai.Config())
+    assert isinstance(vars(backend)["_transport"], kind)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"transport": "curl"},
+        {"unknown": 1},
+        {"top_logprobs": 0},
+        {"extra_body": {"temperature": 1}},
+        {"omit": ("messages",)},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings):
+    with pytest.raises(ValidationError):
+        openai.Config(**settings)

@@ -1,0 +1,87 @@
+"""Whatever comes back, it becomes an outcome or a failure."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.records import Choice, Failure, Generation, Scored, labels
+from orchestrator.wire import failures, replies
+from orchestrator.wire.labels import choice_from_top
+from orchestrator.wire.replies import Reading
+from tests.wire.bodies import chat, entry
+
+TOP = [("A", -0.2), ("B", -2.0), ("é", -3.0)]
+BODIES = (
+    chat("Aé", [entry("A", -0.2, TOP), entry("é", -0.7, TOP), entry("</s>", -1.0, TOP)],
+         token_ids=[5, 6, 2]),
+    b'{"logprobs":[-0.5,-1.5],"token_ids":[1,2],"usage":{"prompt_tokens":3,"cached_tokens":1}}',
+    b'{"error":{"message":"no","type":"x","code":400}}',
+)  # fmt: skip
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+
+
+@st.composite
+def cut_and_spliced(draw):
+    body = draw(st.sampled_from(BODIES))
+    start = draw(st.integers(0, len(body)))
+    end = draw(st.integers(start, min(len(body), start + 40)))
+    return body[:start] + draw(st.binary(max_size=6)) + body[end:]
+
+
+@st.composite
+def with_another_value(draw):
+    body = json.loads(draw(st.sampled_from(BODIES)))
+    place = body
+    while True:
+        steps = list(place) if isinstance(place, dict) else list(range(len(place)))
+        step = draw(st.sampled_from(steps))
+        if not isinstance(place[step], dict | list) or not place[step] or draw(st.booleans()):
+            place[step] = draw(JUNK)
+            return json.dumps(body).encode()
+        place = place[step]
+
+
+def read_everything(body):
+    for reading in (Reading(), Reading(top=2), Reading(logprobs=False)):
+        assert isinstance(replies.generation(body, reading), Generation | Failure)
+    assert isinstance(choice_from_top(body, labels("A", "B")), Choice | Failure)
+    assert isinstance(replies.scored(body, (1, 2), "m", ""), Scored | Failure)
+    assert isinstance(replies.scored(body, None, "m", ""), Scored | Failure)
+    assert isinstance(replies.choice(body, 2, "m", ""), Choice | Failure)
+    assert isinstance(failures.classify(400, body, {}), Failure)
+    replies.version(body)
+    replies.model_names(body)
+
+
+@given(cut_and_spliced())
+@settings(max_examples=300, deadline=None)
+def test_cut_bodies_never_raise(body):
+    read_everything(body)
+
+
+@given(with_another_value())
+@settings(max_examples=300, deadline=None)
+def test_other_values_never_raise(body):
+    read_everything(body)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_never_raise(body):
+    read_everything(body)
+
+
+@given(with_another_value())
+@settings(max_examples=200, deadline=None)
+def test_arrays_of_a_generation_are_aligned_and_no_log_probability_is_positive(body):
+    outcome = replies.generation(body, Reading(top=2))
+    if isinstance(outcome, Generation) and outcome.logprobs is not None:
+        n = len(outcome.logprobs)
+        assert outcome.token_ids is None or len(outcome.token_ids) == n
+        assert outcome.top is None or outcome.top.logprobs.shape == (n, 2)
+        assert not (outcome.logprobs > 0.01).any()
