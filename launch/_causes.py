@@ -11,7 +11,7 @@ _EMBEDDED_MODULES: Final = (
 
 # The first that matches wins, so what is specific comes before what is general.
 _CAUSES: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), cause)
+    (re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause)
     for pattern, cause in (
         (
             rf"No module named '(?P<what>{_EMBEDDED_MODULES})\b",
@@ -32,7 +32,7 @@ _CAUSES: Final = tuple(
             "CUDA is not available: set device to cpu, or install a CUDA build of torch",
         ),
         (ADDRESS_IN_USE.pattern, "another program took its port, several times in a row"),
-        (r"trust_remote_code", "the model brings its own code, which is off by default"),
+        (r"trust_remote_code", "the model brings its own code, which is never run"),
         (
             r"Model architectures? .* not supported|does not recognize this architecture|"
             r"Unrecognized model in|unsupported model",
@@ -44,6 +44,7 @@ _CAUSES: Final = tuple(
         ),
         (r"Permission denied:? *(?P<what>[^\n]*)", "not allowed to read or run {what}"),
         (r"error: (?P<what>unrecognized arguments[^\n]*)", "it knows another command line: {what}"),
+        (r"^([\w.]+: )?error: (?P<what>[^\n]+)", "{what}"),
     )
 )
 

@@ -63,15 +63,6 @@ def identity(weights: str) -> dict[str, str]:
     }
 
 
-def code_identity(weights: str) -> str:
-    """sha256 of the Python files that come with a model; "none" where there are none.
-
-    Raises:
-        LaunchError: If the weights are not there.
-    """
-    return _digest(sorted(resolve(weights).glob("*.py")))
-
-
 def _bundled(name: str) -> Path:
     if name not in _bundled_names():
         raise LaunchError(f"no bundled model {name!r}; there are {_offered()}")

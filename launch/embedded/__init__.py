@@ -1,7 +1,7 @@
 """The embedded server: our own OpenAI-compatible server over `transformers`, run as a process.
 
 Here is its launch kind only; it imports no torch. The server is `launch.embedded.server`, the
-models that come with it are in `models/`.
+models that come with it are in `models/`. Python files that come with a model are never run.
 """
 
 from functools import partial
@@ -34,11 +34,11 @@ class Config(BaseModel):
         "float32", description="Number format of weights and activations."
     )
     device: str = Field("cpu", pattern=r"^(cpu|mps|cuda(:\d+)?)$", description="As torch names it.")
-    trust_remote_code: bool = Field(
-        default=False,
-        description="Whether Python files that come with a model may be run. They run with your "
-        "rights: leave it off for models whose code you have not read.",
+    max_model_len: int | None = Field(
+        None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
     )
+    max_rows: int = Field(128, ge=1, description="Answers that are decoded at the same time.")
+    prefix_cache_mb: int = Field(256, ge=0, description="Prefix cache of each model; 0: off.")
     start_timeout_s: float = Field(
         300.0, gt=0, description="Seconds from start to ready, loading included."
     )
@@ -53,23 +53,25 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     Raises:
         LaunchError: If the weights are not there.
     """
-    code = _weights.code_identity(weights) if config.trust_remote_code else "off"
-    return {
-        "kind": KIND,
-        "dtype": config.dtype,
-        "remote_code": code,
-        **_weights.identity(weights),
-    }
+    return {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
 
 
 def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tuple[str, ...]:
     """Command line of a server for models by name and folder."""
     models = [part for name, folder in folders for part in ("--model", f"{name}={folder}")]
-    threads = [] if config.threads is None else ["--threads", str(config.threads)]
-    code = ["--trust-remote-code"] if config.trust_remote_code else []
-    settings = ["--host", HOST, "--port", str(port), "--dtype", config.dtype]
+    settings = {
+        "--host": HOST,
+        "--port": port,
+        "--dtype": config.dtype,
+        "--device": config.device,
+        "--threads": config.threads,
+        "--max-model-len": config.max_model_len,
+        "--max-rows": config.max_rows,
+        "--prefix-cache-mb": config.prefix_cache_mb,
+    }
+    given = [(name, str(value)) for name, value in settings.items() if value is not None]
     return python_module(
-        "launch.embedded.server", *models, *settings, "--device", config.device, *threads, *code
+        "launch.embedded.server", *models, *(part for pair in given for part in pair)
     )
 
 

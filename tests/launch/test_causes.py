@@ -20,7 +20,9 @@ from launch._causes import likely_cause
         ("[Errno 98] error while attempting to bind: address already in use", "took its port"),
         ("ValueError: Model architectures ['X'] are not supported", "not supported by the server"),
         ("server.py: error: unrecognized arguments: --x", "unrecognized arguments: --x"),
-        ("ValueError: set trust_remote_code=True", "which is off by default"),
+        ("ValueError: set trust_remote_code=True", "which is never run"),
+        ("error: --model x is given twice", "--model x is given twice"),
+        ("server.py: error: argument --dtype: invalid choice", "argument --dtype: invalid choice"),
     ],
 )
 def test_a_known_line_of_the_log_gives_its_cause(log, cause):

@@ -10,20 +10,31 @@ from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 
 
+def options(command: tuple[str, ...]) -> dict[str, str]:
+    return dict(zip(command[::2], command[1::2], strict=True))
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, []),
-        ({"threads": 2}, ["--threads", "2"]),
-        ({"trust_remote_code": True}, ["--trust-remote-code"]),
+        ({}, {"--dtype": "float32", "--device": "cpu"}),
+        ({"dtype": "bfloat16", "device": "cuda:1"}, {"--dtype": "bfloat16", "--device": "cuda:1"}),
+        ({"threads": 2}, {"--threads": "2"}),
+        ({"max_model_len": 64, "max_rows": 8}, {"--max-model-len": "64", "--max-rows": "8"}),
+        ({"prefix_cache_mb": 0}, {"--prefix-cache-mb": "0"}),
     ],
 )
 def test_embedded_settings_become_its_command_line(tmp_path, settings, expected):
     command = embedded.argv(embedded.Config(**settings), (("a", tmp_path), ("b", tmp_path)), 4242)
     assert command[:4] == (sys.executable, "-P", "-m", "launch.embedded.server")
-    models = ["--model", f"a={tmp_path}", "--model", f"b={tmp_path}"]
-    common = ["--host", "127.0.0.1", "--port", "4242", "--dtype", "float32", "--device", "cpu"]
-    assert list(command[4:]) == models + common + expected
+    assert command[4:8] == ("--model", f"a={tmp_path}", "--model", f"b={tmp_path}")
+    assert command[8:12] == ("--host", "127.0.0.1", "--port", "4242")
+    assert options(command[4:]).items() >= expected.items()
+
+
+def test_what_is_left_to_the_embedded_server_is_not_on_its_command_line(tmp_path):
+    command = embedded.argv(embedded.Config(), (("a", tmp_path),), 4242)
+    assert not {"--threads", "--max-model-len"} & set(command)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +85,7 @@ def test_the_identity_of_an_embedded_model_holds_what_decides_its_numbers(tmp_pa
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
     plain = embedded.identity(embedded.Config(), str(tmp_path))
-    assert (plain["kind"], plain["dtype"], plain["remote_code"]) == ("embedded", "float32", "off")
+    assert (plain["kind"], plain["dtype"]) == ("embedded", "float32")
     other = embedded.identity(embedded.Config(dtype="bfloat16", threads=2), str(tmp_path))
     assert {key for key in plain if plain[key] != other[key]} == {"dtype"}
 

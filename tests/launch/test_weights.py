@@ -64,12 +64,6 @@ def test_a_file_is_read_once_while_it_does_not_change(model):
     assert _weights._hash_file.cache_info().hits > hits
 
 
-def test_code_that_comes_with_a_model_has_an_identity(model):
-    before = _weights.code_identity(str(model))
-    (model / "modeling_x.py").write_text("")
-    assert before == "none" != _weights.code_identity(str(model))
-
-
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
 def test_a_folder_that_lacks_a_part_is_refused(model, missing):
     (model / missing).unlink()
