@@ -121,6 +121,8 @@ class Core:
             state.down_since = None
             state.n_done += 1
             return [Settled(request, outcome)]
+        if state.dead is not None:
+            return [self._settle_dead(state, request)]
         # A connection that broke counts as the request's own attempt once the server is known to
         # answer: a request that kills its connection each time must end.
         if outcome.cause == "refused" or (outcome.cause == "connection" and not state.n_done):
@@ -160,7 +162,7 @@ class Core:
     def kill(self, model: str, why: Failure) -> list[Settled | Retried]:
         """Declare a model dead; all its queued requests fail."""
         state = self.models[model]
-        state.dead = Failure("dead_server", f"{model} can't be reached: {why.message}")
+        state.dead = Failure("dead_server", f"{model} can't be used: {why.message}")
         waiting = [entry[2] for entry in (*state.ready, *state.delayed)]
         state.ready.clear()
         state.delayed.clear()

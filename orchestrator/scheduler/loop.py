@@ -197,12 +197,21 @@ class Scheduler:
             return None
         return await send(link.backend, request)
 
+    def _give_up(self, link: _Link, why: Failure) -> None:
+        now = self._loop.time()
+        for end in self._core.kill(link.model, why):
+            self._loop.call_soon(self._report, end, 0.0, now)
+
     async def _link_up(self, link: _Link) -> Failure | None:
         async with link.lock:
             if link.backend is not None:
                 return None
             found = await self._connect(link.model)
             if isinstance(found, Failure):
+                if found.permanent:
+                    # It is the server that is wrong, not the request: nothing of this may be kept
+                    # as the request's outcome.
+                    self._give_up(link, found)
                 return found
             link.backend = found
             return None

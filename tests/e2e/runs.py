@@ -22,10 +22,11 @@ from orchestrator.wire import requests
 
 ROOT = Path(__file__).resolve().parents[2]
 CANDIDATES = ("weak", "mid", "strong")
+MODELS = ("fake:0.3", "fake:0.6", "fake:0.9", "fake:1.0")
 
 
 @contextlib.contextmanager
-def fake_server(rules: object = None, models: tuple[str, ...] = ()) -> Iterator[str]:
+def fake_server(rules: object = None, models: tuple[str, ...] = MODELS) -> Iterator[str]:
     command = [sys.executable, "-m", "launch._fake_server", "--port", "0"]
     for model in models:
         command += ["--model", model]
@@ -50,8 +51,8 @@ def stats(url: str) -> dict[str, Any]:
 
 def write_recipe(path: Path, url: str, *, n: int = 40, **changes: Any) -> Path:
     models = {
-        name: {"base_url": url, "backend": "fake", "model": f"fake:{quality}"}
-        for name, quality in zip((*CANDIDATES, "judge"), (0.3, 0.6, 0.9, 1.0), strict=True)
+        name: {"base_url": url, "backend": "fake", "model": model}
+        for name, model in zip((*CANDIDATES, "judge"), MODELS, strict=True)
     }
     method = {
         "kind": "pairwise_ranking",

@@ -100,6 +100,15 @@ def test_a_server_out_of_reach_for_too_long_fails_all_its_requests_and_nobody_el
     assert c.take("other", 6.0) is not None
 
 
+def test_what_was_in_flight_when_a_model_was_given_up_fails_for_now_only():
+    c = core()
+    c.submit(request())
+    taken = c.take("m", 0.0)
+    assert c.kill("m", BAD) == []
+    (end,) = c.done(taken, BAD, 1.0)
+    assert (end.outcome.cause, end.outcome.permanent) == ("dead_server", False)
+
+
 def test_refusals_are_no_attempts_of_the_request():
     c = core(dead_after_s=1e9)
     c.submit(request())
