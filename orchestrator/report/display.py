@@ -110,8 +110,12 @@ class ThreadedDisplay:
             self._changed.notify()
 
     def note(self, text: str) -> None:
-        """Show a message."""
-        self._put(lambda painter: painter.note(text))
+        """Show a message; before `start` and after `stop` it is written at once."""
+        if self._thread is not None and not self._ending:
+            self._put(lambda painter: painter.note(text))
+            return
+        with suppress(OSError, ValueError):
+            self._make_painter(self._stream).note(text)
 
     def stop(self) -> None:
         """Show what is left, and end."""

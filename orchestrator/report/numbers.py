@@ -5,7 +5,12 @@ reason for an undefined number stands elsewhere, next to the table.
 """
 
 import math
+from collections.abc import Callable
 from typing import Final
+
+from orchestrator.statistics.results import Estimate
+
+Form = Callable[[float], str]
 
 EN_DASH: Final = "\N{EN DASH}"
 UNDEFINED: Final = EN_DASH
@@ -21,6 +26,8 @@ _DECIMAL_BELOW_RATE: Final = 99.95
 _THOUSAND: Final = 1000
 _COUNT_UNITS: Final = ("", "k", "M", "G", "T")
 _SIZE_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+# Sums of float64 stray from 0 and 1 by this much.
+_NOTHING: Final = 1e-12
 # A money amount under this is shown with more digits, so that cents of cents are not "0.00".
 _SMALL_MONEY: Final = 0.01
 
@@ -86,6 +93,27 @@ def interval(low: float, high: float) -> str:
     return f"{left}, {right}"
 
 
+def bounds(
+    low: float | None, high: float | None, *, low_open: bool, high_open: bool
+) -> tuple[float, float]:
+    """Bounds as floats: infinite where open, nan where there is no interval."""
+    return (
+        -math.inf if low_open else math.nan if low is None else low,
+        math.inf if high_open else math.nan if high is None else high,
+    )
+
+
+def maybe(value: float | None, form: Form) -> str:
+    """The number in a form of this module; UNDEFINED where there is none."""
+    return UNDEFINED if value is None else form(value)
+
+
+def ends(estimate: Estimate) -> tuple[float, float]:
+    """The bounds of an estimate; nan where it has no interval."""
+    interval = estimate.interval
+    return (math.nan, math.nan) if interval is None else (interval.low, interval.high)
+
+
 def rating_with_interval(value: float, low: float, high: float) -> str:
     """A rating with its bounds; one that the data bound on one side only is that bound.
 
@@ -141,6 +169,13 @@ def percent(share: float) -> str:
     return _guarded(share, 1.0, f"{100 * share:.1f} %", ("0.0 %", "100.0 %"), ("<0.1 %", ">99.9 %"))
 
 
+def percent_with_interval(share: float, low: float, high: float) -> str:
+    """`12.3 % [10.1, 14.9]`."""
+    if math.isnan(low) or math.isnan(high):
+        return percent(share)
+    return f"{percent(share)} [{100 * low + 0.0:.1f}, {100 * high + 0.0:.1f}]"
+
+
 def level(share: float) -> str:
     """A confidence level: `95 %`."""
     return f"{100 * share:g} %"
@@ -151,12 +186,19 @@ def signed_percent(share: float) -> str:
     return UNDEFINED if math.isnan(share) else f"{100 * share + 0.0:+.1f} %"
 
 
+def signed_percent_with_interval(share: float, low: float, high: float) -> str:
+    """`+3.2 % [2.1, 4.3]`."""
+    if math.isnan(low) or math.isnan(high):
+        return signed_percent(share)
+    return f"{signed_percent(share)} [{100 * low + 0.0:.1f}, {100 * high + 0.0:.1f}]"
+
+
 def _guarded(
     value: float, whole: float, text: str, ends: tuple[str, str], beyond: tuple[str, str]
 ) -> str:
-    if text == ends[0] and value > 0:
+    if text == ends[0] and value > _NOTHING:
         return beyond[0]
-    if text == ends[1] and value < whole:
+    if text == ends[1] and value < whole - _NOTHING:
         return beyond[1]
     return text
 

@@ -60,10 +60,10 @@ UNICODE: Final = Glyphs(
     open_right="▶",
     tick="┬",
     axis="─",
-    full="█",
-    part="▒",
-    rest="░",
-    failed="▚",
+    full="━",
+    part="╍",
+    rest="─",
+    failed="┅",
     dot="●",
     ring="○",
     cross="✕",
@@ -91,10 +91,11 @@ ASCII: Final = Glyphs(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table's column: its heading and which side its cells are aligned to."""
+    """A table's column: its heading, which side its cells are aligned to, a drawn heading."""
 
     heading: str
     justify: Literal["left", "right"] = "right"
+    picture: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,26 @@ class Page:
         line = safe_name(name, width, ascii_only=self.ascii_only)
         return Text(line, style=style, no_wrap=True, overflow="crop")
 
+    def prose(self, text: str, style: str = "", *, bullet: bool = False) -> RenderableType:
+        """Sentences that may hold names from outside; they wrap, after a bullet where wished."""
+        line = Text(safe_line(text, ascii_only=self.ascii_only), style=style, overflow="fold")
+        if not bullet:
+            return line
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_row(self.cell("-" if self.ascii_only else "•", style), line)
+        return grid
+
+    def block(self, text: str, style: str = "") -> Text:
+        """Text from outside whose lines stay lines (a traceback, the tail of a log)."""
+        lines = [safe_line(line, ascii_only=self.ascii_only) for line in text.splitlines()]
+        return Text("\n".join(lines), style=style, overflow="fold")
+
+    def heading(self, text: str, aside: str = "") -> Text:
+        """A section's heading."""
+        return Text.assemble(
+            self.words(text, HEADING), "  " if aside else "", self.words(aside, FAINT)
+        )
+
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[RenderableType]]) -> Table:
         """A table without lines: headings, then rows."""
         table = Table(
@@ -137,10 +158,13 @@ class Page:
             pad_edge=False,
             header_style=FAINT,
             show_edge=False,
+            show_header=any(column.heading or column.picture for column in columns),
             collapse_padding=True,
         )
         for column in columns:
             heading = self.cell(column.heading, FAINT)
+            if column.picture is not None:
+                heading = column.picture
             table.add_column(heading, justify=column.justify, no_wrap=True, overflow="crop")
         for row in rows:
             table.add_row(*row)

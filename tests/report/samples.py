@@ -1,5 +1,13 @@
 import io
+from itertools import combinations
 
+import numpy as np
+import polars as pl
+
+from orchestrator.analysis import analyse_ranking
+from orchestrator.frames import polars_schema
+from orchestrator.methods.pairwise_ranking import SCHEMA
+from orchestrator.report.page import print_to
 from orchestrator.report.progress import ModelProgress, Progress
 
 
@@ -52,3 +60,44 @@ def a_progress(elapsed_s: float = 1.0, **changed: object) -> Progress:
         **changed,
     }
     return Progress(elapsed_s=elapsed_s, **fields)  # type: ignore[arg-type]
+
+
+def an_analysis(strengths=None, n_items=40, *, n_failed=0, categories=1, judge="judge"):
+    """A ranking of simulated judgments; the strengths are natural-log."""
+    strengths = (
+        {"expert": 1.5, "apprentice": 0.0, "novice": -1.5} if strengths is None else strengths
+    )
+    rng = np.random.default_rng(3)
+    rows = []
+    for item in range(n_items):
+        for a, b in combinations(strengths, 2):
+            noise = 0.7 * rng.normal()
+            prefer = 1 / (1 + np.exp(strengths[b] - strengths[a] + noise))
+            rows.append(_judged(f"i{item}", f"c{item % categories}", (a, b), judge, prefer))
+    for row in rows[:n_failed]:
+        row |= {
+            "status": "failed",
+            "cause": "timeout",
+            "message": "\x1b[2Jtoo slow",
+            "prefer_a": None,
+        }
+    frame = pl.DataFrame(rows, schema=polars_schema(SCHEMA), orient="row")
+    return analyse_ranking(
+        frame, judge=judge, confidence_level=0.95, n_resamples=200, rng=np.random.default_rng(1)
+    )
+
+
+def _judged(item, category, pair, judge, prefer):
+    row = dict.fromkeys(SCHEMA)
+    row |= {"item": item, "category": category, "model_a": pair[0], "model_b": pair[1]}
+    row |= {"judge": judge, "coverage_ab": 0.9, "coverage_ba": 0.8, "prefer_a": prefer}
+    row |= {"prefer_a_ab": prefer, "prefer_a_ba": prefer, "mean_pre": 2 * prefer - 1}
+    row |= {"mode_pre": float(np.sign(prefer - 0.5)), "exact": True, "same_text": False}
+    return row | {"status": "ok"}
+
+
+def printed(renderable, width=100, encoding="utf-8"):
+    """What is printed, without the blanks at the ends of lines."""
+    stream = Stream(encoding)
+    print_to(stream, renderable, width)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

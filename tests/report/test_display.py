@@ -195,3 +195,10 @@ def test_log_records_become_notes():
     NoteHandler(display).handle(record)
     display.stop()
     assert "a limit was cut" in stream.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["plain", "json", "live"])
+def test_a_note_without_a_run_is_shown(kind):
+    stream = Stream(tty=kind == "live")
+    make_display(kind, stream).note("complete: nothing to send")
+    assert "complete: nothing to send" in stream.getvalue()

@@ -1,0 +1,274 @@
+"""What a call planned, what it did, and what went wrong: everything but the results."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from orchestrator.errors import OrchestratorError, RecipeError
+from orchestrator.plan import PlanCount, StageCount
+from orchestrator.report import numbers
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged
+from orchestrator.report.progress import ModelProgress, Progress
+
+_MAX_NAME: Final = 32
+_MIN_NAME: Final = 8
+_WIDE: Final = 80
+_TOKENS_FROM: Final = 72
+
+
+def plan_table(count: PlanCount) -> RenderableType:
+    """What a run would send, stage by stage, with sums and what limits the numbers."""
+    return Paged(lambda page: _plan(page, count))
+
+
+def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
+    yield page.heading("Plan")
+    parts = [f"{numbers.count(count.n_items)} items", f"{numbers.count(count.n_units)} units"]
+    yield from page.flow(parts)
+    yield Text("")
+    columns = [Column("stage", "left"), Column("model", "left"), Column("requests")]
+    columns += [Column("held"), Column("to ask")]
+    tokens = page.width >= _TOKENS_FROM
+    if tokens:
+        columns.append(Column("tokens to draw"))
+    names = max(_MIN_NAME, (page.width - (56 if tokens else 40)) // 2)
+    rows = [_stage(page, stage, min(names, _MAX_NAME), tokens=tokens) for stage in count.stages]
+    if len(count.stages) > 1:
+        total = _total(count.stages)
+        rows.append([Text("")])
+        rows.append(_stage(page, total, min(names, _MAX_NAME), tokens=tokens))
+    yield page.table(columns, rows)
+    yield Text("")
+    if count.left == 0:
+        yield page.words("Nothing to ask: the store holds every outcome.", GOOD)
+    elif count.money is not None:
+        yield page.words(f"Money: at most {numbers.money(count.money)}")
+    else:
+        yield page.words("Money: not known, because a model that is asked has no price", FAINT)
+    for note in count.notes:
+        yield page.prose(note, FAINT, bullet=True)
+
+
+def _total(stages: Sequence[StageCount]) -> StageCount:
+    return StageCount(
+        name="total",
+        model="",
+        total=sum(stage.total for stage in stages),
+        held=sum(stage.held for stage in stages),
+        left=sum(stage.left for stage in stages),
+        exact=all(stage.exact for stage in stages),
+        max_tokens=sum(stage.max_tokens for stage in stages),
+    )
+
+
+def _stage(page: Page, stage: StageCount, names: int, *, tokens: bool) -> list[RenderableType]:
+    row: list[RenderableType] = [
+        page.name(stage.name, names),
+        page.name(stage.model, names, HEADING),
+        page.cell(numbers.at_most(stage.total, exact=stage.exact)),
+        page.cell(numbers.count(stage.held), "" if stage.held else FAINT),
+        page.cell(numbers.at_most(stage.left, exact=stage.exact), HEADING if stage.left else FAINT),
+    ]
+    if tokens:
+        shown = numbers.at_most(stage.max_tokens, exact=False)
+        row.append(page.cell(shown, "" if stage.max_tokens else FAINT))
+    return row
+
+
+def run_summary(progress: Progress | None, n_left: int) -> RenderableType:
+    """What a call did.
+
+    Args:
+        progress: At its end; None where nothing was left to do.
+        n_left: Units that are not done.
+    """
+    return Paged(lambda page: _summary(page, progress, n_left))
+
+
+def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[RenderableType]:
+    if progress is None:
+        yield page.words("Complete: there was nothing left to do", GOOD)
+        return
+    yield _how_it_ended(page, progress, n_left)
+    yield from page.flow(_unit_parts(page, progress, n_left))
+    yield from page.flow(_request_parts(progress))
+    if progress.failures:
+        order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))
+        parts: list[Text | str] = [page.words("failed units", BAD)]
+        parts += [page.data(f"{cause} {numbers.count(n)}", None, BAD) for cause, n in order]
+        yield from page.flow(parts)
+    yield Text("")
+    yield _models(page, progress.models)
+    if n_left:
+        yield page.words("Everything answered is kept; the same command goes on.", FAINT)
+
+
+def _how_it_ended(page: Page, progress: Progress, n_left: int) -> Text:
+    if n_left:
+        why = progress.stopping or "stopped"
+        text = f"{why[:1].upper()}{why[1:]}, {numbers.count(n_left)} units left"
+        ended = page.data(text, None, f"{HEADING} {DOUBTFUL}")
+    elif progress.units_failed:
+        text = f"Finished, {numbers.count(progress.units_failed)} units failed"
+        ended = page.words(text, f"{HEADING} {DOUBTFUL}")
+    else:
+        ended = page.words("Complete", f"{HEADING} {GOOD}")
+    return Text.assemble(ended, page.words(f" in {numbers.duration(progress.elapsed_s)}"))
+
+
+def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]:
+    good = progress.units_done - progress.units_failed
+    parts: list[Text | str] = [f"{numbers.count(progress.units_total)} units"]
+    if progress.units_stored:
+        parts.append(f"{numbers.count(progress.units_stored)} stored before")
+    parts.append(f"{numbers.count(good)} done now")
+    if progress.units_failed:
+        parts.append(page.words(f"{numbers.count(progress.units_failed)} failed", BAD))
+    if n_left:
+        parts.append(page.words(f"{numbers.count(n_left)} left", DOUBTFUL))
+    return parts
+
+
+def _request_parts(progress: Progress) -> list[Text | str]:
+    ended = sum(model.done + model.failed for model in progress.models)
+    tokens_in = sum(model.prompt_tokens for model in progress.models)
+    tokens_out = sum(model.completion_tokens for model in progress.models)
+    parts: list[Text | str] = [
+        f"{numbers.count(progress.requests_sent)} requests sent",
+        f"{numbers.count(progress.asks_found)} found in the store",
+        f"{numbers.count(progress.asks_joined)} joined to one in flight",
+        f"{numbers.compact(tokens_in)} tokens in",
+        f"{numbers.compact(tokens_out)} out",
+    ]
+    if progress.elapsed_s > 0 and ended:
+        parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
+    return parts
+
+
+def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
+    wide = page.width >= _WIDE
+    columns = [Column("model", "left"), Column("answered"), Column("failed"), Column("retried")]
+    if wide:
+        columns += [Column("tokens in"), Column("tokens out"), Column("", "left")]
+    names = max(_MIN_NAME, min(_MAX_NAME, page.width - (70 if wide else 30)))
+    rows = []
+    for model in models:
+        row: list[RenderableType] = [
+            page.name(model.name, names, HEADING),
+            page.cell(numbers.count(model.done)),
+            page.cell(numbers.count(model.failed), BAD if model.failed else FAINT),
+            page.cell(numbers.count(model.retried), DOUBTFUL if model.retried else FAINT),
+        ]
+        if wide:
+            row += [
+                page.cell(numbers.count(model.prompt_tokens)),
+                page.cell(numbers.count(model.completion_tokens)),
+                page.cell(model.state if model.state in {"down", "dead"} else "", BAD),
+            ]
+        rows.append(row)
+    return page.table(columns, rows)
+
+
+def faults(error: OrchestratorError) -> RenderableType:
+    """An error as the user is to read it; a recipe's faults one by one, with file and line."""
+
+    def build(page: Page) -> Iterator[RenderableType]:
+        if not isinstance(error, RecipeError):
+            yield page.block(str(error), BAD)
+            return
+        n = len(error.faults)
+        yield page.words(f"{numbers.count(n)} fault{'s' if n != 1 else ''} in the recipe", BAD)
+        for fault in error.faults:
+            place = page.data(f"{fault.file}:{fault.line}:", None, HEADING)
+            yield Text.assemble(place, " ", page.block(fault.message), overflow="fold")
+
+    return Paged(build)
+
+
+def listing(rows: Sequence[tuple[str, str]]) -> RenderableType:
+    """Names with one line each, such as the methods there are."""
+
+    def build(page: Page) -> Iterator[RenderableType]:
+        names = max((page.name(name).cell_len for name, _ in rows), default=0)
+        names = min(names, _MAX_NAME, page.width // 2)
+        cells = [
+            [
+                page.name(name, names, HEADING),
+                page.data(text, max(10, page.width - names - 2)),
+            ]
+            for name, text in rows
+        ]
+        yield page.table([Column("", "left"), Column("", "left")], cells)
+
+    return Paged(build)
+
+
+def runs(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Runs in a folder.
+
+    Args:
+        rows: One mapping a run with `path`, and where known `state` (a word), `units_done`,
+            `units_total`, `units_failed` and `size` (bytes).
+    """
+    return Paged(lambda page: _runs(page, rows))
+
+
+def _runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    if not rows:
+        yield page.words("no runs here", FAINT)
+        return
+    columns = [Column("run", "left"), Column("state", "left"), Column("units done")]
+    columns += [Column("failed"), Column("size")]
+    names = max(_MIN_NAME, page.width - 56)
+    cells = []
+    for row in rows:
+        failed = row.get("units_failed")
+        cells.append([
+            page.name(str(row["path"]), names, HEADING),
+            page.data(str(row.get("state", "")), 12),
+            page.cell(f"{_count(row.get('units_done'))} of {_count(row.get('units_total'))}"),
+            page.cell(_count(failed), BAD if failed else FAINT),
+            page.cell(_size(row.get("size"))),
+        ])  # fmt: skip
+    yield page.table(columns, cells)
+
+
+def _count(value: int | None) -> str:
+    return numbers.UNDEFINED if value is None else numbers.count(value)
+
+
+def _size(value: float | None) -> str:
+    return numbers.UNDEFINED if value is None else numbers.size(value)
+
+
+def status(values: Mapping[str, Any]) -> RenderableType:
+    """The last state a run wrote about itself.
+
+    Args:
+        values: The fields of `Progress`, and where known `is_alive` and `age_s` (since it was
+            written, in seconds).
+
+    Raises:
+        msgspec.ValidationError: If fields of `Progress` are missing.
+    """
+    progress = msgspec.convert(dict(values), Progress)
+    return Paged(lambda page: _status(page, progress, values))
+
+
+def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterator[RenderableType]:
+    left = progress.units_total - progress.units_stored - progress.units_done
+    age = numbers.duration(values.get("age_s"))
+    if values.get("is_alive", True):
+        state = page.words("stopping" if progress.stopping else "running", f"{HEADING} {GOOD}")
+    elif left:
+        state = page.words(f"not running since {age}", f"{HEADING} {DOUBTFUL}")
+    else:
+        state = page.words(f"finished {age} ago", HEADING)
+    yield Text.assemble(page.data(progress.run_dir, page.width // 2, HEADING), ": ", state)
+    yield from page.flow(_unit_parts(page, progress, left))
+    yield from page.flow(_request_parts(progress))
+    yield Text("")
+    yield _models(page, progress.models)

@@ -1,0 +1,212 @@
+"""A ranking in Markdown, for reports and issues; what comes from outside is escaped."""
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.report import numbers
+from orchestrator.report.text import safe_line
+from orchestrator.report.words import neighbour_amount, rank_words, rating_bounds, subject, verdict
+from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.statistics.results import Estimate
+
+ExactMatch = Mapping[str, float | None]
+
+_MAX_MESSAGE: Final = 200
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()#+!|~@:-])")
+_HARMLESS: Final = re.compile(r"(?<=\w)\\([-_:])(?=\w)")
+
+
+def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None = None) -> str:
+    """The whole report of one ranking.
+
+    Args:
+        analysis: What `orchestrator.analysis` found.
+        exact_match: Share of answers equal to the reference, by model, where there is one.
+    """
+    return "\n".join(_lines(analysis, exact_match or {}))
+
+
+def escaped(text: str, width: int | None = None) -> str:
+    """Text from outside as one line that Markdown shows as it is."""
+    # HTML first: its entities hold characters that Markdown would escape.
+    marked = _SPECIAL.sub(r"\\\1", safe_line(text, width))
+    return html.escape(_HARMLESS.sub(r"\1", marked), quote=False)
+
+
+def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
+    yield f"## {escaped(subject(analysis))}"
+    yield ""
+    yield _basis(analysis)
+    if said := verdict(analysis):
+        yield ""
+        yield f"**{said}**"
+    if analysis.ratings:
+        yield ""
+        yield from _ratings(analysis, exact_match)
+    if analysis.neighbours:
+        yield ""
+        yield from _neighbours(analysis)
+    if analysis.n_judged:
+        yield ""
+        yield from _wins(analysis)
+        yield ""
+        yield from _judge(analysis)
+    if analysis.failures:
+        yield ""
+        yield from _failures(analysis)
+    if analysis.categories:
+        yield ""
+        yield from _categories(analysis)
+    if analysis.notes:
+        yield ""
+        yield from (f"- {escaped(note)}" for note in analysis.notes)
+    yield ""
+    yield f"Intervals: {analysis.method}; {analysis.uncertainty}."
+
+
+def _basis(analysis: RankingAnalysis) -> str:
+    missing = analysis.n_units - analysis.n_judged
+    parts = [
+        f"{numbers.count(analysis.n_items_used)} prompts",
+        f"{numbers.count(analysis.n_judged)} judgments",
+        *([f"{numbers.count(missing)} missing"] if missing else []),
+        analysis.uncertainty,
+        *(["approximate: fewer than 20 prompts"] if analysis.approximate else []),
+    ]
+    return " · ".join(parts)
+
+
+def _ratings(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
+    level = numbers.level(analysis.confidence_level)
+    headings = ["rank", "model", "rating", f"{level} interval", "P(win)", "judgments", "missing"]
+    if exact_match:
+        headings.append("exact match")
+    rows = [_rating(model, exact_match) for model in analysis.ratings]
+    yield from _table(headings, rows, left={1})
+
+
+def _rating(model: ModelRating, exact_match: ExactMatch) -> list[str]:
+    row = [
+        rank_words(model),
+        escaped(model.model),
+        numbers.maybe(model.rating, numbers.rating),
+        rating_bounds(model),
+        numbers.maybe(model.mean_preference, numbers.probability),
+        numbers.count(model.n_judgments),
+        numbers.count(model.n_missing),
+    ]
+    if exact_match:
+        row.append(numbers.maybe(exact_match.get(model.model), numbers.percent))
+    return row
+
+
+def _neighbours(analysis: RankingAnalysis) -> Iterator[str]:
+    yield f"### Neighbours (Holm-adjusted at {numbers.level(1 - analysis.confidence_level)})"
+    yield ""
+    rows = [
+        [
+            f"{escaped(pair.better)} {'over' if pair.resolvable else 'and'} {escaped(pair.worse)}",
+            "resolvable" if pair.resolvable else "not resolvable",
+            neighbour_amount(pair),
+        ]
+        for pair in analysis.neighbours
+    ]
+    yield from _table(["pair", "order", "difference"], rows, left={0, 1})
+
+
+def _wins(analysis: RankingAnalysis) -> Iterator[str]:
+    wins = analysis.wins
+    yield "### Win rates: P(row wins against column), ties as half"
+    yield ""
+    rows = []
+    for r, name in enumerate(wins.models):
+        row = [escaped(name)]
+        for c in range(len(wins.models)):
+            value, low, high = wins.preference[r][c], wins.low[r][c], wins.high[r][c]
+            if value is None:
+                row.append("" if r == c else numbers.UNDEFINED)
+                continue
+            ends = numbers.bounds(low, high, low_open=False, high_open=False)
+            text = numbers.probability_with_interval(value, *ends)
+            row.append(f"{text}, n={numbers.count(wins.n[r][c])}")
+        rows.append(row)
+    yield from _table(["", *(escaped(name) for name in wins.models)], rows, left={0})
+
+
+def _judge(analysis: RankingAnalysis) -> Iterator[str]:
+    yield f"### Judge, over {numbers.count(analysis.n_judged)} judgments"
+    yield ""
+    rows: list[list[str]] = []
+    if analysis.position is not None:
+        position = analysis.position
+        bias = position.bias
+        text = numbers.signed_percent_with_interval(bias.value, *numbers.ends(bias))
+        rows.append(["bias for the answer shown first", text])
+        rows.append(["winner flips with the order", _share(position.flip_rate)])
+        rows.append(["one order decides, the other ties", _share(position.half_flip_rate)])
+        rows.append(["same decision in both orders", _share(position.consistency)])
+    coverage = analysis.coverage
+    rows += [
+        ["probability on the labels, mean", numbers.probability(coverage.mean)],
+        ["the same, 5th percentile", numbers.probability(coverage.percentile_5)],
+        ["readings with less than half on them", numbers.percent(coverage.share_low)],
+        [
+            "mean and mode decide alike",
+            numbers.maybe(analysis.agreement.decisions, numbers.percent),
+        ],
+        ["mode is a tie", numbers.maybe(analysis.agreement.tied_by_mode, numbers.percent)],
+        [
+            "Kendall's tau of the rankings by mean and by mode",
+            numbers.maybe(analysis.agreement.kendall_tau, "{:.2f}".format),
+        ],
+    ]
+    yield from _table(["", ""], rows, left={0})
+
+
+def _failures(analysis: RankingAnalysis) -> Iterator[str]:
+    missing = numbers.count(analysis.n_units - analysis.n_judged)
+    yield f"### {missing} judgments missing, not filled in"
+    yield ""
+    rows = [
+        [escaped(failure.cause), numbers.count(failure.n), escaped(failure.message, _MAX_MESSAGE)]
+        for failure in analysis.failures
+    ]
+    yield from _table(["cause", "judgments", "for example"], rows, left={0, 2})
+
+
+def _categories(analysis: RankingAnalysis) -> Iterator[str]:
+    yield "### Ratings by category"
+    yield ""
+    models = [model.model for model in analysis.ratings]
+    rows = []
+    for part in analysis.categories:
+        found = {model.model: model for model in part.ratings}
+        row = [escaped(part.category), numbers.count(part.n_items)]
+        row += [_in_category(found.get(model)) for model in models]
+        rows.append(row)
+    yield from _table(["category", "prompts", *map(escaped, models)], rows, left={0})
+
+
+def _in_category(model: ModelRating | None) -> str:
+    if model is None:
+        return numbers.UNDEFINED
+    if model.rating is None:
+        return rating_bounds(model)
+    return f"{numbers.rating(model.rating)} {rating_bounds(model)}"
+
+
+def _share(estimate: Estimate) -> str:
+    return numbers.percent_with_interval(estimate.value, *numbers.ends(estimate))
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: set[int]) -> Iterator[str]:
+    yield _row(headings)
+    yield _row(":---" if column in left else "---:" for column in range(len(headings)))
+    for row in rows:
+        yield _row(row)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

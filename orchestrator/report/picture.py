@@ -1,0 +1,113 @@
+"""Intervals drawn with characters on a common axis."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.report.page import Glyphs
+
+# Steps between the axis' labels, times a power of ten.
+_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+# Columns that a label needs to stand apart from the next.
+_LABEL_WIDTH: Final = 8
+# Ratings nearer than this are drawn on an axis of this length: noise is not blown up to a contest.
+_MIN_SPAN: Final = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is drawn of one number: the point and its interval; None is not known."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    low_open: bool = False
+    high_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Values from `low` to `high` on `width` columns."""
+
+    low: float
+    high: float
+    width: int
+    step: float
+
+    def column(self, value: float) -> int:
+        """The column of a value, clipped to the axis."""
+        share = (value - self.low) / (self.high - self.low)
+        return min(max(round(share * (self.width - 1)), 0), self.width - 1)
+
+    def labels(self) -> str:
+        """A line with the values at the ticks, as many as fit."""
+        line = [" "] * self.width
+        free_from = 0
+        for value in self.ticks():
+            text = f"{value:,.0f}" if self.step >= 1 else f"{value:,.1f}"
+            begin = self.column(value) - len(text) // 2
+            begin = min(max(begin, 0), self.width - len(text))
+            if begin >= free_from and len(text) <= self.width:
+                line[begin : begin + len(text)] = text
+                free_from = begin + len(text) + 2
+        return "".join(line)
+
+    def ticks(self) -> list[float]:
+        """Multiples of the step on the axis."""
+        first = math.ceil(self.low / self.step - 1e-9)
+        last = math.floor(self.high / self.step + 1e-9)
+        return [self.step * k for k in range(first, last + 1)]
+
+    def draw(self, bounds: Bounds, glyphs: Glyphs) -> tuple[str, str, str]:
+        """What stands left of the point, the point, and what stands right of it; `width` in all."""
+        if bounds.value is None:
+            return self._draw_nowhere(bounds, glyphs)
+        at = self.column(bounds.value)
+        left = self._draw_left(bounds, at, glyphs)
+        right = self._draw_right(bounds, at, glyphs)
+        return left, glyphs.point, right
+
+    def _draw_nowhere(self, bounds: Bounds, glyphs: Glyphs) -> tuple[str, str, str]:
+        if bounds.high_open and not bounds.low_open:
+            return " " * (self.width - 1), glyphs.open_right, ""
+        if bounds.low_open and not bounds.high_open:
+            return "", glyphs.open_left, " " * (self.width - 1)
+        return " " * self.width, "", ""
+
+    def _draw_left(self, bounds: Bounds, at: int, glyphs: Glyphs) -> str:
+        if bounds.low_open:
+            return "" if at == 0 else glyphs.open_left + glyphs.line * (at - 1)
+        begin = at if bounds.low is None else min(self.column(bounds.low), at)
+        length = at - begin
+        drawn = "" if length == 0 else glyphs.line_left + glyphs.line * (length - 1)
+        return " " * begin + drawn
+
+    def _draw_right(self, bounds: Bounds, at: int, glyphs: Glyphs) -> str:
+        room = self.width - at - 1
+        if bounds.high_open:
+            return "" if room == 0 else glyphs.line * (room - 1) + glyphs.open_right
+        end = at if bounds.high is None else max(self.column(bounds.high), at)
+        length = end - at
+        drawn = "" if length == 0 else glyphs.line * (length - 1) + glyphs.line_right
+        return drawn + " " * (room - length)
+
+
+def make_axis(values: Iterable[float | None], width: int) -> Axis | None:
+    """An axis that holds all finite values; None where there are none."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if not known or width < 1:
+        return None
+    low, high = min(known), max(known)
+    missing = _MIN_SPAN - (high - low)
+    if missing > 0:
+        low, high = low - missing / 2, high + missing / 2
+    step = _step((high - low) / max(1, width // _LABEL_WIDTH))
+    # A little room at both ends, so that no interval seems to be cut off by the frame.
+    margin = 0.02 * (high - low)
+    return Axis(low - margin, high + margin, width, step)
+
+
+def _step(at_least: float) -> float:
+    power = 10.0 ** math.floor(math.log10(at_least))
+    return next(step * power for step in _STEPS if step * power >= at_least * (1 - 1e-9))

@@ -1,0 +1,166 @@
+"""What stands below the ratings: win rates, the judge, failures, categories."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from orchestrator.report import numbers
+from orchestrator.report.grid import Cell, Grid, draw
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, Column, Page
+from orchestrator.report.words import rating_bounds
+from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
+
+_EVEN: Final = 0.5
+_ALIKE: Final = 0.9
+_MAX_NAME: Final = 32
+# A share of judgments with little mass on the labels that deserves a colour.
+_MUCH_LOW_MASS: Final = 0.05
+
+
+def win_matrix(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
+    """Mean preference for the row's model over the column's, with interval and n."""
+    wins = analysis.wins
+    indices = range(len(wins.models))
+    counts = {wins.n[r][c] for r in indices for c in indices if r != c}
+    # Counts that hardly differ are said once; else every cell says its own.
+    few, many = min(counts), max(counts)
+    alike = few >= _ALIKE * many
+
+    def cell(row: int, column: int) -> Cell:
+        value = wins.preference[row][column]
+        if row == column:
+            return Cell(page.glyphs.same)
+        if value is None:
+            return Cell(numbers.UNDEFINED, "not compared")
+        low, high = wins.low[row][column], wins.high[row][column]
+        under = ""
+        if low is not None and high is not None:
+            under = f"[{numbers.probability(low)}, {numbers.probability(high)}]"
+        if not alike:
+            under = f"{under} n={numbers.count(wins.n[row][column])}".strip()
+        return Cell(numbers.probability(value), under, _side(low, high))
+
+    aside = "P(row wins against column), ties as half"
+    if alike:
+        n = numbers.count(many) if few == many else f"{numbers.count(few)} to {numbers.count(many)}"
+        aside += f"; n = {n} each"
+    yield page.heading("Win rates", aside)
+    yield from draw(page, Grid("", wins.models, wins.models, cell))
+
+
+def _side(low: float | None, high: float | None) -> str:
+    if low is not None and low > _EVEN:
+        return GOOD
+    return BAD if high is not None and high < _EVEN else ""
+
+
+def judge_section(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
+    """How far the judge can be trusted: order effects, label mass, mean against mode."""
+    yield page.heading("Judge", f"over {numbers.count(analysis.n_judged)} judgments")
+    rows = [*_position_rows(analysis), *_coverage_rows(analysis), *_agreement_rows(analysis)]
+    exact = f"{numbers.count(analysis.n_exact)} of {numbers.count(analysis.n_judged)}"
+    rows.append(("every label's probability known", exact, ""))
+    if analysis.n_same_text:
+        rows.append(("both answers the same text", numbers.count(analysis.n_same_text), ""))
+    cells = [[page.cell(name), page.cell(value, style)] for name, value, style in rows]
+    yield page.table([Column("", "left"), Column("", "left")], cells)
+
+
+_Row = tuple[str, str, str]
+
+
+def _position_rows(analysis: RankingAnalysis) -> list[_Row]:
+    position = analysis.position
+    if position is None:
+        return [("effects of the order", numbers.UNDEFINED, "")]
+    interval = position.bias.interval
+    biased = interval is not None and not interval.contains(0.0)
+    return [
+        ("bias for the answer shown first", _signed(position.bias), DOUBTFUL if biased else ""),
+        ("winner flips with the order", _share(position.flip_rate), ""),
+        ("one order decides, the other ties", _share(position.half_flip_rate), ""),
+        ("same decision in both orders", _share(position.consistency), ""),
+    ]
+
+
+def _signed(estimate: Estimate) -> str:
+    return numbers.signed_percent_with_interval(estimate.value, *numbers.ends(estimate))
+
+
+def _share(estimate: Estimate) -> str:
+    return numbers.percent_with_interval(estimate.value, *numbers.ends(estimate))
+
+
+def _coverage_rows(analysis: RankingAnalysis) -> list[_Row]:
+    coverage = analysis.coverage
+    style = DOUBTFUL if coverage.share_low > _MUCH_LOW_MASS else ""
+    rows = [
+        ("mean probability on the labels", numbers.probability(coverage.mean), ""),
+        ("5th percentile of it", numbers.probability(coverage.percentile_5), ""),
+        ("readings with less than half on them", numbers.percent(coverage.share_low), style),
+    ]
+    if coverage.n_unknown:
+        rows.append(("readings with unknown mass", numbers.count(coverage.n_unknown), DOUBTFUL))
+    return rows
+
+
+def _agreement_rows(analysis: RankingAnalysis) -> list[_Row]:
+    agreement = analysis.agreement
+    rows = [
+        ("mean and mode decide alike", numbers.maybe(agreement.decisions, numbers.percent), ""),
+        ("mode is a tie", numbers.maybe(agreement.tied_by_mode, numbers.percent), ""),
+    ]
+    if agreement.kendall_tau is not None:
+        tau = f"{agreement.kendall_tau:.2f}"
+        rows.append(("rankings by mean and by mode", f"Kendall's tau {tau}", ""))
+    return rows
+
+
+def failures(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
+    """Judgments that are missing: why, and for which models."""
+    missing = analysis.n_units - analysis.n_judged
+    aside = f"of {numbers.count(analysis.n_units)}; not filled in"
+    yield page.heading(f"{numbers.count(missing)} judgments missing", aside)
+    causes = [
+        [
+            page.data(failure.cause, _MAX_NAME, BAD),
+            page.cell(numbers.count(failure.n)),
+            page.data(failure.message, max(10, page.width - _MAX_NAME), FAINT),
+        ]
+        for failure in analysis.failures
+    ]
+    yield page.table([Column("cause", "left"), Column("judgments"), Column("e.g.", "left")], causes)
+    concerned = [model for model in analysis.ratings if model.n_missing]
+    parts: list[Text | str] = [page.words("by model", FAINT)]
+    for model in concerned:
+        name = page.name(model.model, _MAX_NAME)
+        parts.append(Text.assemble(name, f" {numbers.count(model.n_missing)}"))
+    yield from page.flow(parts)
+
+
+def categories(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
+    """Ratings within each category of prompts."""
+    models = [model.model for model in analysis.ratings]
+    found = [{model.model: model for model in part.ratings} for part in analysis.categories]
+    names = [f"{part.category} ({numbers.count(part.n_items)})" for part in analysis.categories]
+
+    def cell(row: int, column: int) -> Cell:
+        model = found[row].get(models[column])
+        if model is None or model.rating is None:
+            return Cell(numbers.UNDEFINED, "open" if model is not None and _is_open(model) else "")
+        style = DOUBTFUL if model.n_items < APPROXIMATE_BELOW else ""
+        return Cell(numbers.rating(model.rating), rating_bounds(model), style)
+
+    yield page.heading("Ratings by category", "prompts in brackets; not adjusted for their number")
+    yield from draw(page, Grid("category", names, models, cell))
+    few = [part for part in analysis.categories if part.n_items < APPROXIMATE_BELOW]
+    if few:
+        text = f"approximate where a category has fewer than {APPROXIMATE_BELOW} prompts"
+        yield page.words(text, DOUBTFUL)
+
+
+def _is_open(model: ModelRating) -> bool:
+    return model.low_open or model.high_open

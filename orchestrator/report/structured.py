@@ -1,0 +1,39 @@
+"""A ranking as plain values for JSON: undefined and open numbers are null, and open has a flag."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.report.words import verdict
+from orchestrator.statistics.ranking import RankingAnalysis
+
+FORMAT: Final = 1
+"""Raised when a field changes its meaning or goes; new fields may come at any time."""
+
+
+def ranking_json(
+    analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
+) -> dict[str, Any]:
+    """The fields of `RankingAnalysis`, with `format` and `resolvable`, and nothing that JSON lacks.
+
+    Args:
+        analysis: What `orchestrator.analysis` found.
+        exact_match: Share of answers equal to the reference, by model, where there is one.
+    """
+    values = _plain(msgspec.to_builtins(analysis))
+    document = {"format": FORMAT, "order_resolvable": not verdict(analysis), **values}
+    if exact_match:
+        document["exact_match"] = _plain(dict(exact_match))
+    return document
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (JSON values)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value

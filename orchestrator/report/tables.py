@@ -1,0 +1,257 @@
+"""Tables for the terminal. Every function returns something rich can print, laid out when printed.
+
+The ranking never suggests an order that the data do not carry: ranks are ranges where they are
+open, neighbours say "not resolvable", and a ranking without any resolvable pair says so first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from orchestrator.report import numbers
+from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
+from orchestrator.report.page import (
+    ACCENT,
+    BAD,
+    DOUBTFUL,
+    FAINT,
+    GOOD,
+    HEADING,
+    Column,
+    Page,
+    Paged,
+)
+from orchestrator.report.picture import Axis, Bounds, make_axis
+from orchestrator.report.sections import categories, failures, judge_section, win_matrix
+from orchestrator.report.words import neighbour_words, rank_words, rating_bounds, subject, verdict
+from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+
+__all__ = [
+    "answers",
+    "faults",
+    "listing",
+    "plan_table",
+    "ranking",
+    "run_summary",
+    "runs",
+    "status",
+]
+
+ExactMatch = Mapping[str, float | None]
+
+# Columns that a name is left before whole columns of numbers go.
+_ENOUGH_NAME: Final = 16
+_MAX_NAME: Final = 32
+_MIN_PICTURE: Final = 14
+_MAX_PICTURE: Final = 44
+_GAP: Final = 2
+_ALWAYS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A column with its cells; of those that do not fit, the lightest go first."""
+
+    column: Column
+    width: int
+    cell: Callable[[ModelRating], Text]
+    weight: int = _ALWAYS
+
+
+def ranking(analysis: RankingAnalysis, exact_match: ExactMatch | None = None) -> RenderableType:
+    """The whole report of one ranking.
+
+    Args:
+        analysis: What `orchestrator.analysis` found.
+        exact_match: Share of answers equal to the reference, by model, where there is one.
+    """
+    return Paged(lambda page: _ranking(page, analysis, exact_match or {}))
+
+
+def headline(analysis: RankingAnalysis, exact_match: ExactMatch | None = None) -> RenderableType:
+    """Its first table only: the ratings, and which neighbours can be told apart."""
+    return Paged(lambda page: _headline(page, analysis, exact_match or {}))
+
+
+def answers(exact_match: ExactMatch) -> RenderableType:
+    """Exact match by model, where nothing was judged."""
+
+    def build(page: Page) -> Iterator[RenderableType]:
+        yield page.heading("Answers")
+        rows = [
+            [page.name(model, _MAX_NAME, HEADING), page.cell(numbers.maybe(share, numbers.percent))]
+            for model, share in exact_match.items()
+        ]
+        yield page.table([Column("model", "left"), Column("exact match")], rows)
+
+    return Paged(build)
+
+
+def _ranking(
+    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
+) -> Iterator[RenderableType]:
+    yield from _headline(page, analysis, exact_match)
+    if len(analysis.wins.models) > 1 and analysis.n_judged:
+        yield Text("")
+        yield from win_matrix(page, analysis)
+    if analysis.n_judged:
+        yield Text("")
+        yield from judge_section(page, analysis)
+    if analysis.failures:
+        yield Text("")
+        yield from failures(page, analysis)
+    if analysis.categories:
+        yield Text("")
+        yield from categories(page, analysis)
+    if analysis.notes:
+        yield Text("")
+        yield page.heading("Notes")
+        for note in analysis.notes:
+            yield page.prose(note, bullet=True)
+    yield Text("")
+    yield page.prose(f"Intervals: {analysis.method}; {analysis.uncertainty}.", FAINT)
+
+
+def _headline(
+    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
+) -> Iterator[RenderableType]:
+    yield page.prose(subject(analysis), HEADING)
+    yield from page.flow(_basis(page, analysis))
+    said = verdict(analysis)
+    if said:
+        yield page.words(said, f"{HEADING} {DOUBTFUL}")
+    if not analysis.ratings:
+        return
+    yield Text("")
+    yield from _ratings(page, analysis, exact_match)
+    if analysis.neighbours:
+        yield Text("")
+        level = numbers.level(1 - analysis.confidence_level)
+        yield page.heading("Neighbours", f"Holm-adjusted at {level}; each interval for its pair")
+        for pair in analysis.neighbours:
+            style = GOOD if pair.resolvable else DOUBTFUL
+            mark = page.cell(f"{page.glyphs.dot if pair.resolvable else page.glyphs.ring} ", style)
+            words = page.prose(neighbour_words(pair))
+            if isinstance(words, Text):
+                yield Text.assemble(mark, words, overflow="fold")
+
+
+def _basis(page: Page, analysis: RankingAnalysis) -> list[Text | str]:
+    parts: list[Text | str] = [
+        page.words(f"{numbers.count(analysis.n_items_used)} prompts"),
+        page.words(f"{numbers.count(analysis.n_judged)} judgments"),
+    ]
+    missing = analysis.n_units - analysis.n_judged
+    if missing:
+        parts.append(page.words(f"{numbers.count(missing)} missing", BAD))
+    parts.append(page.words(analysis.uncertainty, FAINT))
+    if analysis.approximate:
+        parts.append(page.words("approximate: fewer than 20 prompts", DOUBTFUL))
+    return parts
+
+
+def _ratings(
+    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
+) -> Iterator[RenderableType]:
+    """The table of ratings; where the picture does not fit beside it, it stands below."""
+    longest = max(page.name(model.model).cell_len for model in analysis.ratings)
+    least = max(min(longest, _ENOUGH_NAME), len("model"))
+    fields = _fitting(_fields(page, analysis, exact_match), page.width - least)
+    used = sum(field.width + _GAP for field in fields)
+    names = max(min(longest, _MAX_NAME, page.width - used), len("model"))
+    beside = page.width - used - names - _GAP
+    fits = beside >= _MIN_PICTURE
+    axis = make_axis(
+        _edges(analysis), min(beside if fits else page.width - names - _GAP, _MAX_PICTURE)
+    )
+    name = _Field(Column("model", "left"), names, lambda m: page.name(m.model, names, HEADING))
+    fields.insert(1, name)
+    if axis is None:
+        yield _drawn(page, fields, analysis)
+        return
+    picture = _Field(
+        Column("", "left", page.cell(axis.labels(), FAINT)),
+        axis.width,
+        lambda model: _picture(page, axis, model),
+    )
+    if fits:
+        fields.insert(4, picture)
+        yield _drawn(page, fields, analysis)
+        return
+    yield _drawn(page, fields, analysis)
+    yield Text("")
+    yield _drawn(page, [name, picture], analysis)
+
+
+def _drawn(page: Page, fields: list[_Field], analysis: RankingAnalysis) -> RenderableType:
+    rows = [[field.cell(model) for field in fields] for model in analysis.ratings]
+    return page.table([field.column for field in fields], rows)
+
+
+def _fitting(fields: list[_Field], room: int) -> list[_Field]:
+    """The fields without the least important ones that do not fit."""
+    kept = list(fields)
+    while sum(field.width + _GAP for field in kept) > room:
+        least = min(kept, key=lambda field: field.weight)
+        if least.weight >= _ALWAYS:
+            break
+        kept.remove(least)
+    return kept
+
+
+def _fields(page: Page, analysis: RankingAnalysis, exact_match: ExactMatch) -> list[_Field]:
+    """What is said of each model, beside its name and the picture."""
+    level = f"{numbers.level(analysis.confidence_level)} interval"
+    bounds = max(len(level), *(len(rating_bounds(model)) for model in analysis.ratings))
+
+    def rank(model: ModelRating) -> Text:
+        surely = model.rank_low is not None and model.rank_low == model.rank_high
+        return page.cell(rank_words(model), HEADING if surely else DOUBTFUL)
+
+    def interval(model: ModelRating) -> Text:
+        return page.cell(rating_bounds(model), FAINT if model.rating is None else "")
+
+    def missing(model: ModelRating) -> Text:
+        return page.cell(numbers.count(model.n_missing), BAD if model.n_missing else FAINT)
+
+    fields = [
+        _Field(Column("rank"), max(4, *(len(rank_words(m)) for m in analysis.ratings)), rank),
+        _Field(Column("rating"), 6, lambda m: page.cell(numbers.maybe(m.rating, numbers.rating))),
+        _Field(Column(level, "left"), bounds, interval),
+        _Field(
+            Column("P(win)"),
+            6,
+            lambda m: page.cell(numbers.maybe(m.mean_preference, numbers.probability)),
+            weight=4,
+        ),
+        _Field(Column("judgments"), 9, lambda m: page.cell(numbers.count(m.n_judgments)), weight=1),
+    ]
+    if any(model.n_missing for model in analysis.ratings):
+        fields.append(_Field(Column("missing"), 7, missing, weight=2))
+    if exact_match:
+        fields.append(
+            _Field(
+                Column("exact match"),
+                11,
+                lambda m: page.cell(numbers.maybe(exact_match.get(m.model), numbers.percent)),
+                weight=3,
+            )
+        )
+    return fields
+
+
+def _edges(analysis: RankingAnalysis) -> list[float | None]:
+    return [edge for model in analysis.ratings for edge in (model.rating, model.low, model.high)]
+
+
+def _picture(page: Page, axis: Axis, model: ModelRating) -> Text:
+    bounds = Bounds(model.rating, model.low, model.high, model.low_open, model.high_open)
+    left, point, right = axis.draw(bounds, page.glyphs)
+    picture = Text(no_wrap=True, overflow="crop")
+    picture.append(left, ACCENT)
+    picture.append(point, f"{HEADING} {ACCENT}")
+    picture.append(right, ACCENT)
+    return picture

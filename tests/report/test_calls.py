@@ -1,0 +1,120 @@
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from orchestrator.errors import Fault, LaunchError, RecipeError
+from orchestrator.plan import PlanCount, StageCount
+from orchestrator.report import tables
+from tests.report.samples import a_model, a_progress, printed
+
+
+def a_plan(*, money=None, left=600):
+    stages = (
+        StageCount("answers", "expert", 400, 100, 300, True, 153_600),  # noqa: FBT003
+        StageCount("judgments", "judge", 1200, 1200 - left, left, False, 0),  # noqa: FBT003
+    )
+    return PlanCount(200, 600, stages, money, ("at most: what equal answers leave out …",))
+
+
+def test_a_bound_is_marked_and_so_is_its_sum():
+    rows = [line.split("  ") for line in printed(tables.plan_table(a_plan())).splitlines()]
+    cells = {row[0]: [cell.strip() for cell in row if cell.strip()] for row in rows}
+    assert cells["answers"] == ["answers", "expert", "400", "100", "300", "≤ 153,600"]
+    assert cells["judgments"] == ["judgments", "judge", "≤ 1,200", "600", "≤ 600", "0"]
+    assert cells["total"] == ["total", "≤ 1,600", "700", "≤ 900", "≤ 153,600"]
+
+
+def test_money_that_is_not_known_is_not_zero():
+    assert "Money: not known" in printed(tables.plan_table(a_plan()))
+
+
+def test_money_is_a_bound():
+    assert "Money: at most 12.40" in printed(tables.plan_table(a_plan(money=12.4)))
+
+
+def test_a_plan_that_is_held_asks_nothing():
+    stage = StageCount("answers", "expert", 400, 400, 0, True, 0)  # noqa: FBT003
+    text = printed(tables.plan_table(PlanCount(200, 400, (stage,), None, ())))
+    assert "Nothing to ask: the store holds every outcome." in text
+
+
+def test_the_summary_of_a_complete_run():
+    text = printed(tables.run_summary(a_progress(50.0, units_failed=0, failures={}), 0))
+    assert text.startswith("Complete in 50 s\n1,000 units · 100 stored before · 50 done now\n")
+    assert "60 requests sent · 30 found in the store · 4 joined to one in flight" in text
+    assert "0.2 requests/s" in text
+
+
+def test_the_summary_of_a_run_with_failures_names_the_causes():
+    text = printed(tables.run_summary(a_progress(50.0), 0))
+    assert text.startswith("Finished, 2 units failed in 50 s")
+    assert "failed units · timeout 2" in text
+
+
+def test_the_summary_of_an_interrupted_run_says_how_to_go_on():
+    text = printed(tables.run_summary(a_progress(50.0, stopping="interrupted"), 850))
+    assert text.startswith("Interrupted, 850 units left in 50 s")
+    assert "the same command goes on" in text
+
+
+def test_the_summary_of_a_call_with_nothing_to_do():
+    assert "nothing left to do" in printed(tables.run_summary(None, 0))
+
+
+def test_a_model_that_died_is_pointed_out():
+    progress = a_progress(models=(a_model(state="dead"),))
+    assert "dead" in printed(tables.run_summary(progress, 3))
+
+
+def test_faults_of_a_recipe_stand_one_by_one():
+    error = RecipeError([Fault("r.yaml", 8, "no such key"), Fault("r.yaml", 2, "[b]twice[/]")])
+    assert printed(tables.faults(error)).splitlines() == [
+        "2 faults in the recipe",
+        "r.yaml:2: [b]twice[/]",
+        "r.yaml:8: no such key",
+    ]
+
+
+def test_the_lines_of_an_error_stay_lines_and_obey_nothing():
+    error = LaunchError("did not become ready\n\x1b[31mCUDA out of memory")
+    text = printed(tables.faults(error))
+    assert text == "did not become ready\n\\x1b[31mCUDA out of memory"
+
+
+def test_a_status_says_that_a_run_is_dead():
+    values = {**msgspec.to_builtins(a_progress()), "is_alive": False, "age_s": 90.0}
+    assert "runs/demo: not running since 1 min 30 s" in printed(tables.status(values))
+
+
+def test_a_status_says_that_a_run_runs():
+    assert "runs/demo: running" in printed(tables.status(msgspec.to_builtins(a_progress())))
+
+
+def test_runs_are_listed_with_what_is_known():
+    text = printed(
+        tables.runs([{"path": "runs/a", "units_done": 5, "units_total": 9, "size": 2e6}])
+    )
+    assert "5 of 9" in text
+    assert "2.0 MB" in text
+
+
+def test_no_runs_is_said():
+    assert printed(tables.runs([])) == "no runs here"
+
+
+def test_a_listing_has_a_line_each():
+    text = printed(
+        tables.listing([("pairwise_ranking", "A judge compares."), ("x", "y" * 300)]), 60
+    )
+    assert text.splitlines()[0] == "pairwise_ranking  A judge compares."
+    assert len(text.splitlines()) == 2
+
+
+@pytest.mark.parametrize("width", [50, 60, 100])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_any_terminal_shows_plan_and_summary(width, encoding):
+    model = a_model("meta-llama/Llama-3.1-8B-Instruct")
+    for shown in (tables.plan_table(a_plan()), tables.run_summary(a_progress(models=(model,)), 3)):
+        text = printed(shown, width, encoding)
+        text.encode(encoding)
+        assert max(cell_len(line) for line in text.splitlines()) <= width

@@ -1,0 +1,59 @@
+import pytest
+from rich.cells import cell_len
+
+from orchestrator.report.live import frame
+from orchestrator.report.pace import Pace
+from tests.report.samples import a_model, a_progress, printed
+
+
+def framed(progress, width=100, encoding="utf-8"):
+    pace = Pace()
+    pace.add(a_progress(progress.elapsed_s - 2, units_done=0, models=()))
+    pace.add(progress)
+    return printed(frame("demo → runs/demo", progress, pace), width, encoding)
+
+
+def test_a_frame_says_where_the_units_are():
+    assert "150 of 1,000 units · 100 stored · 2 failed · 8 open" in framed(a_progress(20.0))
+
+
+def test_a_frame_says_how_fast_it_goes_and_when_it_ends():
+    text = framed(a_progress(20.0))
+    assert "5.0 requests/s" in text
+    assert "0:00:20 · ETA 34 s" in text
+
+
+def test_a_frame_has_a_line_for_each_model():
+    text = framed(a_progress(models=(a_model("one"), a_model("two", state="dead"))))
+    assert "one    ● ready" in text
+    assert "two    ✕ dead" in text
+
+
+def test_a_frame_says_what_an_interrupt_does():
+    assert "Ctrl-C stops sending and keeps what was answered" in framed(a_progress())
+
+
+def test_a_stopping_run_says_why_and_what_a_second_interrupt_does():
+    text = framed(a_progress(stopping="interrupted"))
+    assert "Stopping: interrupted · 3 requests in flight" in text
+    assert "Ctrl-C again does not wait" in text
+    assert "ETA" not in text
+
+
+def test_a_run_is_not_said_to_be_complete_before_it_is():
+    text = framed(a_progress(units_total=100_000, units_stored=99_998, units_done=1))
+    assert "99.9 %" in text
+
+
+def test_one_failed_unit_of_a_million_is_still_seen():
+    text = framed(a_progress(units_total=10**6, units_stored=0, units_failed=1, units_done=1))
+    assert "┅" in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_frame_fits_every_terminal(width, encoding):
+    models = (a_model("meta-llama/Llama-3.1-8B-Instruct"), a_model("日本語モデル", state="down"))
+    text = framed(a_progress(models=models), width, encoding)
+    text.encode(encoding)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
