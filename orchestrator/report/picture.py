@@ -10,7 +10,7 @@ from orchestrator.report.page import Glyphs
 # Steps between the axis' labels, times a power of ten.
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Columns that a label needs to stand apart from the next.
-_LABEL_WIDTH: Final = 8
+_LABEL_WIDTH: Final = 7
 # Ratings nearer than this are drawn on an axis of this length: noise is not blown up to a contest.
 _MIN_SPAN: Final = 40.0
 
