@@ -1,0 +1,198 @@
+"""Whole sessions under virtual time: an hour's waiting passes at once, so pace can be asserted."""
+
+import asyncio
+from itertools import combinations
+
+import pytest
+
+from orchestrator.methods._base import Combination
+from orchestrator.records import Failure
+from orchestrator.runner.budget import Bounds, Budget, Spent
+from orchestrator.runner.session import Session, Wiring
+from orchestrator.scheduler.core import Core, Limits
+from orchestrator.scheduler.retry import RetryPolicy
+from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan
+
+pytestmark = pytest.mark.looptime
+
+
+class MemoryStore:
+    """What a session needs of a store, and when each unit ended."""
+
+    pending_bytes = 0
+
+    def __init__(self):
+        self.outcomes = {}
+        self.attempts = []
+        self.units = {}
+        self.ended_at = {}
+
+    def get(self, key):
+        return self.outcomes.get(key)
+
+    def put_outcome(self, key, kind, model, outcome, **more):
+        self.outcomes.setdefault(key, outcome)
+
+    def put_attempt(self, key, model, failure):
+        self.attempts.append((model, failure.cause))
+
+    def put_unit(self, unit_hash, plan_id, position, status, frame, rows, *, cause=""):
+        self.units[position] = (status, rows)
+        self.ended_at[position] = asyncio.get_running_loop().time()
+
+
+class Server:
+    """Answers each request after a while, or with a failure."""
+
+    def __init__(self, latency_s=0.1, failure=None, n_failures=10**9):
+        self.latency_s = latency_s
+        self.failure = failure
+        self.n_failures = n_failures
+        self.n_asked = 0
+        self.n_now = 0
+        self.most_at_once = 0
+
+    async def generate(self, ask, seed):
+        self.n_asked += 1
+        number = self.n_asked
+        self.n_now += 1
+        self.most_at_once = max(self.most_at_once, self.n_now)
+        try:
+            await asyncio.sleep(self.latency_s)
+        finally:
+            self.n_now -= 1
+        if self.failure is not None and number <= self.n_failures:
+            return self.failure
+        return generation(f"{ask.model} {ask.messages[0].content}")
+
+    async def close(self):
+        pass
+
+
+async def pair(unit, ask, config):
+    await ask.all(*(ask.generate(name, unit.item.messages, SAMPLING) for name in unit.models))
+    return [{"item": unit.item.key, "models": "/".join(unit.models), "status": "ok"}]
+
+
+def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=None, store=None):
+    names = tuple(servers)
+    p = plan(pair, names, n_items, combos or [Combination((name,)) for name in names])
+
+    async def connect(model):
+        return servers[model]
+
+    limit = limits or Limits(max_in_flight=8, dead_after_s=30.0)
+    wiring = Wiring(
+        plan=p,
+        plan_id=1,
+        done=bytearray(len(p)),
+        store=store or MemoryStore(),
+        core=Core(dict.fromkeys(names, limit), RetryPolicy(max_attempts=3)),
+        budget=Budget(bounds or Bounds(), Spent(), {}),
+        connect=connect,
+        server_of={},
+        systems={},
+        per_minute={},
+        max_open=max_open,
+        run_dir="here",
+    )
+    return p, wiring, Session(wiring)
+
+
+def last_end(p, store, models):
+    return max(
+        at for position, at in store.ended_at.items() if p.models_at(position) <= set(models)
+    )
+
+
+async def test_every_unit_ends_and_the_limit_is_kept_and_used():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers)
+    await session.run()
+    assert len(wiring.store.units) == 60
+    assert servers["a"].most_at_once == 8
+
+
+async def test_fast_models_keep_their_pace_beside_a_slow_and_a_dead_one():
+    fast = ("f1", "f2", "f3")
+
+    def everybody(names):
+        singles = [Combination((name,)) for name in names]
+        return singles + [Combination(two) for two in combinations(names, 2)]
+
+    p, wiring, session = make(
+        {name: Server() for name in fast}, n_items=200, combos=everybody(fast)
+    )
+    start = asyncio.get_running_loop().time()
+    await session.run()
+    alone = last_end(p, wiring.store, fast) - start
+
+    servers = {name: Server() for name in fast}
+    servers |= {"slow": Server(latency_s=20.0), "dead": Server(failure=REFUSED)}
+    p, wiring, session = make(servers, n_items=200, combos=everybody(servers))
+    start = asyncio.get_running_loop().time()
+    await session.run()
+    beside = last_end(p, wiring.store, fast) - start
+    assert beside <= alone / 0.95
+    assert len(wiring.store.units) == len(p)
+
+
+async def test_units_of_a_dead_model_fail_for_now_and_are_counted():
+    servers = {"ok": Server(), "dead": Server(failure=REFUSED)}
+    p, wiring, session = make(servers, n_items=10)
+    await session.run()
+    statuses = [wiring.store.units[position][0] for position in range(len(p))]
+    assert statuses == [0, 2] * 10
+    assert session.progress({}).failures == {"dead_server": 10}
+
+
+async def test_a_server_that_comes_back_is_asked_everything():
+    servers = {"a": Server(failure=REFUSED, n_failures=3)}
+    _, wiring, session = make(servers)
+    await session.run()
+    assert {status for status, _ in wiring.store.units.values()} == {0}
+
+
+async def test_failures_of_the_moment_are_tried_again():
+    servers = {"a": Server(failure=BUSY, n_failures=5)}
+    _, wiring, session = make(servers)
+    await session.run()
+    assert {status for status, _ in wiring.store.units.values()} == {0}
+    assert wiring.store.attempts == [("a", "rate_limited")] * 5
+
+
+async def test_no_more_requests_are_sent_than_the_budget_allows():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers, bounds=Bounds(requests=21))
+    await session.run()
+    assert servers["a"].n_asked == 21
+    assert len(wiring.store.units) == 21
+    assert "budget.requests" in session.stopping
+
+
+async def test_stopping_records_what_is_in_flight_and_sends_nothing_more():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers)
+    asyncio.get_running_loop().call_later(0.25, session.stop, "interrupted")
+    await session.run()
+    assert servers["a"].n_asked == len(wiring.store.outcomes) == 24
+
+
+async def test_a_permanent_failure_is_an_outcome():
+    bad = Failure("bad_request", "no", permanent=True, status=400)
+    _, wiring, session = make({"a": Server(failure=bad)}, n_items=2)
+    await session.run()
+    assert list(wiring.store.outcomes.values()) == [bad, bad]
+
+
+async def test_the_window_bounds_how_many_units_are_open():
+    _, _, session = make({"a": Server()}, max_open=5)
+    seen = []
+
+    def look():
+        seen.append(session.progress({}).units_open)
+        asyncio.get_running_loop().call_later(0.01, look)
+
+    look()
+    await session.run()
+    assert 0 < max(seen) <= 5
