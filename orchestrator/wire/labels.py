@@ -199,7 +199,8 @@ def _listing(entry: _Entry) -> _Listing | None:
             return None
         if value < lowest and not (pushed and one is listed[0]):
             lowest = value
-        spelling = one.spelling()
+        utf8 = one.utf8
+        spelling = one.spelling() if utf8 is None else bytes(utf8)
         if spelling in found:
             value = _ln_sum((found[spelling], value))
         found[spelling] = value

@@ -11,7 +11,7 @@ LETTERS = labels("A", "B", "C")
 
 def read(top, asked=LETTERS):
     drawn = max(top, key=lambda one: one[1])
-    return choice_from_top(chat(drawn[0], [entry(*drawn, top)], "length"), asked)
+    return choice_from_top(chat(drawn[0], [entry(drawn[0], drawn[1], top)], "length"), asked)
 
 
 def test_listed_labels_are_exact():
