@@ -28,6 +28,7 @@ KEEPALIVE_S: Final = 3.0
 
 KEPT_HEADERS: Final = ("retry-after", "date", "x-request-id")
 _READ_BUFFER_BYTES: Final = 2**18
+_CONTROL_CONNECTIONS: Final = 2
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class AiohttpTransport:
         self._max_in_flight = endpoint.max_in_flight
         self._keepalive_s = keepalive_s
         self._max_body_bytes = max_body_bytes
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
 
     async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
         """See `Transport`."""
@@ -89,8 +90,8 @@ class AiohttpTransport:
 
     async def close(self) -> None:
         """See `Transport`."""
-        session, self._session = self._session, None
-        if session is not None:
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
             await session.close()
 
     async def _send(
@@ -112,7 +113,7 @@ class AiohttpTransport:
     async def _exchange(
         self, method: str, path: str, body: bytes | None, timeout_s: float
     ) -> Reply | Failure:
-        session = self._session or self._open()
+        session = self._sessions.get(method) or self._open(method)
         # aiohttp takes 0 for no deadline at all.
         timeout = aiohttp.ClientTimeout(
             total=max(timeout_s, 1e-3), sock_connect=CONNECT_TIMEOUT_S, ceil_threshold=1e9
@@ -141,22 +142,23 @@ class AiohttpTransport:
                 return too_large(size)
         return b"".join(chunks)
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open(self, method: str) -> aiohttp.ClientSession:
+        # Questions about health and load have connections of their own: they must be answered
+        # most of all when every other connection is taken.
+        limit = self._max_in_flight if method == "POST" else _CONTROL_CONNECTIONS
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
         if is_private(self._base_url):
             headers["Accept-Encoding"] = "identity"
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=self._max_in_flight, keepalive_timeout=self._keepalive_s
-            ),
+        self._sessions[method] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=self._keepalive_s),
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=not is_private(self._base_url),
             read_bufsize=_READ_BUFFER_BYTES,
         )
-        return self._session
+        return self._sessions[method]
 
 
 def check_base_url(base_url: str) -> str:

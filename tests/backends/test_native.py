@@ -1,5 +1,6 @@
 """The dialect of the embedded and of the fake server, end to end."""
 
+import asyncio
 import math
 
 import numpy as np
@@ -139,6 +140,19 @@ async def test_a_model_that_the_server_does_not_have_is_not_healthy(connect):
 async def test_load_is_read_from_the_metrics(connect):
     backend, _ = await connect()
     assert await backend.load() == ServerLoad(running=0, waiting=0)
+
+
+async def test_load_is_read_while_every_connection_is_taken(module):
+    async with serving([{"latency_s": 0.5}], models=["m"]) as (url, _):
+        endpoint = Endpoint(base_url=url, model="m", max_in_flight=1)
+        backend = module.create(endpoint, module.Config())
+        async with asyncio.TaskGroup() as group:
+            for seed in range(2):
+                group.create_task(backend.generate(GenerateAsk("m", MESSAGES, Sampling()), seed))
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(0.3):
+                assert await backend.load() == ServerLoad(running=1, waiting=0)
+        await backend.close()
 
 
 @pytest.mark.parametrize(
