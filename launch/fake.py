@@ -5,6 +5,7 @@ place stands any text. Where it ends in a number, as in `fake:0.7`, that is the 
 Give each model its own, since models with the same weights count as one.
 """
 
+import argparse
 import hashlib
 import json
 import re
@@ -83,3 +84,11 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
 
 def _canonical(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def serve_command(options: argparse.Namespace) -> list[str]:
+    """Command line of `orchestrator serve --fake`."""
+    models = [part for name in options.model for part in ("--model", name)]
+    rules = [] if options.rules is None else ["--rules", options.rules]
+    port = str(options.port)
+    return list(python_module("launch._fake_server", "--port", port, *models, *rules))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 import polars as pl
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
+from rich.text import Text
 
 from orchestrator import __version__, plugins
 from orchestrator.datasets import KINDS as DATASET_KINDS
 from orchestrator.errors import (
     EXIT_COMPLETE,
-    EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_PARTIAL,
     EXIT_USAGE,
@@ -26,6 +26,7 @@ from orchestrator.recipe.load import available, find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report import tables
 from orchestrator.report.markdown import ranking_markdown
+from orchestrator.report.page import print_to
 from orchestrator.report.structured import ranking_json
 from orchestrator.runner import api
 
@@ -44,25 +45,20 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return handler(options)
     except OrchestratorError as error:
-        _complain(str(error))
+        print_to(sys.stderr, tables.faults(error))
         return error.exit_code
     except KeyboardInterrupt:
         _complain("interrupted; go on with the same command")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; nothing is left to say, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
 
 
 def _complain(message: str) -> None:
-    sys.stderr.write(f"orchestrator: {message}\n")
+    print_to(sys.stderr, Text(f"orchestrator: {message}"))
 
 
 def _show(*renderables: RenderableType) -> None:
-    console = Console()
     for renderable in renderables:
-        console.print(renderable)
+        print_to(sys.stdout, renderable)
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -102,16 +98,17 @@ def _exit_code(result: api.Result) -> int:
 
 
 def _show_result(result: api.Result, form: str) -> None:
+    if result.ended is not None and result.ended.progress is not None:
+        # To stderr, so that what is redirected holds the result alone.
+        print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
     if form == "json":
-        documents = [ranking_json(ranking) for ranking in result.rankings]
+        documents = [ranking_json(ranking, result.exact_match) for ranking in result.rankings]
         sys.stdout.write(json.dumps(documents, indent=2, allow_nan=False) + "\n")
         return
     if form == "markdown":
         texts = [ranking_markdown(ranking, result.exact_match) for ranking in result.rankings]
         sys.stdout.write("\n\n".join(texts) + "\n")
         return
-    if result.ended is not None and result.ended.progress is not None:
-        _show(tables.run_summary(result.ended.progress, result.ended.n_left))
     for ranking in result.rankings:
         _show(tables.ranking(ranking, result.exact_match))
     if not result.rankings and result.exact_match:
@@ -291,8 +288,15 @@ def _override_options(command: argparse.ArgumentParser) -> None:
 
 
 def _serve_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", nargs="+", help="NAME=DIR, bundled:NAME, or with --fake a name")
+    command.add_argument(
+        "model",
+        nargs="+",
+        help="NAME=DIR, NAME=bundled:NAME, DIR, bundled:NAME; with --fake a name",
+    )
     command.add_argument("--fake", action="store_true", help="no model: deterministic replies")
-    command.add_argument("--host", default="127.0.0.1")
+    command.add_argument("--host", default="127.0.0.1", help="embedded server only")
     command.add_argument("--port", type=int, default=8000)
-    command.add_argument("rest", nargs=argparse.REMAINDER, help="options of the server itself")
+    command.add_argument("--threads", type=int, help="CPU threads of the embedded server")
+    command.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …")
+    command.add_argument("--dtype", default="float32")
+    command.add_argument("--rules", help="of the fake server: JSON, or a file with it")

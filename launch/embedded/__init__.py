@@ -4,6 +4,7 @@ Here is its launch kind only; it imports no torch. The server is `launch.embedde
 models that come with it are in `models/`. Python files that come with a model are never run.
 """
 
+import argparse
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -94,3 +95,27 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
         stop_grace_s=config.stop_grace_s,
     )
     return await start_server(spec, log_path)
+
+
+def serve_command(options: argparse.Namespace) -> list[str]:
+    """Command line of `orchestrator serve`.
+
+    Raises:
+        LaunchError: If weights are missing.
+    """
+    models = [part for entry in options.model for part in ("--model", _named(entry))]
+    threads = [] if options.threads is None else ["--threads", str(options.threads)]
+    settings = ["--host", options.host, "--port", str(options.port), "--dtype", options.dtype]
+    return list(
+        python_module(
+            "launch.embedded.server", *models, *settings, "--device", options.device, *threads
+        )
+    )
+
+
+def _named(entry: str) -> str:
+    """`NAME=FOLDER` of what may be a folder or `bundled:NAME` without a name."""
+    name, separator, weights = entry.partition("=")
+    if not separator:
+        name, weights = entry.removeprefix("bundled:").rstrip("/").rpartition("/")[2], entry
+    return f"{name}={_weights.resolve(weights)}"
