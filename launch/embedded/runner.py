@@ -71,7 +71,10 @@ class Runner:
         self._head = model.get_output_embeddings()
         self.vocabulary: int = model.config.get_text_config().vocab_size
         self.layout = self._find_layout()
-        self._whole = self._body is None or self._body is model or self._head is None
+        # Some models change logits behind their last layer; the check below would miss a change
+        # that only large logits meet.
+        capped = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+        self._whole = self._body in {None, model} or self._head is None or bool(capped)
         self._check()
 
     def prefill(self, chunks: Sequence[Chunk]) -> Prefilled:
@@ -140,7 +143,7 @@ class Runner:
         ids = torch.zeros((1, 2), dtype=torch.long, device=self.device)
         try:
             self.model(input_ids=ids, past_key_values=cache, use_cache=True)
-        except (TypeError, ValueError, AttributeError, NotImplementedError, IndexError) as error:
+        except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
             name = type(self.model).__name__
             text = f"{name} does not keep plain keys and values in its cache: {error}"
             raise UnsupportedModelError(text) from error

@@ -11,8 +11,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 SPECIALS = ("<pad>", "<s>", "<|im_start|>", "<|im_end|>")
 END = 3
 TURNS = (
-    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    "{% for m in messages %}"
+    "{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 TEXT = (
     "The judge reads two answers and says which is better: [[>>]] [[>]] [[=]] [[<]] [[<<]].",
@@ -24,7 +25,9 @@ TEXT = (
 def save_tokenizer(folder: Path, *, with_bos: bool) -> None:
     """Write a byte-level tokenizer with a chat template."""
     backend = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(r"\[\[|\]\]| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]|\s"), "isolated")
+    split = pre_tokenizers.Split(
+        Regex(r"\[\[|\]\]| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]|\s"), "isolated"
+    )
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.pre_tokenizer = pre_tokenizers.Sequence([split, level])
     backend.decoder = decoders.ByteLevel()
@@ -35,9 +38,8 @@ def save_tokenizer(folder: Path, *, with_bos: bool) -> None:
         show_progress=False,
     )
     backend.train_from_iterator(TEXT * 20, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="<|im_end|>", pad_token="<pad>"
-    )
+    names = {"bos_token": "<s>", "eos_token": "<|im_end|>", "pad_token": "<pad>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **names)
     tokenizer.chat_template = ("{{ bos_token }}" if with_bos else "") + TURNS
     tokenizer.save_pretrained(folder)
 

@@ -1,0 +1,176 @@
+"""Requests join and leave, are dropped, refused, and never left unanswered."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from launch.embedded.drawing import unresolved
+from launch.embedded.engine import Engine, Limits
+from launch.embedded.errors import ApiError, ClientGoneError
+from launch.embedded.jobs import Answer, Job, Stop
+from launch.embedded.readers import Forced
+from launch.embedded.sampling import Draw, row_key
+from launch.embedded.served import Served
+from tests.launch.embedded.client import run
+
+
+def job(n_tokens: int, *, length: int = 9, n: int = 1, key: int = 1) -> Job:
+    ids = [10 + place % 200 for place in range(length)]
+    answers = [Answer(Draw(key=row_key(key, i)), Stop(n_tokens)) for i in range(n)]
+    return Job(ids, length, unresolved, answers=answers, reuse=length - 1)
+
+
+def endless(started: threading.Event) -> Job:
+    found = job(480)
+    found.on_token = lambda _index: started.set()
+    return found
+
+
+def engine_of(served: Served, **limits: int) -> Engine:
+    engine = Engine(served.runner, served.tokens, Limits(max_len=512, **limits))
+    engine.start()
+    return engine
+
+
+def test_a_short_request_ends_while_a_long_one_runs(bos: Served) -> None:
+    started = threading.Event()
+    long = endless(started)
+    (ended,) = run(bos.engine, long, wait=False)
+    assert started.wait(30)
+    run(bos.engine, job(1), job(3))
+    assert not ended.is_set()
+    assert ended.wait(60)
+    assert len(long.answers[0].ids) == 480
+
+
+def test_a_judgment_passes_by_when_all_rows_are_taken(bos: Served) -> None:
+    engine = engine_of(bos, max_rows=1)
+    started = threading.Event()
+    (ended,) = run(engine, endless(started), wait=False)
+    assert started.wait(30)
+    (queued,) = run(engine, job(5), wait=False)
+    run(engine, job(1))
+    assert not (ended.is_set())
+    assert not (queued.is_set())
+    engine.close()
+
+
+def test_a_dropped_request_frees_its_row(bos: Served) -> None:
+    engine = engine_of(bos, max_rows=1)
+    started = threading.Event()
+    long = endless(started)
+    errors: list[Exception | None] = []
+    long.on_done = errors.append
+    engine.submit(long)
+    assert started.wait(30)
+    engine.cancel(long)
+    run(engine, job(3))
+    assert isinstance(errors[0], ClientGoneError)
+    assert len(long.answers[0].ids) < 480
+    assert (engine.n_running, engine.n_waiting) == (0, 0)
+    engine.close()
+
+
+def test_requests_over_the_bound_are_refused(bos: Served) -> None:
+    engine = Engine(bos.runner, bos.tokens, Limits(max_len=512, max_waiting=2))
+    engine.submit(job(2), job(2))
+    with pytest.raises(ApiError) as caught:
+        engine.submit(job(2))
+    assert caught.value.status == 503
+    engine.start()
+    engine.close()
+
+
+def test_closing_answers_what_is_under_way(bos: Served) -> None:
+    engine = engine_of(bos, max_rows=1)
+    jobs = [job(400), job(400), job(1)]
+    events = run(engine, *jobs, wait=False)
+    engine.close()
+    assert all(event.wait(5) for event in events)
+    assert engine.n_running == 0
+
+
+def test_several_answers_share_one_prompt(bos: Served) -> None:
+    three, alone = job(12, n=3), job(12, key=1)
+    run(bos.engine, three)
+    run(bos.engine, alone)
+    assert three.answers[0].ids == alone.answers[0].ids
+    assert len({tuple(answer.ids) for answer in three.answers}) == 3
+
+
+def test_more_answers_than_rows_of_one_request_are_still_drawn(bos: Served) -> None:
+    engine = engine_of(bos, max_rows=2)
+    wide = job(4, n=5)
+    run(engine, wide)
+    assert all(len(answer.ids) == 4 for answer in wide.answers)
+    engine.close()
+
+
+class Failing:
+    """A reader that fails."""
+
+    def __init__(self) -> None:
+        self.places = [0]
+
+    def read(self, first: int, logits: torch.Tensor) -> None:
+        raise ValueError("broken")
+
+
+def test_a_failing_step_fails_its_requests_and_the_engine_goes_on(
+    bos: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = engine_of(bos)
+    broken = job(3)
+    broken.reader = Failing()
+    with pytest.raises(ApiError) as caught:
+        run(engine, broken)
+    assert caught.value.status == 500
+    assert "broken" in caplog.text
+    run(engine, job(3))
+    assert engine.counters.failed == 1
+    engine.close()
+
+
+def test_logits_that_are_no_numbers_fail_that_request_only(bos: Served) -> None:
+    engine = engine_of(bos)
+    poisoned = job(1)
+    head, spoilt = bos.runner.logits, [True]
+
+    def logits(states: torch.Tensor) -> torch.Tensor:
+        found = head(states)
+        if spoilt:
+            spoilt.clear()
+            found[0] = float("nan")
+        return found
+
+    bos.runner.logits = logits  # type: ignore[method-assign]
+    try:
+        with pytest.raises(ApiError, match="not numbers"):
+            run(engine, poisoned)
+    finally:
+        del bos.runner.logits
+    run(engine, job(2))
+    engine.close()
+
+
+def test_many_requests_of_all_kinds_leave_nothing_behind(bos: Served) -> None:
+    engine = engine_of(bos, max_rows=8, prefill_tokens=64, prefix_bytes=1 << 20)
+    jobs = []
+    for place in range(60):
+        found = job(1 + place % 7, length=3 + 5 * (place % 11), n=1 + place % 3, key=place)
+        if place % 4 == 0:
+            found.reader = Forced(list(range(found.n_prompt - 1)), list(found.ids[1:]))
+            found.reuse = 0
+        if place % 5 == 0:
+            found.answers = []
+        jobs.append(found)
+    run(engine, *jobs)
+    for found in jobs:
+        assert all(len(a.ids) == a.stop.max_tokens for a in found.answers)
+        if isinstance(found.reader, Forced):
+            assert len(found.reader.logprobs) == found.n_prompt - 1
+    assert (engine.n_running, engine.n_waiting) == (0, 0)
+    engine.close()

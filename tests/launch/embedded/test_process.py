@@ -1,0 +1,76 @@
+"""The command itself: ready line, key, signals, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from launch.embedded import server
+from tests.launch.embedded.client import Client
+
+COMMAND = [sys.executable, "-m", "launch.embedded.server"]
+
+
+@contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    command = [*COMMAND, "--model", f"bos={folder}", "--port", "0", "--threads", "1", *arguments]
+    environment = {**os.environ, server.KEY_VARIABLE: "k", "PYTHONWARNINGS": "default"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stderr is not None
+        seen = []
+        for line in process.stderr:
+            seen.append(line)
+            if line.startswith("ready "):
+                break
+        assert process.poll() is None, seen
+        yield process, Client(seen[-1].split()[1], "k")
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+def test_a_signal_lets_what_is_in_flight_finish_and_exits_0(folders: dict[str, Path]) -> None:
+    with running(folders["bos"]) as (process, client):
+        assert client.raw("GET", "/v1/models")[0] == 200
+        assert Client(f"http://{client.host}:{client.port}").raw("GET", "/v1/models")[0] == 401
+        replies = []
+        body = json.dumps({"prompt": [5, 6], "max_tokens": 300, "ignore_eos": True}).encode()
+        asking = threading.Thread(
+            target=lambda: replies.append(client.raw("POST", "/v1/completions", body))
+        )
+        asking.start()
+        while not client.metric("num_requests_running"):
+            pass
+        process.send_signal(signal.SIGTERM)
+        asking.join(30)
+        assert process.wait(15) == 0
+        assert replies[0][0] == 200
+        assert json.loads(replies[0][1])["usage"]["completion_tokens"] == 300
+
+
+@pytest.mark.parametrize("entry", ["nothing", "a=", "=b"])
+def test_a_wrong_model_argument_is_refused_at_once(
+    entry: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert server.main(["--model", entry]) != 0
+    assert "NAME=DIR" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [*COMMAND, "--model", f"x={tmp_path}"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 1
+    assert str(tmp_path) in found.stderr
+    assert "Traceback" not in found.stderr

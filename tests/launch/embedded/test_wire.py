@@ -1,0 +1,453 @@
+"""The routes over a real server on 127.0.0.1."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from launch.embedded.served import Served
+from tests.launch.embedded.client import USER, Client, forced, taken, together
+
+
+def wait_until(check: Any, seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_chat_logprobs_equal_a_direct_pass(client: Client, served: Served) -> None:
+    reply = client.chat(
+        model=served.name,
+        max_tokens=12,
+        seed=3,
+        logprobs=True,
+        top_logprobs=4,
+        return_token_ids=True,
+    )
+    (choice,) = reply["choices"]
+    ids, prompt = choice["token_ids"], reply["prompt_token_ids"]
+    rows = forced(served, prompt + ids)
+    content = choice["logprobs"]["content"]
+    assert [entry["id"] for entry in content] == ids
+    got = [entry["logprob"] for entry in content]
+    assert got == pytest.approx(taken(rows, len(prompt), ids), abs=1e-4)
+    for place, entry in enumerate(content):
+        best = rows[len(prompt) - 1 + place].topk(4)
+        listed = {one["id"]: one["logprob"] for one in entry["top_logprobs"]}
+        assert set(listed) == {ids[place], *best.indices.tolist()}
+        assert next(iter(listed)) == ids[place]
+        assert [listed[i] for i in best.indices.tolist()] == pytest.approx(
+            best.values.tolist(), abs=1e-4
+        )
+    assert reply["usage"]["completion_tokens"] == len(ids) == 12
+
+
+def test_the_prompt_begins_as_the_template_says(client: Client) -> None:
+    with_bos = client.post("/tokenize", messages=USER)["tokens"]
+    without = client.post("/tokenize", messages=USER, model="plain")["tokens"]
+    assert with_bos[0] == 1
+    assert without == with_bos[1:]
+    reply = client.chat(USER[0]["content"], max_tokens=1, return_token_ids=True)
+    assert reply["prompt_token_ids"] == with_bos
+
+
+def test_given_ids_are_read_exactly(client: Client, bos: Served) -> None:
+    reply = client.chat(
+        max_tokens=2,
+        temperature=0,
+        logprobs=True,
+        logprob_token_ids=[9, 300, 9],
+        return_token_ids=True,
+    )
+    ids, prompt = reply["choices"][0]["token_ids"], reply["prompt_token_ids"]
+    rows = forced(bos, prompt + ids)
+    for place, entry in enumerate(reply["choices"][0]["logprobs"]["content"]):
+        listed = {one["id"]: one["logprob"] for one in entry["top_logprobs"]}
+        assert list(listed) == list(dict.fromkeys([ids[place], 9, 300]))
+        row = rows[len(prompt) - 1 + place]
+        assert listed[9] == pytest.approx(float(row[9]), abs=1e-4)
+        assert listed[300] == pytest.approx(float(row[300]), abs=1e-4)
+
+
+def test_the_same_seed_gives_the_same_text_in_any_company(client: Client) -> None:
+    def ask(seed: int, n_tokens: int = 20) -> Any:
+        return client.chat(max_tokens=n_tokens, seed=seed, return_token_ids=True)["choices"][0][
+            "token_ids"
+        ]
+
+    alone = [ask(seed) for seed in range(4)]
+    calls = [lambda s=s: ask(s) for s in range(4)] + [lambda n=n: ask(99, n) for n in range(1, 30)]
+    assert together(calls)[:4] == alone
+    assert len({tuple(ids) for ids in alone}) == 4
+
+
+def test_without_a_seed_texts_differ(client: Client) -> None:
+    assert len({str(client.chat(max_tokens=20)["choices"][0]["message"]) for _ in range(3)}) == 3
+
+
+def test_n_answers_differ_and_the_first_is_that_of_the_seed(client: Client) -> None:
+    several = client.chat(max_tokens=8, n=3, seed=5)
+    texts = [choice["message"]["content"] for choice in several["choices"]]
+    assert [choice["index"] for choice in several["choices"]] == [0, 1, 2]
+    assert texts[0] == client.chat(max_tokens=8, seed=5)["choices"][0]["message"]["content"]
+    assert len(set(texts)) == 3
+    assert several["usage"]["completion_tokens"] == 24
+
+
+def whole_text(client: Client) -> str:
+    return str(client.chat(max_tokens=30, temperature=0)["choices"][0]["message"]["content"])
+
+
+def test_a_stop_string_across_tokens_ends_the_text(client: Client) -> None:
+    text = whole_text(client)
+    place = next(i for i in range(4, len(text) - 3) if "\ufffd" not in text[i : i + 3])
+    stop = text[place : place + 3]
+    reply = client.chat(
+        max_tokens=30, temperature=0, stop=["never", stop], logprobs=True, return_token_ids=True
+    )
+    (choice,) = reply["choices"]
+    assert choice["message"]["content"] == text[: text.find(stop)]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", stop)
+    assert len(choice["token_ids"]) == len(choice["logprobs"]["content"]) < 30
+    kept = client.chat(max_tokens=30, temperature=0, stop=stop, include_stop_str_in_output=True)
+    assert kept["choices"][0]["message"]["content"] == text[: text.find(stop) + 3]
+
+
+def test_a_stop_token_is_in_the_ids_but_not_in_the_text(client: Client, bos: Served) -> None:
+    ids = client.chat(max_tokens=9, temperature=0, return_token_ids=True)["choices"][0]["token_ids"]
+    at = next(i for i in range(1, 9) if ids[i] not in ids[:i])
+    reply = client.chat(
+        max_tokens=9, temperature=0, stop_token_ids=[ids[at]], logprobs=True, return_token_ids=True
+    )
+    (choice,) = reply["choices"]
+    assert choice["token_ids"] == ids[: at + 1]
+    assert len(choice["logprobs"]["content"]) == at + 1
+    assert choice["message"]["content"] == bos.tokens.decode(ids[:at])
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", ids[at])
+
+
+def test_the_end_of_the_turn_ends_the_answer_unless_ignored(client: Client, bos: Served) -> None:
+    # At this temperature every token is about as likely, so the end comes soon in some.
+    fields: dict[str, Any] = {
+        "temperature": 50.0,
+        "seed": 2,
+        "n": 8,
+        "max_tokens": 450,
+        "return_token_ids": True,
+    }
+    pairs = zip(
+        client.chat(**fields)["choices"],
+        client.chat(**fields, ignore_eos=True)["choices"],
+        strict=True,
+    )
+    ended, ignored = next(pair for pair in pairs if pair[0]["finish_reason"] == "stop")
+    assert ended["stop_reason"] is None
+    assert ended["token_ids"][-1] == bos.tokens.end_of_turn
+    assert ignored["token_ids"][: len(ended["token_ids"])] == ended["token_ids"]
+    assert len(ignored["token_ids"]) == 450
+
+
+def test_max_tokens_is_clamped_to_the_room_left(client: Client) -> None:
+    reply = client.chat("word " * 150, max_tokens=510, temperature=0, ignore_eos=True)
+    assert reply["usage"]["total_tokens"] == 512
+    assert reply["choices"][0]["finish_reason"] == "length"
+
+
+def test_going_on_with_the_last_message(client: Client) -> None:
+    messages = [*USER, {"role": "assistant", "content": "hello wor"}]
+    ids = client.post(
+        "/tokenize", messages=messages, add_generation_prompt=False, continue_final_message=True
+    )["tokens"]
+    assert client.post("/detokenize", tokens=ids)["prompt"].endswith("assistant\nhello wor")
+    reply = client.post(
+        "/v1/chat/completions",
+        messages=messages,
+        continue_final_message=True,
+        max_tokens=1,
+        return_token_ids=True,
+    )
+    assert reply["prompt_token_ids"] == ids
+
+
+def test_prompt_logprobs_equal_a_direct_pass(client: Client, bos: Served) -> None:
+    ids = [1, 70, 90, 110, 70]
+    reply = client.post(
+        "/v1/completions", prompt=ids, max_tokens=1, prompt_logprobs=2, return_token_ids=True
+    )
+    (choice,) = reply["choices"]
+    rows = forced(bos, ids)
+    first, *others = choice["prompt_logprobs"]
+    assert first is None
+    for place, listed in enumerate(others):
+        row, actual = rows[place], ids[place + 1]
+        assert next(iter(listed)) == str(actual)
+        assert listed[str(actual)]["logprob"] == pytest.approx(float(row[actual]), abs=1e-4)
+        assert listed[str(actual)]["rank"] == int((row > row[actual]).sum()) + 1
+        assert {int(id_) for id_ in listed} == {actual, *row.topk(2).indices.tolist()}
+    assert choice["prompt_token_ids"] == ids
+
+
+def test_prompt_logprobs_of_zero_list_the_actual_token_only(client: Client) -> None:
+    reply = client.post("/v1/completions", prompt=[1, 70, 90], max_tokens=1, prompt_logprobs=0)
+    assert [len(row or ()) for row in reply["choices"][0]["prompt_logprobs"]] == [0, 1, 1]
+
+
+def test_echo_without_tokens_scores_the_prompt(client: Client, bos: Served) -> None:
+    text = "hello world 日本"
+    reply = client.post("/v1/completions", prompt=text, max_tokens=0, echo=True, logprobs=1)
+    (choice,) = reply["choices"]
+    ids = bos.tokens.encode(text)
+    assert choice["text"] == text
+    assert choice["logprobs"]["token_logprobs"][0] is None
+    expected = taken(forced(bos, ids), 1, ids[1:])
+    assert choice["logprobs"]["token_logprobs"][1:] == pytest.approx(expected, abs=1e-4)
+    assert len(choice["logprobs"]["tokens"]) == len(ids)
+    assert reply["usage"]["completion_tokens"] == 0
+
+
+def test_completions_take_several_prompts_in_order(client: Client) -> None:
+    prompts = [[1, 70, 90], [1, 110]]
+    reply = client.post(
+        "/v1/completions", prompt=prompts, n=2, seed=1, max_tokens=3, return_token_ids=True
+    )
+    assert [choice["index"] for choice in reply["choices"]] == [0, 1, 2, 3]
+    assert [choice["prompt_token_ids"] for choice in reply["choices"]] == [
+        prompts[0], prompts[0], prompts[1], prompts[1],
+    ]  # fmt: skip
+    assert reply["usage"]["completion_tokens"] == 12
+
+
+def test_legacy_logprobs_hold_the_drawn_token_and_k_more(client: Client) -> None:
+    reply = client.post(
+        "/v1/completions", prompt="hello", max_tokens=4, logprobs=2, seed=1, temperature=3.0,
+        return_tokens_as_token_ids=True,
+    )  # fmt: skip
+    found = reply["choices"][0]["logprobs"]
+    for token, logprob, top in zip(
+        found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True
+    ):
+        assert token.startswith("token_id:")
+        assert top[token] == logprob
+        assert len(top) in {2, 3}
+
+
+def test_a_stream_is_the_same_text_in_pieces(client: Client) -> None:
+    fields: dict[str, Any] = {
+        "messages": USER,
+        "max_tokens": 25,
+        "seed": 4,
+        "logprobs": True,
+        "return_token_ids": True,
+    }
+    whole = client.post("/v1/chat/completions", **fields)["choices"][0]
+    events = client.events("/v1/chat/completions", **fields, stream_options={"include_usage": True})
+    *pieces, counts = events
+    choices = [piece["choices"][0] for piece in pieces]
+    assert "".join(c["delta"].get("content", "") for c in choices) == whole["message"]["content"]
+    assert [i for c in choices for i in c.get("token_ids", [])] == whole["token_ids"]
+    entries = [e for c in choices for e in (c.get("logprobs") or {}).get("content", [])]
+    assert [e["id"] for e in entries] == whole["token_ids"]
+    assert choices[-1]["finish_reason"] == whole["finish_reason"]
+    assert counts["usage"]["completion_tokens"] == 25
+
+
+def test_a_stream_never_shows_part_of_a_stop_string(client: Client) -> None:
+    text = whole_text(client)
+    place = next(i for i in range(4, len(text) - 3) if "\ufffd" not in text[i : i + 3])
+    stop = text[place : place + 3]
+    events = client.events(
+        "/v1/chat/completions",
+        messages=[{"role": "user", "content": "hello"}],
+        max_tokens=30, temperature=0, stop=stop,
+    )  # fmt: skip
+    shown = "".join(event["choices"][0]["delta"].get("content", "") for event in events)
+    assert shown == text[: text.find(stop)]
+
+
+def test_a_streamed_completion(client: Client) -> None:
+    whole = client.post("/v1/completions", prompt="hello", max_tokens=9, seed=1, logprobs=1)[
+        "choices"
+    ][0]
+    events = client.events("/v1/completions", prompt="hello", max_tokens=9, seed=1, logprobs=1)
+    choices = [event["choices"][0] for event in events]
+    assert "".join(choice["text"] for choice in choices) == whole["text"]
+    tokens = [token for choice in choices for token in choice["logprobs"]["tokens"]]
+    assert tokens == whole["logprobs"]["tokens"]
+
+
+def test_score_and_choose_agree_over_the_wire(client: Client) -> None:
+    labels = [["[[>>]]"], ["[[>]]", " [[>]]"], ["[[=]]"]]
+    prefix = {"text": "so"}
+    chosen = client.post("/v1/choose", messages=USER, labels=labels, prefix=prefix)
+    for group, values in zip(chosen["paths"], chosen["spellings"], strict=True):
+        for path, value in zip(group, values, strict=True):
+            scored = client.post("/v1/score", messages=USER, token_ids=path, prefix=prefix)
+            assert sum(scored["logprobs"]) == pytest.approx(value, abs=1e-4)
+            assert scored["usage"]["prompt_tokens"] == chosen["usage"]["prompt_tokens"]
+
+
+def test_tokenize_and_detokenize_are_inverse(client: Client) -> None:
+    text = "e\u0301 🙂\r\n<|im_end|> 日本"
+    found = client.post("/tokenize", prompt=text, return_token_strs=True)
+    assert client.post("/detokenize", tokens=found["tokens"])["prompt"] == text
+    assert (found["count"], found["max_model_len"]) == (len(found["tokens"]), 512)
+    assert len(found["token_strs"]) == found["count"]
+
+
+def test_unicode_survives_the_way_there_and_back(client: Client) -> None:
+    text = "caf\u00e9 日本語 🙂 \u202e \u0000"
+    reply = client.post("/v1/completions", prompt=text, max_tokens=0, echo=True)
+    assert reply["choices"][0]["text"] == text
+
+
+def test_what_the_server_is(client: Client) -> None:
+    assert client.get("/version")["server"] == "orchestrator-embedded"
+    models = {model["id"]: model for model in client.get("/v1/models")["data"]}
+    assert set(models) == {"bos", "plain"}
+    assert models["bos"]["max_model_len"] == 512
+    assert client.raw("GET", "/health")[0] == 200
+
+
+def test_the_key_guards_v1_only(url: str) -> None:
+    stranger = Client(url, "wrong")
+    status, body = stranger.raw("GET", "/v1/models")
+    assert status == 401
+    assert "secret-key" not in body.decode()
+    assert stranger.raw("GET", "/health")[0] == 200
+    assert stranger.post("/tokenize", prompt="a")["count"] == 1
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"max_tokens": 0}, "max_tokens", "at least 1"),
+    ({"max_tokens": 513}, "max_tokens", "max_model_len=512"),
+    ({"temperature": -1}, "temperature", "at least 0"),
+    ({"temperature": "hot"}, "temperature", "Expected"),
+    ({"top_p": 0}, "top_p", "(0, 1]"),
+    ({"n": 0}, "n", "between 1"),
+    ({"n": 2, "temperature": 0}, "n", "greedy"),
+    ({"top_logprobs": 2}, "top_logprobs", "logprobs must be set"),
+    ({"logprobs": True, "logprob_token_ids": [320]}, "logprob_token_ids", "out of vocabulary"),
+    ({"stop": ""}, "stop", "empty"),
+    ({"messages": []}, "messages", "at least one"),
+    ({"messages": [{"content": "x"}]}, "messages", "role"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        "messages",
+        "text parts",
+    ),
+    ({"repetition_penalty": 1.2}, "repetition_penalty", "not supported"),
+    ({"structured_outputs": {"choice": ["a"]}}, "structured_outputs", "not supported"),
+    (
+        {"add_generation_prompt": True, "continue_final_message": True},
+        "continue_final_message",
+        "both",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "param", "text"), BAD, ids=[str(bad[0])[:40] for bad in BAD])
+def test_bad_fields_are_refused_by_name(
+    client: Client, fields: dict[str, Any], param: str, text: str
+) -> None:
+    error = client.chat(status=400, **fields)["error"]
+    assert error["param"] == param
+    assert text in error["message"]
+    assert error["code"] == 400
+
+
+def test_unknown_fields_are_ignored(client: Client) -> None:
+    client.chat(max_tokens=1, no_such_field={"a": 1}, user="me")
+
+
+def test_a_prompt_that_is_too_long_names_the_limit(client: Client) -> None:
+    error = client.chat("word " * 600, status=400)["error"]
+    assert (
+        "This model's maximum context length is 512 tokens. However, your prompt contains"
+        in error["message"]
+    )
+    long = [5] * 511
+    client.post("/v1/completions", prompt=long, max_tokens=5)
+    client.post("/v1/completions", 400, prompt=[*long, 5], max_tokens=5)
+    client.post("/v1/score", 400, messages=USER, token_ids=long)
+
+
+def test_an_unknown_model_is_not_found(client: Client) -> None:
+    error = client.chat(model="nobody", status=404)["error"]
+    assert error["type"] == "NotFoundError"
+    assert "nobody" in error["message"]
+
+
+def test_a_missing_model_is_a_bad_request_where_there_are_several(client: Client) -> None:
+    assert client.raw("POST", "/v1/chat/completions", b"{}")[0] == 400
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"model": "\\ud800"}', b"[" * 5000])
+def test_what_is_not_a_json_object_is_a_bad_request(client: Client, body: bytes) -> None:
+    status, answer = client.raw("POST", "/v1/chat/completions", body)
+    assert status == 400
+    assert json.loads(answer)["error"]["code"] == 400
+
+
+def test_unknown_routes_have_an_error_body(client: Client) -> None:
+    assert client.get("/nowhere")["error"]["code"] == 404
+    assert client.get("/v1/score")["error"]["code"] == 405
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ([], "spelling"),
+        ([[]], "spelling"),
+        ([["a"], [""]], "no tokens"),
+        ([["a"], ["b", "a"]], "share"),
+    ],
+)
+def test_labels_that_can_not_be_told_apart_are_refused(
+    client: Client, labels: list[list[str]], text: str
+) -> None:
+    assert text in client.post("/v1/choose", 400, messages=USER, labels=labels)["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_closed_connection_drops_the_request(client: Client, stream: bool) -> None:  # noqa: FBT001
+    before = client.metric("generation_tokens_total")
+    fields = {
+        "model": "bos",
+        "messages": USER,
+        "max_tokens": 450,
+        "ignore_eos": True,
+        "n": 8,
+        "stream": stream,
+    }
+    body = json.dumps(fields).encode()
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {client.key}\r\n"
+    )
+    with socket.create_connection((client.host, client.port)) as connection:
+        connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_until(lambda: client.metric("generation_tokens_total") > before)
+    wait_until(lambda: client.metric("num_requests_running") == 0)
+    assert client.metric("generation_tokens_total") - before < 8 * 450
+
+
+def test_two_models_answer_at_the_same_time(client: Client) -> None:
+    def ask(model: str, seed: int) -> Any:
+        return client.chat(model=model, max_tokens=15, seed=seed)["choices"][0]["message"][
+            "content"
+        ]
+
+    alone = [ask(model, seed) for model in ("bos", "plain") for seed in range(5)]
+    calls = [lambda m=m, s=s: ask(m, s) for m in ("bos", "plain") for s in range(5)]
+    assert together(calls) == alone
+    assert alone[:5] != alone[5:]
+
+
+def test_load_figures_return_to_zero(client: Client) -> None:
+    together([lambda: client.chat(max_tokens=5)] * 20)
+    assert client.metric("num_requests_running") == client.metric("num_requests_waiting") == 0
+    assert client.metric("requests_total") >= 20
