@@ -1,6 +1,7 @@
 """Servers of a run: launched or found when the first request needs them, ended with the run."""
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from orchestrator.store import Store
 
 # Stands for the address of a server we launched: its port is another one each time.
 LAUNCHED = "launched"
+# Settings of back-ends that change how requests travel, not what they say.
+_HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
 
 
 class _Group(msgspec.Struct, eq=False):
@@ -43,11 +46,24 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
             "base_url": spec.base_url or "",
             "model": spec.model or spec.name,
             "backend": spec.backend,
+            **_what_is_sent(spec),
         }
     else:
         module = _launch_module(spec, allow_code=allow_code)
         found = module.identity(spec.server.config, spec.weights or "")
     return {**found, "system": spec.system} if spec.system else found
+
+
+def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
+    """Settings of the connection that differ from the defaults and change what a request says."""
+    if spec.backend_config is None:
+        return {}
+    settings = spec.backend_config.model_dump(mode="json", exclude_defaults=True)
+    return {
+        f"backend.{name}": json.dumps(value, sort_keys=True)
+        for name, value in settings.items()
+        if name not in _HOW_IT_IS_SENT
+    }
 
 
 def identity_key(identity: Mapping[str, str]) -> bytes:

@@ -16,6 +16,9 @@ from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.retry import RetryPolicy
 
 
+_UNAUTHORISED = frozenset({401, 403})
+
+
 class Limits(msgspec.Struct, frozen=True):
     """Bounds of one model.
 
@@ -123,6 +126,9 @@ class Core:
             return [Settled(request, outcome)]
         if state.dead is not None:
             return [self._settle_dead(state, request)]
+        if outcome.status in _UNAUTHORISED:
+            # The key is wrong, not the request; with the right one it would be answered.
+            return [*self.kill(request.ask.model, outcome), self._settle_dead(state, request)]
         # A connection that broke counts as the request's own attempt once the server is known to
         # answer: a request that kills its connection each time must end.
         if outcome.cause == "refused" or (outcome.cause == "connection" and not state.n_done):

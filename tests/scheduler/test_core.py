@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ask import GenerateAsk, Request
-from orchestrator.records import Message
+from orchestrator.records import Failure, Message
 from orchestrator.scheduler.core import Core, Limits, Retried, Settled
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import BAD, BUSY, REFUSED, SAMPLING, generation
@@ -107,6 +107,16 @@ def test_what_was_in_flight_when_a_model_was_given_up_fails_for_now_only():
     assert c.kill("m", BAD) == []
     (end,) = c.done(taken, BAD, 1.0)
     assert (end.outcome.cause, end.outcome.permanent) == ("dead_server", False)
+
+
+def test_a_wrong_key_ends_the_model_for_this_call_and_is_no_outcome():
+    c = core()
+    for position in range(3):
+        c.submit(request(position=position))
+    wrong = Failure("unauthorized", "wrong key", permanent=True, status=401)
+    ends = c.done(c.take("m", 0.0), wrong, 0.0)
+    assert len(ends) == 3
+    assert not any(end.outcome.permanent for end in ends)
 
 
 def test_refusals_are_no_attempts_of_the_request():
