@@ -24,6 +24,8 @@ CHOOSE = json.dumps(
     }
 )
 VERSION = json.dumps({"version": "1", "server": "fixed"})
+NAMES = ("m1", "m2", "m3", "m4", "m5", "judge")
+MODELS = json.dumps({"object": "list", "data": [{"id": name} for name in NAMES]})
 
 
 def _chat(model: str) -> bytes:
@@ -98,7 +100,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--reply", action="append", default=[], metavar="PATH=FILE")
     options = parser.parse_args()
-    replies = {"/v1/choose": CHOOSE.encode(), "/version": VERSION.encode(), "/health": b"{}"}
+    replies = {
+        "/v1/choose": CHOOSE.encode(),
+        "/v1/models": MODELS.encode(),
+        "/version": VERSION.encode(),
+        "/health": b"{}",
+    }
     for entry in options.reply:
         path, _, file = entry.partition("=")
         replies[path] = Path(file).read_bytes()

@@ -20,6 +20,7 @@ SCHEMA: Final = {
     "item": "str",
     "category": "str",
     "model": "str",
+    "prompt": "str",
     "text": "str",
     "reference": "str",
     "exact_match": "bool",
@@ -63,6 +64,7 @@ def columns(unit: Unit) -> Row:
         "item": unit.item.key,
         "category": unit.item.category,
         "model": unit.models[0],
+        "prompt": unit.item.prompt,
         "reference": unit.item.reference,
     }
 
