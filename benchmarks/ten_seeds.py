@@ -1,4 +1,4 @@
-"""Does the demo find the true order? `orchestrator run recipes/pairwise_ranking.yaml` over data seeds.
+"""Does the demo find the true order? `orchestrator run` of its recipe over data seeds.
 
 For each seed: the order found, exact match of the answers (the truth), and whether the intervals
 of neighbours are disjoint. Exits 1 unless the order is the true one in all and the intervals are
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,7 @@ def main() -> None:
             order = [row["model"] for row in rows] == TRUE_ORDER
             bounds = all(row["low"] is not None and row["high"] is not None for row in rows)
             disjoint = bounds and all(
-                better["low"] > worse["high"]
-                for better, worse in zip(rows[:-1], rows[1:], strict=True)
+                better["low"] > worse["high"] for better, worse in pairwise(rows)
             )
             n_order += order
             n_disjoint += disjoint

@@ -15,7 +15,6 @@ from orchestrator.ask import Request
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.retry import RetryPolicy
 
-
 _UNAUTHORISED = frozenset({401, 403})
 
 

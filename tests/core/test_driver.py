@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.ask import AskFailed
+from orchestrator.ask import AskFailed, GenerateAsk
 from orchestrator.driver import DONE, FAILED, FAILED_FOR_NOW, FAULTY, Driver
 from orchestrator.methods._base import Combination
-from orchestrator.records import Failure
+from orchestrator.records import Failure, Message, Sampling
 from tests.core.fakes import BAD, BUSY, SAMPLING, answer, plan
 
 
@@ -195,9 +195,6 @@ def test_any_order_of_answers_gives_the_same_rows(data):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_repeats_and_items_are_draws_of_their_own_where_the_text_is_sampled(temperature):
-    from orchestrator.ask import GenerateAsk
-    from orchestrator.records import Message, Sampling
-
     def key(item, repeat):
         ask = GenerateAsk(
             "m", (Message("user", "x"),), Sampling(temperature=temperature), item, repeat

@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import combinations
+from typing import Any, cast
 
 import pytest
 
@@ -86,7 +87,7 @@ def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=
         plan=p,
         plan_id=1,
         done=bytearray(len(p)),
-        store=store or MemoryStore(),
+        store=cast("Any", store or MemoryStore()),
         core=Core(dict.fromkeys(names, limit), RetryPolicy(max_attempts=3)),
         budget=Budget(bounds or Bounds(), Spent(), {}),
         connect=connect,

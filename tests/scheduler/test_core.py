@@ -1,3 +1,4 @@
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,8 +54,6 @@ def test_a_failure_of_the_moment_is_tried_again_and_then_given_up():
 
 
 def test_a_retry_waits_as_long_as_the_server_asked():
-    import msgspec
-
     c = core()
     c.submit(request())
     failure = msgspec.structs.replace(BUSY, retry_after_s=42.0)
@@ -150,7 +149,8 @@ def test_every_request_ends_exactly_once(script):
     for position in range(n):
         c.submit(request(position=position))
     outcome = {"ok": generation("x"), "busy": BUSY, "refused": REFUSED, "bad": BAD}
-    ended, now, step = [], 0.0, 0
+    ended: list[Settled] = []
+    now, step = 0.0, 0
     while len(ended) < n and step < 10_000:
         taken = c.take("m", now)
         if taken is None:

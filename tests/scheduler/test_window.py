@@ -50,7 +50,7 @@ def test_nothing_is_set_aside_while_no_combination_can_be_opened():
 @given(st.data())
 def test_every_position_is_handed_out_exactly_once(data):
     p, window = make(n_items=5)
-    got = []
+    got: list[int] = []
     for _ in range(500):
         waiting = {name: data.draw(st.integers(0, 3)) for name in "abc"}
         if len(got) > 15:

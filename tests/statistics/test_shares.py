@@ -48,6 +48,7 @@ def test_more_judgments_of_a_prompt_are_not_more_prompts():
     once = share([0.2, 0.9, 0.4, 0.7])
     counts = np.full(4, 5.0)
     repeated = clustered_share(5 * np.array([0.2, 0.9, 0.4, 0.7]), counts, 0.95)
+    assert repeated.interval is not None
     assert repeated.interval.low == pytest.approx(once.interval.low)
 
 
