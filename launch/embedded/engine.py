@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import torch
 
 from launch.embedded.errors import ClientGoneError, internal, overloaded
-from launch.embedded.jobs import Answer, Job
+from launch.embedded.jobs import Job
 from launch.embedded.layout import Pool
 from launch.embedded.prefill import Prefiller
 from launch.embedded.prefixes import Prefixes
+from launch.embedded.rows import Batch, Row
 from launch.embedded.runner import Runner
 from launch.embedded.sampling import Drawn, Sampler
 from launch.embedded.tokens import Tokens
@@ -61,50 +62,6 @@ class Counters:
     steps: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Row:
-    """One answer that decodes: `length` tokens are in the cache, `last` is to be fed next.
-
-    A spoilt row has met logits that are not numbers.
-    """
-
-    job: Job
-    index: int
-    length: int
-    last: int
-    spoilt: bool = False
-
-    @property
-    def answer(self) -> Answer:
-        return self.job.answers[self.index]
-
-
-class _Batch:
-    """Rows of one pool, in the order of its slots."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.rows: list[_Row] = []
-        self.sampler: Sampler | None = None
-
-    def add(self, row: _Row) -> int:
-        """Give a row the next slot."""
-        self.pool.reserve(len(self.rows) + 1)
-        self.rows.append(row)
-        self.sampler = None
-        return len(self.rows) - 1
-
-    def drop(self, slot: int) -> None:
-        """Free a slot; the last row moves into it."""
-        if self.rows[slot].spoilt:
-            self.pool.scrub(slot)
-        last = self.rows.pop()
-        self.sampler = None
-        if slot < len(self.rows):
-            self.pool.copy_row(len(self.rows), slot, last.length)
-            self.rows[slot] = last
-
-
 class Engine:
     """Runs jobs of one model on a thread of its own.
 
@@ -129,7 +86,7 @@ class Engine:
         self._before_step = before_step
         token_bytes = runner.layout.width * runner.like.element_size()
         self._prefiller = Prefiller(runner, Prefixes(limits.prefix_bytes, token_bytes))
-        self._batches = [_Batch(Pool(runner.layout, n, runner.like)) for n in _capacities(limits)]
+        self._batches = [Batch(Pool(runner.layout, n, runner.like)) for n in _capacities(limits)]
         self._shots: deque[Job] = deque()
         self._texts: deque[Job] = deque()
         self._started: list[Job] = []
@@ -229,20 +186,10 @@ class Engine:
                 self._promote(place)
 
     def _prefill(self) -> None:
-        """Compute a bounded share of what is asked, oldest first; one-pass jobs never wait."""
-        budget = self.limits.prefill_tokens - sum(job.n_left for job in self._started)
-        while budget > 0:
-            job = self._next_job()
-            if job is None:
-                break
-            self._prefiller.begin(job)
-            self.counters.prompt_tokens += job.n_prompt
-            self.counters.cached_tokens += job.n_cached
-            self._started.append(job)
-            budget -= job.n_left
-        if not self._started:
-            return
-        for group in self._prefiller.groups(self._started, self.limits.prefill_tokens):
+        """Compute a bounded share of what is asked, oldest first."""
+        self._start_jobs()
+        jobs = [job for job in self._started if not job.held]
+        for group in self._prefiller.groups(jobs, self.limits.prefill_tokens):
             logits = self._prefiller.compute(group)
             ready = [job for job in group if job.answers and not job.n_left]
             if logits is not None:
@@ -251,6 +198,31 @@ class Engine:
                 if not job.answers and not job.n_left:
                     self._finish(job)
         self._started = [job for job in self._started if job.n_left]
+
+    def _start_jobs(self) -> None:
+        """Begin as many jobs as a round's share holds.
+
+        A job whose first unknown block is being computed for another one is held until that one's
+        prompt is whole: the two orders of a pair come together and share most of their prompt.
+        """
+        claimed = {job.claim for job in self._started if job.claim and not job.held}
+        budget = self.limits.prefill_tokens
+        budget -= sum(job.n_left for job in self._started if not job.held)
+        held = deque(job for job in self._started if job.held)
+        while budget > 0:
+            job = held.popleft() if held else self._next_job()
+            if job is None:
+                break
+            self._prefiller.begin(job)
+            if not job.held:
+                self._started.append(job)
+            job.held = job.claim in claimed
+            if job.held:
+                continue
+            claimed |= {job.claim} - {b""}
+            self.counters.prompt_tokens += job.n_prompt
+            self.counters.cached_tokens += job.n_cached
+            budget -= job.n_left
 
     def _next_job(self) -> Job | None:
         """The oldest job that can start now: one that draws longer texts needs free rows."""
@@ -270,7 +242,7 @@ class Engine:
         return job
 
     def _first_tokens(self, jobs: list[Job], logits: torch.Tensor) -> None:
-        rows = [_Row(job, i, job.n_prompt, 0) for job in jobs for i in range(len(job.answers))]
+        rows = [Row(job, i, job.n_prompt, 0) for job in jobs for i in range(len(job.answers))]
         owner = [place for place, job in enumerate(jobs) for _ in job.answers]
         sampler = Sampler([row.answer.draw for row in rows], self._runner.device)
         if len(owner) != len(jobs):
@@ -287,7 +259,7 @@ class Engine:
         for job in jobs:
             job.known.clear()
 
-    def _decode(self, batch: _Batch) -> None:
+    def _decode(self, batch: Batch) -> None:
         rows = batch.rows
         if batch.sampler is None:
             batch.sampler = Sampler([row.answer.draw for row in rows], self._runner.device)
@@ -301,7 +273,7 @@ class Engine:
             if not self._take(row, slot, drawn):
                 batch.drop(slot)
 
-    def _take(self, row: _Row, place: int, drawn: Drawn) -> bool:
+    def _take(self, row: Row, place: int, drawn: Drawn) -> bool:
         """Give a row its token; False when it needs no further one."""
         job, answer = row.job, row.answer
         token, logprob = drawn.ids[place], drawn.logprobs[place]

@@ -117,6 +117,8 @@ class Job:
     cancelled: bool = False
     # Below: the engine's own notes.
     arrival: int = 0
+    held: bool = False
+    claim: bytes = b""
     n_done: int = 0
     n_read: int = 0
     known: list[Tensor] = field(default_factory=list)

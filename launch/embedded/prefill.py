@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from launch.embedded.jobs import Job
-from launch.embedded.prefixes import Prefixes
+from launch.embedded.prefixes import BLOCK, Prefixes
 from launch.embedded.runner import Chunk, Prefilled, Runner
 
 _LOGIT_NUMBERS = 1 << 24
@@ -24,7 +24,9 @@ class Prefiller:
         self._plan: dict[Job, int] = {}
 
     def begin(self, job: Job) -> None:
-        """Look up what is known of a job's prompt."""
+        """Look up what is known of a job's prompt, and what block it would compute first."""
+        job.known.clear()
+        job.n_done = job.n_cached = 0
         prompt = job.ids[: job.n_prompt]
         limit = min(job.reuse, job.n_prompt - 1)
         known = self._prefixes.find(prompt, limit)
@@ -32,6 +34,9 @@ class Prefiller:
         if known.flat is not None:
             job.known.append(known.flat)
             job.n_done = job.n_cached = known.flat.shape[0]
+        n_known = job.n_done // BLOCK
+        wants = known.names[n_known : limit // BLOCK]
+        job.claim = wants[0] if wants else b""
 
     def groups(self, jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
         """Cut what is left of the jobs to chunks, and put chunks of like length together.

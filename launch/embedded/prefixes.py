@@ -53,8 +53,8 @@ class Prefixes:
             block = self._blocks.get(name)
             if block is None:
                 break
-            self._blocks.move_to_end(name)
             hits.append(block)
+        self._touch(names[: len(hits)])
         return Known(torch.cat(hits) if hits else None, names)
 
     def missing(self, names: Sequence[bytes]) -> bool:
@@ -66,6 +66,12 @@ class Prefixes:
         for place, name in enumerate(names[: flat.shape[0] // BLOCK]):
             if name not in self._blocks:
                 self._blocks[name] = flat[place * BLOCK : (place + 1) * BLOCK].clone()
-            self._blocks.move_to_end(name)
+        self._touch(names)
         while len(self._blocks) > self._most:
             self._blocks.popitem(last=False)
+
+    def _touch(self, names: Sequence[bytes]) -> None:
+        # A block is of no use without those before it, so these must be dropped after it.
+        for name in reversed(names):
+            if name in self._blocks:
+                self._blocks.move_to_end(name)

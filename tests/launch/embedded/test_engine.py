@@ -174,3 +174,18 @@ def test_many_requests_of_all_kinds_leave_nothing_behind(bos: Served) -> None:
             assert len(found.reader.logprobs) == found.n_prompt - 1
     assert (engine.n_running, engine.n_waiting) == (0, 0)
     engine.close()
+
+
+def test_prompts_that_begin_alike_compute_their_head_once(bos: Served) -> None:
+    engine = engine_of(bos)
+    jobs = [job(4, length=100, key=place) for place in range(6)]
+    for place, one in enumerate(jobs):
+        one.ids = [*one.ids[:70], *[20 + place] * 30]
+    run(engine, *jobs)
+    assert sorted(one.n_cached for one in jobs) == [0, 64, 64, 64, 64, 64]
+    alone = job(4, length=100, key=3)
+    alone.ids, alone.reuse = jobs[3].ids, 0
+    run(engine, alone)
+    assert alone.answers[0].ids == jobs[3].answers[0].ids
+    assert jobs[3].answers[0].logprobs == pytest.approx(alone.answers[0].logprobs, abs=1e-4)
+    engine.close()
