@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import stats
 
 from orchestrator.statistics.coverage import summarise_coverage
 from orchestrator.statistics.position import TIE, PositionEffects, position_effects
@@ -263,7 +262,7 @@ def _agreement(
     known = np.array([(a, b) for a, b in ranks if a is not None and b is not None], np.float64)
     tau = np.nan
     if len(known) > 1 and np.all(np.ptp(known, axis=0) > 0):
-        tau = float(stats.kendalltau(known[:, 0], known[:, 1]).statistic)
+        tau = _kendall_tau_b(known[:, 0], known[:, 1])
     return Agreement(
         float((decisions[:, 0] == decisions[:, 1]).mean()),
         float((decisions[:, 1] == 0).mean()),
@@ -340,3 +339,14 @@ def _notes(table: _Table, rated: Ratings, models: Sequence[ModelRating]) -> tupl
 def _no_interval(model: ModelRating) -> bool:
     bounded = model.low is not None or model.high is not None
     return not (bounded or model.low_open or model.high_open)
+
+
+def _kendall_tau_b(x: Floats, y: Floats) -> float:
+    """Kendall's tau-b of two rankings, nan where one is constant.
+
+    Own code, because `scipy.stats` takes longer to import than a whole command does.
+    """
+    over, under = np.triu_indices(x.size, 1)
+    dx, dy = np.sign(x[over] - x[under]), np.sign(y[over] - y[under])
+    scale = np.sqrt(np.sum(dx * dx) * np.sum(dy * dy))
+    return float(np.sum(dx * dy) / scale) if scale else float("nan")
