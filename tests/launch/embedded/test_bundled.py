@@ -1,0 +1,28 @@
+"""The bundled models are served with the numbers of a direct pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.embedded.protocol import ChooseRequest, ScoreRequest
+from launch.embedded.scoring import Choosing, Scoring
+from launch.embedded.served import BUNDLED, Settings, load
+from tests.launch.embedded.client import USER, forced, run, taken
+
+LABELS = [["[[>>]]"], ["[[>]]"], ["[[=]]"], ["[[<]]"], ["[[<<]]"]]
+
+
+@pytest.mark.models
+def test_choices_of_bundled_models_equal_direct_passes() -> None:
+    for name in sorted(folder.name for folder in BUNDLED.iterdir() if folder.is_dir()):
+        served = load(name, f"bundled:{name}", Settings())
+        choosing = Choosing.of(ChooseRequest(messages=USER, labels=LABELS), served)
+        scoring = Scoring.of(ScoreRequest(messages=USER, text="[[=]]"), served)
+        served.engine.start()
+        run(served.engine, choosing.job, scoring.job)
+        served.engine.close()
+        reply, prompt = choosing.reply(), list(scoring.job.ids[: scoring.job.n_prompt])
+        for (path,), value in zip(reply["paths"], reply["logprobs"], strict=True):
+            expected = sum(taken(forced(served, [*prompt, *path]), len(prompt), list(path)))
+            assert value == pytest.approx(expected, abs=1e-4)
+        assert sum(scoring.reply()["logprobs"]) == pytest.approx(reply["logprobs"][2], abs=1e-4)
