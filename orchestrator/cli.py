@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-import polars as pl
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -16,26 +15,39 @@ from orchestrator import __version__, plugins
 from orchestrator.datasets import KINDS as DATASET_KINDS
 from orchestrator.errors import (
     EXIT_COMPLETE,
+    EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_PARTIAL,
     EXIT_USAGE,
+    LaunchError,
     OrchestratorError,
     UsageError,
 )
 from orchestrator.recipe.load import available, find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report import tables
+from orchestrator.report.files import write_frame
 from orchestrator.report.markdown import ranking_markdown
-from orchestrator.report.page import print_to
+from orchestrator.report.page import print_to, write_to
 from orchestrator.report.structured import ranking_json
+from orchestrator.report.text import safe_line
 from orchestrator.runner import api
+from orchestrator.runner.prepare import prepare
 
 Handler = Callable[[argparse.Namespace], int]
+
+_MAX_PORT = 65_535
 
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The reader is gone (`| head`), or has no room: nothing more can be said there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,15 +57,20 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return handler(options)
     except OrchestratorError as error:
-        print_to(sys.stderr, tables.faults(error))
+        print_to(sys.stderr, tables.faults(error), wrap=sys.stderr.isatty())
         return error.exit_code
+    except OSError as error:
+        # What a file system or a full disk says is no fault of the program.
+        where = "" if error.filename is None else f"{error.filename}: "
+        _complain(f"{where}{error.strerror or error}")
+        return EXIT_FAILED
     except KeyboardInterrupt:
         _complain("interrupted; go on with the same command")
         return EXIT_INTERRUPTED
 
 
 def _complain(message: str) -> None:
-    print_to(sys.stderr, Text(f"orchestrator: {message}"))
+    print_to(sys.stderr, Text(safe_line(f"orchestrator: {message}")), wrap=sys.stderr.isatty())
 
 
 def _show(*renderables: RenderableType) -> None:
@@ -103,11 +120,11 @@ def _show_result(result: api.Result, form: str) -> None:
         print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
     if form == "json":
         documents = [ranking_json(ranking, result.exact_match) for ranking in result.rankings]
-        sys.stdout.write(json.dumps(documents, indent=2, allow_nan=False) + "\n")
+        write_to(sys.stdout, json.dumps(documents, indent=2, allow_nan=False) + "\n")
         return
     if form == "markdown":
         texts = [ranking_markdown(ranking, result.exact_match) for ranking in result.rankings]
-        sys.stdout.write("\n\n".join(texts) + "\n")
+        write_to(sys.stdout, "\n\n".join(texts) + "\n")
         return
     for ranking in result.rankings:
         _show(tables.ranking(ranking, result.exact_match))
@@ -124,7 +141,7 @@ def _plan(options: argparse.Namespace) -> int:
         allow_code=options.allow_code,
     )
     if options.json:
-        sys.stdout.write(msgspec.json.encode(counted).decode() + "\n")
+        write_to(sys.stdout, msgspec.json.encode(counted).decode() + "\n")
     else:
         _show(tables.plan_table(counted))
     return EXIT_COMPLETE
@@ -134,57 +151,70 @@ def _check(options: argparse.Namespace) -> int:
     worst = EXIT_COMPLETE
     for name in options.recipes:
         try:
-            load_recipe(find(name), overrides=options.set, allow_code=options.allow_code)
+            _check_one(find(name), options)
         except UsageError as error:
-            sys.stderr.write(f"{error}\n")
+            print_to(sys.stderr, tables.faults(error, summary=False), wrap=False)
             worst = EXIT_USAGE
         else:
-            sys.stdout.write(f"{name}: no faults\n")
+            write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
     return worst
 
 
+def _check_one(path: Path, options: argparse.Namespace) -> None:
+    recipe = load_recipe(path, overrides=options.set, allow_code=options.allow_code)
+    try:
+        prepare(recipe, path.parent, allow_code=options.allow_code)
+    except LaunchError as error:
+        # Weights that are on another machine are no fault of the recipe.
+        _complain(f"{path.name}: not on this machine: {error}")
+
+
 def _report(options: argparse.Namespace) -> int:
-    _show_result(api.load(options.run), options.format)
+    _show_result(api.load(_run_path(options.run)), options.format)
     return EXIT_COMPLETE
 
 
+def _run_path(name: str) -> Path:
+    """A run by its folder, or by its name in runs/."""
+    path = Path(name)
+    return path if path.exists() or not (api.RUNS / name).is_dir() else api.RUNS / name
+
+
 def _export(options: argparse.Namespace) -> int:
-    result = api.load(options.run)
-    target = Path(options.to)
-    target.mkdir(parents=True, exist_ok=True)
+    result = api.load(_run_path(options.run))
     for name, frame in result.frames.items():
-        path = target / f"{name}.{options.format}"
-        match options.format:
-            case "parquet":
-                frame.write_parquet(path)
-            case "jsonl":
-                frame.write_ndjson(path)
-            case _:
-                _flat(frame).write_csv(path)
-        sys.stdout.write(f"{path}: {frame.height:,} rows\n")
+        path = Path(options.to) / f"{name}.{options.format}"
+        write_frame(frame, path, options.format)
+        write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
     return EXIT_COMPLETE
 
 
 def _status(options: argparse.Namespace) -> int:
-    status = api.status(options.run)
+    status = api.status(_run_path(options.run))
     if options.json:
-        sys.stdout.write(json.dumps(status) + "\n")
+        write_to(sys.stdout, json.dumps(status) + "\n")
     else:
         _show(tables.status(status))
     return EXIT_COMPLETE
 
 
 def _runs(options: argparse.Namespace) -> int:
-    _show(tables.runs(api.list_runs(Path(options.folder))))
+    folder = Path(options.folder)
+    if not folder.is_dir() and folder != api.RUNS:
+        raise UsageError(f"{folder}: there is no such folder")
+    _show(tables.runs(api.list_runs(folder)))
     return EXIT_COMPLETE
 
 
 def _serve(options: argparse.Namespace) -> int:
     kind = "fake" if options.fake else "embedded"
     module = plugins.load(plugins.LAUNCH, kind)
-    command: list[str] = module.serve_command(
-        options.model, options.host, options.port, options.rest
-    )
+    try:
+        command: list[str] = module.serve_command(options)
+    except LaunchError as error:
+        # Here the weights and rules are the command's, so the command is wrong.
+        raise UsageError(str(error)) from error
+    sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
 
 
@@ -212,52 +242,99 @@ def _first_line(path: Path) -> str:
     return ""
 
 
-def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """CSV has no lists: they become JSON texts."""
-    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
-    return frame.with_columns(
-        pl.Series(name, [json.dumps(value) for value in frame[name].to_list()]) for name in lists
-    )
-
-
 # -- arguments -------------------------------------------------------------------------------------
 
 
+_ABOUT = """\
+Evaluates language models with the models' own probabilities.
+
+  orchestrator run RECIPE        runs it, or goes on where it stopped
+  orchestrator report RUN        shows what a run found
+"""
+_EXITS = """\
+exit codes: 0 complete; 1 the run failed; 2 the recipe or the command is wrong; 3 finished, but some
+units failed or a budget was reached; 130 interrupted, go on with the same command"""
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="orchestrator", description=api.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="orchestrator",
+        description=_ABOUT,
+        epilog=_EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    run = _command(commands, "run", _run, "run a recipe, or go on where it stopped")
-    _recipe_options(run)
-    run.add_argument("--fresh", action="store_true", help="begin anew in runs/NAME.2, .3, …")
-    run.add_argument("--display", choices=["live", "plain", "json", "none"])
-    run.add_argument("--format", choices=["table", "markdown", "json"], default="table")
-    run.add_argument(
-        "--accept-server-change", action="store_true", help="go on although the server is another"
-    )
+    _run_options(_command(commands, "run", _run, "run a recipe, or go on where it stopped"))
     plan = _command(commands, "plan", _plan, "count what would be sent; sends nothing")
     _recipe_options(plan)
-    plan.add_argument("--json", action="store_true")
+    plan.add_argument("--json", action="store_true", help="for programs")
     check = _command(commands, "check", _check, "find all faults of recipes, with file and line")
-    check.add_argument("recipes", nargs="+", metavar="RECIPE")
+    check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
     _override_options(check)
     report = _command(commands, "report", _report, "show what a run found")
-    report.add_argument("run", metavar="RUN")
-    report.add_argument("--format", choices=["table", "markdown", "json"], default="table")
+    _run_argument(report)
+    _format_option(report)
     export = _command(commands, "export", _export, "write a run's frames to files")
-    export.add_argument("run", metavar="RUN")
-    export.add_argument("--to", required=True, metavar="DIR")
-    export.add_argument("--format", choices=["parquet", "csv", "jsonl"], default="parquet")
+    _run_argument(export)
+    export.add_argument("--to", required=True, metavar="DIR", help="folder; made if need be")
+    export.add_argument(
+        "--format",
+        choices=["parquet", "csv", "jsonl"],
+        default="parquet",
+        help="parquet (default) and jsonl are exact; csv is made safe for spreadsheets",
+    )
     status = _command(commands, "status", _status, "look at a running or ended run")
-    status.add_argument("run", metavar="RUN")
-    status.add_argument("--json", action="store_true")
+    _run_argument(status)
+    status.add_argument("--json", action="store_true", help="for programs")
     runs = _command(commands, "runs", _runs, "list the runs kept in a folder")
-    runs.add_argument("folder", nargs="?", default=str(api.RUNS))
+    runs.add_argument("folder", nargs="?", default=str(api.RUNS), help="runs/ where left out")
     _serve_options(_command(commands, "serve", _serve, "serve models on this machine"))
     for family in ("methods", "backends", "datasets", "recipes"):
         listing = _command(commands, family, _kinds, f"list the {family} there are")
         listing.set_defaults(family=family)
     return parser
+
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    _recipe_options(run)
+    run.add_argument(
+        "--fresh", action="store_true", help="begin anew in runs/NAME.2, .3, and so on"
+    )
+    run.add_argument(
+        "--display",
+        choices=["live", "plain", "json", "none"],
+        help="what stderr shows meanwhile; live at a terminal, else plain",
+    )
+    _format_option(run)
+    run.add_argument(
+        "--accept-server-change", action="store_true", help="go on although the server is another"
+    )
+
+
+def _run_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", metavar="RUN", help="folder of a run, or its name in runs/")
+
+
+def _format_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--format",
+        choices=["table", "markdown", "json"],
+        default="table",
+        help="how the results are written to stdout",
+    )
+
+
+def _positive(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, not {text!r}")
+
+
+def _port(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) <= _MAX_PORT:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"must be 0 (any free one) to {_MAX_PORT}, not {text!r}")
 
 
 def _command(
@@ -274,7 +351,7 @@ def _command(
 def _recipe_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("recipe", metavar="RECIPE", help="path, or name of a recipe in recipes/")
     command.add_argument("--run-dir", metavar="D", help="where to keep the run (runs/NAME)")
-    command.add_argument("--limit", type=int, metavar="N", help="only the first N items")
+    command.add_argument("--limit", type=_positive, metavar="N", help="only the first N items")
     _override_options(command)
 
 
@@ -295,8 +372,8 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--fake", action="store_true", help="no model: deterministic replies")
     command.add_argument("--host", default="127.0.0.1", help="embedded server only")
-    command.add_argument("--port", type=int, default=8000)
-    command.add_argument("--threads", type=int, help="CPU threads of the embedded server")
-    command.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …")
-    command.add_argument("--dtype", default="float32")
+    command.add_argument("--port", type=_port, default=8000, help="0 takes a free one")
+    command.add_argument("--threads", type=_positive, help="CPU threads of the embedded server")
+    command.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1")
+    command.add_argument("--dtype", default="float32", help="of the weights in memory")
     command.add_argument("--rules", help="of the fake server: JSON, or a file with it")

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from orchestrator.ask import digest
+from orchestrator.errors import UsageError
 from orchestrator.methods._base import Combination, Method, Stage
 from orchestrator.records import Item, Unit
 
@@ -103,6 +104,25 @@ def make_part(kind: str, method: Method, config: Any, candidates: Sequence[str])
     return Part(kind, method, config, tuple(candidates), digest(kind, method.VERSION, settings))
 
 
+def check_needs(kind: str, method: Method, config: Any, items: Items) -> None:  # noqa: ANN401
+    """See that a method can work with these items, before anything is sent.
+
+    One item that has what is needed is enough: the others become failed units, each with its cause.
+
+    Raises:
+        UsageError: If the method needs a part of an item that no item has.
+    """
+    needs = getattr(method, "needs", None)
+    for name in sorted(needs(config)) if needs is not None else ():
+        if len(items) and all(
+            getattr(items.item(index), name) is None for index in range(len(items))
+        ):
+            raise UsageError(
+                f"{kind}: its prompt shows the {name} of each item, and no item has one; say which "
+                f"column holds it by dataset: {{fields: {{{name}: COLUMN}}}}, or use another prompt"
+            )
+
+
 class Plan:
     """All units of a run.
 
@@ -111,6 +131,9 @@ class Plan:
         items: The dataset.
         identities: Identity of each model by its name in the recipe.
         seed: The recipe's.
+
+    Raises:
+        UsageError: If a method needs a part of an item that no item has.
     """
 
     def __init__(
@@ -118,6 +141,8 @@ class Plan:
     ) -> None:
         self.parts = tuple(parts)
         self.items = items
+        for part in parts:
+            check_needs(part.kind, part.method, part.config, items)
         self.identities = dict(identities)
         self.seed = seed
         self._combinations: list[tuple[Part, Combination]] = [

@@ -16,6 +16,13 @@ BACKENDS = "backends"
 LAUNCH = "launch"
 METHODS = "orchestrator.methods"
 
+_WORDS = {
+    BACKENDS: "backend",
+    LAUNCH: "server",
+    METHODS: "method",
+    "orchestrator.datasets": "dataset",
+}
+
 
 @cache
 def kinds(family: str) -> tuple[str, ...]:
@@ -50,7 +57,7 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
         return importlib.import_module(f"{family}.{kind}")
     near = difflib.get_close_matches(kind, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
-    raise PluginError(f"no {family.rpartition('.')[2]} of kind {kind!r}{hint}")
+    raise PluginError(f"no {_WORDS.get(family, family)} of kind {kind!r}{hint}")
 
 
 def _load_dotted(family: str, kind: str, *, allow_code: bool) -> ModuleType:

@@ -8,6 +8,7 @@ A method file exports
 * `combinations(candidates, config)`: who is evaluated with whom, for each item,
 * `columns(unit)`: the columns that identify a unit, also in the row of a failed one,
 * `stages(candidates, config)`: what one item costs, for the plan,
+* `needs(config)`, if it has one: parts of an item (such as `reference`) that it can't do without,
 * `companions(config)`: other methods whose frames come with it, from the same answers,
 * `evaluate(unit, ask, config)`: the coroutine itself.
 """

@@ -24,7 +24,7 @@ from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import answers
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Settings, Stage
-from orchestrator.prompts import PromptError, compile_template, render
+from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.pairwise import PROMPTS, PairwisePrompt
 from orchestrator.records import (
     NO_PREFIX,
@@ -65,6 +65,9 @@ SCHEMA: Final = {
     **STATUS_COLUMNS,
 }
 
+FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
+"""What a template may show."""
+
 _SYMBOL = re.compile(r"\[\[(?:>>|>|=|<|<<)\]\]")
 
 
@@ -98,9 +101,14 @@ class Config(Settings):
             names = ", ".join(sorted(PROMPTS))
             raise ValueError(f"no prompt named {value!r}; there are {names}, or write a template")
         try:
-            compile_template(value)
+            used = variables(value)
         except PromptError as error:
             raise ValueError(str(error)) from error
+        if unknown := sorted(used - set(FIELDS)):
+            there = ", ".join(FIELDS)
+            raise ValueError(f"the template uses {', '.join(unknown)}; there are {there}")
+        if missing := sorted({"answer_a", "answer_b"} - used):
+            raise ValueError(f"the template does not show {' and '.join(missing)}")
         return value
 
     def templates(self) -> PairwisePrompt:
@@ -131,6 +139,18 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
             )
         found.append(Stage("judgments", judge, "choose", 2 * n_pairs, exact=False))
     return found
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the prompt can't be made without it."""
+    templates = config.templates()
+    template = templates.chain_of_thought if config.chain_of_thought else templates.direct
+    fields: dict[str, str | None] = dict.fromkeys(FIELDS, "")
+    try:
+        render(template, {**fields, "reference": None})
+    except PromptError:
+        return frozenset({"reference"})
+    return frozenset()
 
 
 def columns(unit: Unit) -> Row:

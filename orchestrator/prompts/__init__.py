@@ -8,7 +8,7 @@ last, so that servers can reuse the prefix.
 
 from functools import lru_cache
 
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError, UndefinedError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from orchestrator.errors import UsageError
@@ -35,6 +35,19 @@ def compile_template(source: str) -> Template:
         raise PromptError(f"prompt template: {error}") from error
 
 
+def variables(source: str) -> frozenset[str]:
+    """Names that a template takes from outside.
+
+    Raises:
+        PromptError: If it is not a valid template.
+    """
+    try:
+        found = meta.find_undeclared_variables(_environment.parse(source))
+    except TemplateError as error:
+        raise PromptError(f"prompt template: {error}") from error
+    return frozenset(found) - _environment.globals.keys()
+
+
 def render(source: str, fields: dict[str, str | None]) -> str:
     """The template with the fields filled in; a field that is None counts as undefined.
 
@@ -44,5 +57,7 @@ def render(source: str, fields: dict[str, str | None]) -> str:
     given = {name: value for name, value in fields.items() if value is not None}
     try:
         return compile_template(source).render(given)
+    except UndefinedError as error:
+        raise PromptError(f"prompt template: {error}; this item has no such field") from error
     except TemplateError as error:
         raise PromptError(f"prompt template: {error}") from error

@@ -21,7 +21,7 @@ LITERAL_KEY: Final = re.compile(
 
 _PATTERNS: Final = {
     NAME_PATTERN: "may have letters, digits, '_', '.' and '-' only, and begins with no '.' or '-'",
-    KEY_PATTERN: "may have no spaces and no slashes",
+    KEY_PATTERN: "may have no spaces, no slashes and no control characters",
     VARIABLE_PATTERN: "must be the name of an environment variable, not the key itself",
 }
 _TYPES: Final = {

@@ -63,6 +63,8 @@ def loads(
     Raises:
         RecipeError: With all faults, sorted by line.
     """
+    if limit is not None and limit < 1:
+        raise RecipeError([Fault("--limit", 0, f"must be at least 1, got {limit}")])
     written = Written(source.parse_bytes(content, str(file)), overrides)
     recipe, faults = _Loading(written, file, allow_code=allow_code).recipe(limit)
     if recipe is None or faults:

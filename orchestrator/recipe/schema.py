@@ -12,7 +12,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
-KEY_PATTERN = r"^[^\s/\\]+$"
+# Neither white space nor slashes, nor what a terminal obeys or shows as nothing (ESC, bidi, BOM).
+KEY_PATTERN = (
+    r"^[^\s/\\\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+$"
+)
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 Count = Annotated[int, Field(ge=1)]
@@ -95,7 +98,7 @@ class Budget(Settings):
     money: Money | None = None
     """In the currency of the models' `price`."""
     hours: Amount | None = None
-    """Wall-clock hours of one call."""
+    """Wall-clock hours of all calls together."""
 
 
 class Window(Settings):

@@ -48,7 +48,7 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
         yield page.words(f"Money: at most {numbers.money(count.money)}")
     else:
         yield page.words("Money: not known, because a model that is asked has no price", FAINT)
-    for note in count.notes:
+    for note in count.notes if count.left else ():
         yield page.prose(note, FAINT, bullet=True)
 
 
@@ -143,7 +143,7 @@ def _request_parts(progress: Progress) -> list[Text | str]:
         f"{numbers.compact(tokens_in)} tokens in",
         f"{numbers.compact(tokens_out)} out",
     ]
-    if progress.elapsed_s > 0 and ended:
+    if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
     return parts
 
@@ -172,17 +172,24 @@ def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
     return page.table(columns, rows)
 
 
-def faults(error: OrchestratorError) -> RenderableType:
-    """An error as the user is to read it; a recipe's faults one by one, with file and line."""
+def faults(error: OrchestratorError, *, summary: bool = True) -> RenderableType:
+    """An error as the user is to read it; a recipe's faults one by one, with file and line.
+
+    Args:
+        error: Of any kind.
+        summary: Whether to say first how many faults of a recipe there are.
+    """
 
     def build(page: Page) -> Iterator[RenderableType]:
         if not isinstance(error, RecipeError):
             yield page.block(str(error), BAD)
             return
         n = len(error.faults)
-        yield page.words(f"{numbers.count(n)} fault{'s' if n != 1 else ''} in the recipe", BAD)
+        if summary:
+            yield page.words(f"{numbers.count(n)} fault{'s' if n != 1 else ''} in the recipe", BAD)
         for fault in error.faults:
-            place = page.data(f"{fault.file}:{fault.line}:", None, HEADING)
+            line = f"{fault.line}:" if fault.line else ""
+            place = page.data(f"{fault.file}:{line}", None, HEADING)
             yield Text.assemble(place, " ", page.block(fault.message), overflow="fold")
 
     return Paged(build)
@@ -264,7 +271,7 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
     if values.get("is_alive", True):
         state = page.words("stopping" if progress.stopping else "running", f"{HEADING} {GOOD}")
     elif left:
-        state = page.words(f"not running since {age}", f"{HEADING} {DOUBTFUL}")
+        state = page.words(f"stopped {age} ago", f"{HEADING} {DOUBTFUL}")
     else:
         state = page.words(f"finished {age} ago", HEADING)
     yield Text.assemble(page.data(progress.run_dir, page.width // 2, HEADING), ": ", state)

@@ -20,6 +20,7 @@ from orchestrator.report.text import own_words, safe_line, safe_name
 # Width where nobody reads at a terminal: enough for every table, and for an e-mail.
 _FILE_WIDTH: Final = 100
 _GAP: Final = 2
+_NEVER_WRAPPED: Final = 100_000
 
 HEADING: Final = "bold"
 FAINT: Final = "dim"
@@ -215,11 +216,37 @@ def make_console(stream: TextIO, width: int | None = None) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def print_to(stream: TextIO, renderable: RenderableType, width: int | None = None) -> bool:
-    """Print to a stream; False if the reader is gone (`orchestrator report | head`)."""
+def print_to(
+    stream: TextIO, renderable: RenderableType, width: int | None = None, *, wrap: bool = True
+) -> bool:
+    """Print to a stream; False if the reader is gone (`orchestrator report | head`).
+
+    Args:
+        stream: Where to print.
+        renderable: What to print.
+        width: As for `make_console`.
+        wrap: Whether lines may be broken; messages that other programs read stay whole.
+    """
+    console = make_console(stream, width if wrap else _NEVER_WRAPPED)
+    if stream.isatty():
+        return _printed(lambda: console.print(renderable))
+    with console.capture() as captured:
+        console.print(renderable)
+    # Tables are padded to their width, which nobody wants in a file.
+    lines = [line.rstrip(" ") for line in captured.get().split("\n")]
+    return write_to(stream, "\n".join(lines))
+
+
+def write_to(stream: TextIO, text: str) -> bool:
+    """Write to a stream whatever its encoding; False if the reader is gone."""
+    encoding = stream.encoding or "utf-8"
+    shown = text.encode(encoding, "backslashreplace").decode(encoding)
+    return _printed(lambda: (stream.write(shown), stream.flush()))
+
+
+def _printed(write: Callable[[], object]) -> bool:
     try:
-        make_console(stream, width).print(renderable)
-        stream.flush()
+        write()
     except BrokenPipeError:
         return False
     return True

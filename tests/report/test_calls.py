@@ -83,7 +83,7 @@ def test_the_lines_of_an_error_stay_lines_and_obey_nothing():
 
 def test_a_status_says_that_a_run_is_dead():
     values = {**msgspec.to_builtins(a_progress()), "is_alive": False, "age_s": 90.0}
-    assert "runs/demo: not running since 1 min 30 s" in printed(tables.status(values))
+    assert "runs/demo: stopped 1 min 30 s ago" in printed(tables.status(values))
 
 
 def test_a_status_says_that_a_run_runs():

@@ -1,0 +1,80 @@
+"""Frames written to files that other programs read.
+
+Parquet and JSON Lines hold the data exactly. CSV is for spreadsheets, which take some texts for
+formulas and terminals some for commands, so there both are made harmless: see `docs/export.md`.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import polars as pl
+
+from orchestrator.errors import UsageError
+
+Format = Literal["parquet", "csv", "jsonl"]
+
+_CHUNK_ROWS: Final = 20_000
+# What JSON need not escape, but a terminal obeys or shows as nothing. Escapes change no value.
+_HIDDEN: Final = re.compile("[\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
+# A formula to a spreadsheet; "- item" and "-1.5" are none.
+_FORMULA: Final = re.compile(r"\s*(?:[=@]|[+-](?!\s)(?![\d.,]+(?:[eE][+-]?\d+)?%?\s*$))")
+
+
+def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:
+    """Write a frame to one file, replaced as a whole when all of it is there.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    temporary = path.with_name(path.name + ".part")
+    writers: dict[Format, Callable[[pl.DataFrame, Path], None]] = {
+        "parquet": lambda whole, to: whole.write_parquet(to),
+        "jsonl": _write_jsonl,
+        "csv": lambda whole, to: harmless(whole).write_csv(to),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writers[form](frame, temporary)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True) if path.parent.is_dir() else None
+        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def _write_jsonl(frame: pl.DataFrame, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for part in frame.iter_slices(_CHUNK_ROWS):
+            # These stand in JSON inside of strings only.
+            file.write(_HIDDEN.sub(_as_json, part.write_ndjson()))
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f")
+
+
+def harmless(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame as CSV can hold it: lists as JSON, no formulas, no control characters."""
+    changed: list[pl.Series] = []
+    for name, kind in frame.schema.items():
+        if isinstance(kind, pl.List):
+            changed.append(pl.Series(name, [_json(value) for value in frame[name].to_list()]))
+        elif kind == pl.String:
+            changed.append(pl.Series(name, [_cell(value) for value in frame[name]], pl.String))
+    return frame.with_columns(changed)
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def _cell(text: str | None) -> str | None:
+    if text is None:
+        return None
+    shown = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    return f"'{shown}" if _FORMULA.match(shown) else shown
