@@ -6,6 +6,7 @@ come. What was sent belongs to the driver, not to the unit that asked first: a u
 cancels nothing that others wait for.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from traceback import format_exception
@@ -27,7 +28,7 @@ from orchestrator.ask import (
 )
 from orchestrator.errors import MethodError
 from orchestrator.plan import Plan, Work
-from orchestrator.records import Failure, Message, Outcome, Row
+from orchestrator.records import Failure, Generation, Message, Outcome, Row, Unit
 
 DONE, FAILED, FAILED_FOR_NOW, FAULTY = 0, 1, 2, 3
 
@@ -57,7 +58,14 @@ class _Running(msgspec.Struct, eq=False):
     answers: list[Any]
     several: bool = False
     n_missing: int = 0
+    n_bytes: int = 0
     waits_for: list[str] = []
+
+
+class _Keyed(msgspec.Struct, frozen=True):
+    ask: AnyAsk
+    kind: str
+    key: bytes
 
 
 Lookup = Callable[[bytes], Outcome | Failure | None]
@@ -76,6 +84,8 @@ class Driver:
         outbox: Requests to send, oldest first; the caller empties it.
         finished: Units that ended; the caller empties it.
         waiting: Number of open units that wait for each model.
+        n_open: Units that are open.
+        n_bytes: Memory of their items' texts and of the texts they were given.
         n_found: Asks that the store answered.
         n_joined: Asks that joined a request already in flight.
     """
@@ -98,6 +108,7 @@ class Driver:
         self.finished: deque[Finished] = deque()
         self.waiting: dict[str, int] = dict.fromkeys(plan.identities, 0)
         self.n_open = 0
+        self.n_bytes = 0
         self.n_found = 0
         self.n_joined = 0
 
@@ -106,76 +117,99 @@ class Driver:
         work = self._plan.work(position)
         coroutine = work.part.method.evaluate(work.unit, self._ask, work.part.config)
         self.n_open += 1
-        self._advance(_Running(position, work, coroutine, []), None)
+        unit = _Running(position, work, coroutine, [])
+        self._hold(unit, _item_bytes(work.unit))
+        self._advance(unit, None)
 
     def deliver(self, request: Request, outcome: Outcome | Failure) -> None:
         """Give the end of a request to all units that wait for it."""
         del self._in_flight[request.key]
         ready = []
+        n_bytes = _outcome_bytes(outcome)
         for unit, slot in request.waiters:
             unit.answers[slot] = outcome
             unit.n_missing -= 1
+            self._hold(unit, n_bytes)
             if unit.n_missing == 0:
                 ready.append(unit)
         for unit in ready:
             for model in unit.waits_for:
                 self.waiting[model] -= 1
-            self._advance(unit, unit.answers if unit.several else unit.answers[0])
+            self._advance(unit, _given(unit))
 
     def _advance(self, unit: _Running, value: Any) -> None:  # noqa: ANN401
-        """Run the coroutine until it waits for something that is not here yet, or ends."""
-        try:
-            while True:
-                if isinstance(value, Failure):
-                    asked = unit.coroutine.throw(AskFailed(value))
+        """Run the coroutine until it waits for something that is not here yet, or ends.
+
+        What the coroutine raises is the method's own fault; what looking up an outcome raises is
+        not, and ends the run.
+        """
+        while value is not _PENDING:
+            try:
+                if isinstance(value, Exception):
+                    asked = unit.coroutine.throw(value)
                 else:
                     asked = unit.coroutine.send(value)
-                value = self._resolve(unit, asked)
-                if value is _PENDING:
-                    return
-        except StopIteration as end:
-            self._finish(unit, DONE, end.value)
-        except AskFailed as failed:
-            status = FAILED if failed.failure.permanent else FAILED_FOR_NOW
-            self._finish(unit, status, [_failed_row(unit, failed.failure)])
-        except Exception as error:  # noqa: BLE001 (the boundary around a method's own faults)
-            fault = "".join(format_exception(error))
-            failure = Failure("method", f"{type(error).__name__}: {error}")
-            self._finish(unit, FAULTY, [_failed_row(unit, failure)], fault)
+            except StopIteration as end:
+                self._end(unit, end.value)
+                return
+            except AskFailed as failed:
+                status = FAILED if failed.failure.permanent else FAILED_FOR_NOW
+                self._finish(unit, status, [_failed_row(unit, failed.failure)])
+                return
+            except Exception as error:  # noqa: BLE001 (the boundary around a method's own faults)
+                self._fault(unit, error)
+                return
+            try:
+                keyed = self._keyed(unit, asked)
+            except Exception as error:  # noqa: BLE001 (a wrong ask: raised where it was awaited)
+                value = error
+            else:
+                value = self._resolve(unit, keyed)
 
-    def _resolve(self, unit: _Running, asked: object) -> Any:  # noqa: ANN401
-        """What the ask gives, or `_PENDING`."""
+    def _keyed(self, unit: _Running, asked: object) -> list[_Keyed]:
+        """What is asked, with the keys; nothing is registered before all of it is known good."""
         unit.several = isinstance(asked, Several)
         asks = asked.asks if isinstance(asked, Several) else (asked,)
-        unit.answers = [None] * len(asks)
-        unit.n_missing = 0
-        waits_for = []
-        for slot, ask in enumerate(asks):
+        found = []
+        for ask in asks:
             kind = _KINDS.get(type(ask))
             if kind is None:
                 raise MethodError(
                     f"the method {unit.work.part.kind!r} awaited {type(ask).__name__}; a method "
                     f"may only await what `ask` offers"
                 )
-            answer = self._answer(unit, slot, ask, kind)  # type: ignore[arg-type]
-            unit.answers[slot] = answer
+            found.append(self._key(ask, kind))  # type: ignore[arg-type]
+        return found
+
+    def _key(self, ask: AnyAsk, kind: str) -> _Keyed:
+        identity = self._plan.identities.get(ask.model)
+        if identity is None:
+            raise MethodError(f"a method asked {ask.model!r}, which is no model of its unit")
+        ask = self._with_system(ask)
+        return _Keyed(ask, kind, ask.key(identity, self._plan.seed))
+
+    def _resolve(self, unit: _Running, asked: list[_Keyed]) -> Any:  # noqa: ANN401
+        """What the asks give, or `_PENDING`."""
+        unit.answers = [None] * len(asked)
+        waits_for = []
+        for slot, keyed in enumerate(asked):
+            answer = self._answer(unit, slot, keyed)
             if answer is None:
-                unit.n_missing += 1
-                waits_for.append(ask.model)  # type: ignore[attr-defined]
-        if unit.n_missing == 0:
-            return unit.answers if unit.several else unit.answers[0]
+                waits_for.append(keyed.ask.model)
+            else:
+                unit.answers[slot] = answer
+                self._hold(unit, _outcome_bytes(answer))
         unit.waits_for = waits_for
+        unit.n_missing = len(waits_for)
+        if not waits_for:
+            return _given(unit)
         for model in waits_for:
             self.waiting[model] += 1
         return _PENDING
 
-    def _answer(
-        self, unit: _Running, slot: int, ask: AnyAsk, kind: str
-    ) -> Outcome | Failure | None:
+    def _answer(self, unit: _Running, slot: int, keyed: _Keyed) -> Outcome | Failure | None:
         """The outcome of one ask where it is known; else the unit waits for it."""
-        plan = self._plan
-        ask = self._with_system(ask)
-        key = ask.key(plan.identities[ask.model], plan.seed)
+        key = keyed.key
         flying = self._in_flight.get(key)
         if flying is not None:
             self.n_joined += 1
@@ -185,9 +219,10 @@ class Driver:
         if known is not None:
             self.n_found += 1
             if self._watch is not None:
-                self._watch(key, kind, ask.model)
+                self._watch(key, keyed.kind, keyed.ask.model)
             return known
-        request = Request(key, kind, ask, seed_of(key, plan.seed), unit.position, 0, [(unit, slot)])
+        seed = seed_of(key, self._plan.seed)
+        request = Request(key, keyed.kind, keyed.ask, seed, unit.position, 0, [(unit, slot)])
         self._in_flight[key] = request
         self.outbox.append(request)
         return None
@@ -198,8 +233,25 @@ class Driver:
             return ask
         return msgspec.structs.replace(ask, messages=(Message("system", system), *ask.messages))
 
+    def _hold(self, unit: _Running, n_bytes: int) -> None:
+        unit.n_bytes += n_bytes
+        self.n_bytes += n_bytes
+
+    def _end(self, unit: _Running, rows: object) -> None:
+        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+            self._finish(unit, DONE, rows)
+            return
+        said = f"the method {unit.work.part.kind!r} returned {type(rows).__name__}"
+        self._fault(unit, MethodError(f"{said}; a method returns a list of rows"))
+
+    def _fault(self, unit: _Running, error: Exception) -> None:
+        failure = Failure("method", f"{type(error).__name__}: {error}")
+        fault = "".join(format_exception(error))
+        self._finish(unit, FAULTY, [_failed_row(unit, failure)], fault)
+
     def _finish(self, unit: _Running, status: int, rows: list[Row], fault: str = "") -> None:
         self.n_open -= 1
+        self.n_bytes -= unit.n_bytes
         frame = unit.work.part.method.FRAME
         self.finished.append(Finished(unit.position, status, frame, rows, fault))
 
@@ -218,3 +270,22 @@ def _failed_row(unit: _Running, failure: Failure) -> Row:
         "cause": failure.cause,
         "message": failure.message,
     }
+
+
+def _given(unit: _Running) -> Any:  # noqa: ANN401
+    """What the coroutine is sent, or an exception to be thrown into it."""
+    if unit.several:
+        return unit.answers
+    answer = unit.answers[0]
+    return AskFailed(answer) if isinstance(answer, Failure) else answer
+
+
+def _item_bytes(unit: Unit) -> int:
+    item = unit.item
+    texts = [message.content for message in item.messages]
+    return sum(map(sys.getsizeof, texts)) + sys.getsizeof(item.reference)
+
+
+def _outcome_bytes(outcome: Outcome | Failure) -> int:
+    """Memory of an outcome's text; numbers are let go as soon as a method has read them."""
+    return sys.getsizeof(outcome.text) if isinstance(outcome, Generation) else 0

@@ -1,6 +1,5 @@
 """Running a recipe from start to finish, and reading a run back: the Python interface."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import uvloop
 import yaml
 
 from orchestrator.analysis import RankingAnalysis
@@ -20,8 +18,17 @@ from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.runner.budget import Price
 from orchestrator.runner.counts import count_plan
 from orchestrator.runner.execute import Ended, Opened, execute, open_plan
+from orchestrator.runner.fleet import identity_key
+from orchestrator.runner.logs import logged
+from orchestrator.runner.loop import run_to_end
 from orchestrator.runner.prepare import Prepared, prepare
-from orchestrator.runner.results import analyse, answer_summary, export, remember_schemas
+from orchestrator.runner.results import (
+    analyse,
+    answer_summary,
+    export,
+    remember_schemas,
+    server_notes,
+)
 from orchestrator.store import RunDirectory, Store, newest
 
 RUNS = Path("runs")
@@ -33,11 +40,13 @@ class Result:
     Attributes:
         path: The run directory.
         ended: How the last call ended; None where the run was only loaded.
+        notes: What a reader of the tables must know, e.g. that several servers answered.
     """
 
-    def __init__(self, path: Path, ended: Ended | None = None) -> None:
+    def __init__(self, path: Path, ended: Ended | None = None, notes: Sequence[str] = ()) -> None:
         self.path = path
         self.ended = ended
+        self.notes = tuple(notes)
 
     @cached_property
     def frames(self) -> dict[str, pl.DataFrame]:
@@ -48,9 +57,7 @@ class Result:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The resolved recipe of the last call."""
-        text = RunDirectory.open(self.path).latest_revision()
-        found = yaml.load(text or "", Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
-        return dict((found or {}).get("recipe", {}))
+        return dict(_revision(RunDirectory.open(self.path)).get("recipe", {}))
 
     @cached_property
     def rankings(self) -> list[RankingAnalysis]:
@@ -72,6 +79,12 @@ class Result:
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+def _revision(directory: RunDirectory) -> dict[str, Any]:
+    text = directory.latest_revision()
+    found = yaml.load(text or "", Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
+    return found or {}
+
+
 def load(run_dir: str | Path) -> Result:
     """Read a run, also one that is still running or was interrupted.
 
@@ -84,7 +97,10 @@ def load(run_dir: str | Path) -> Result:
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
         export(store, directory)
-    return Result(path)
+        identities = _revision(directory).get("identities", {})
+        keys = {name: identity_key(identity) for name, identity in identities.items()}
+        notes = server_notes(store, keys)
+    return Result(path, notes=notes)
 
 
 def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
@@ -118,14 +134,17 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
     shown = make_display(display, sys.stderr)
     with RunDirectory.lock(_where(run_dir, loaded.name), fresh=fresh) as directory:
-        with Store.open(directory.store_path) as store:
+        with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
             opened = open_plan(prepared, directory, store)
             remember_schemas(prepared.plan, store)
             for line in _announce(prepared, opened, store):
                 shown.note(line)
             ended = _finish(prepared, opened, directory, store, shown, accept_server_change)
             export(store, directory)
-        return Result(directory.path, ended)
+            notes = server_notes(store, prepared.plan.identities)
+            for line in notes:
+                shown.note(line)
+        return Result(directory.path, ended, notes)
 
 
 def _finish(
@@ -141,12 +160,18 @@ def _finish(
         shown.note(f"complete: nothing to send ({len(prepared.plan):,} units in the store)")
         return Ended(None, "", interrupted=False, n_left=0)
     shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
-    work = execute(
-        prepared, opened, directory, store, accept_change=accept_change, watch=shown.update
-    )
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(work)
+        return run_to_end(
+            lambda stop: execute(
+                prepared,
+                opened,
+                directory,
+                store,
+                accept_change=accept_change,
+                watch=shown.update,
+                stop=stop,
+            )
+        )
     finally:
         shown.stop()
 

@@ -60,7 +60,7 @@ class Budget:
     def reached(self, elapsed_s: float) -> str | None:
         """The bound that is reached, in words; None while there is room for one more request."""
         spent, bounds = self.spent, self._bounds
-        spent.hours = self._hours_before + elapsed_s / 3600.0
+        self.run_for(elapsed_s)
         if bounds.requests is not None and spent.requests >= bounds.requests:
             return f"budget.requests: {spent.requests} of {bounds.requests} sent"
         tokens = spent.prompt_tokens + spent.completion_tokens
@@ -71,6 +71,10 @@ class Budget:
         if bounds.hours is not None and spent.hours >= bounds.hours:
             return f"budget.hours: {spent.hours:.2f} of {bounds.hours:.2f} used"
         return None
+
+    def run_for(self, elapsed_s: float) -> None:
+        """Count the time of this call, in seconds since it began."""
+        self.spent.hours = self._hours_before + elapsed_s / 3600.0
 
     def send(self) -> None:
         """Count a request that is being sent."""

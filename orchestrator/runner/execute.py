@@ -1,7 +1,9 @@
 """Executing a prepared run in its directory: what is left to do, and then the results."""
 
 import asyncio
+import logging
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,10 +23,13 @@ from orchestrator.scheduler.retry import RetryPolicy
 from orchestrator.store import RunDirectory, Store
 
 _SPENT = "spent"
+_MEGABYTE = 1e6
 # How often displays and status.json are brought up to date, seconds.
 _WATCH_S = 1.0
 # How long requests in flight may go on after a first interrupt, seconds.
 _GRACE_S = 15.0
+
+_log = logging.getLogger(__name__)
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -92,7 +97,7 @@ def _read_revision(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-async def execute(
+async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyword)
     prepared: Prepared,
     opened: Opened,
     run_dir: RunDirectory,
@@ -100,8 +105,18 @@ async def execute(
     *,
     accept_change: bool = False,
     watch: Watch | None = None,
+    stop: threading.Event | None = None,
 ) -> Ended:
     """Evaluate the units that are not done.
+
+    Args:
+        prepared: The run.
+        opened: Its plan.
+        run_dir: Held for writing.
+        store: Open for writing.
+        accept_change: Go on although another server answered before.
+        watch: Called with the progress about once a second.
+        stop: Set by another thread to interrupt, where signals don't come here.
 
     Raises:
         OrchestratorError: Whatever made it impossible to go on.
@@ -110,6 +125,7 @@ async def execute(
     models = [recipe.models[name] for name in prepared.identities]
     fleet = Fleet(
         models,
+        prepared.plan.identities,
         run_dir.servers,
         store,
         accept_change=accept_change,
@@ -117,16 +133,18 @@ async def execute(
     )
     budget = _budget(prepared, store)
     session = Session(_wiring(prepared, opened, run_dir, store, fleet, budget))
-    interrupts = _Interrupts(session)
+    interrupts = _Interrupts(session, stop)
+    _log.info("sending begins", extra={"units_left": opened.done.count(0)})
     with interrupts.handled():
         try:
             async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(_watch(session, fleet, run_dir, store, budget, watch))
+                told = _Told(session, fleet, run_dir, store, budget, watch)
+                watcher = group.create_task(_watch(told, interrupts))
                 interrupts.task = group.create_task(session.run())
                 await interrupts.wait()
                 watcher.cancel()
-        except* OrchestratorError as errors:
-            raise _first(errors) from None
+        except BaseExceptionGroup as errors:
+            raise _unwrapped(errors) from None
         finally:
             await fleet.stop()
             store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
@@ -136,6 +154,16 @@ async def execute(
         watch(progress)
     run_dir.write_status(msgspec.to_builtins(progress))
     left = len(prepared.plan) - progress.units_stored - progress.units_done
+    _log.info(
+        "sending ended",
+        extra={
+            "requests": progress.requests_sent,
+            "units_done": progress.units_done,
+            "units_failed": progress.units_failed,
+            "units_left": left,
+            "stopping": progress.stopping,
+        },
+    )
     return Ended(progress, session.stopping, interrupts.count > 0, left)
 
 
@@ -165,16 +193,15 @@ def _wiring(
     recipe = prepared.recipe
     specs = {name: recipe.models[name] for name in prepared.identities}
     limits = {
-        name: Limits(spec.limits.max_in_flight, spec.limits.dead_after_s)
+        name: Limits(spec.limits.max_in_flight, spec.limits.dead_after_s, spec.limits.max_attempts)
         for name, spec in specs.items()
     }
-    attempts = max((spec.limits.max_attempts for spec in specs.values()), default=1)
     return Wiring(
         plan=prepared.plan,
         plan_id=opened.plan_id,
         done=opened.done,
         store=store,
-        core=Core(limits, RetryPolicy(max_attempts=attempts)),
+        core=Core(limits, RetryPolicy()),
         budget=budget,
         connect=fleet.connect,
         server_of=fleet.server_of,
@@ -185,33 +212,43 @@ def _wiring(
             if spec.limits.requests_per_minute is not None
         },
         max_open=recipe.window.units,
+        max_bytes=recipe.window.megabytes * _MEGABYTE,
         run_dir=str(run_dir.path),
     )
 
 
-async def _watch(
-    session: Session,
-    fleet: Fleet,
-    run_dir: RunDirectory,
-    store: Store,
-    budget: Budget,
-    watch: Watch | None,
-) -> None:
+class _Told(msgspec.Struct, frozen=True):
+    """What is looked at once a second, and who is told."""
+
+    session: Session
+    fleet: Fleet
+    run_dir: RunDirectory
+    store: Store
+    budget: Budget
+    watch: Watch | None
+
+
+async def _watch(told: _Told, interrupts: "_Interrupts") -> None:
     """Keep displays, status.json and the record of what is spent up to date."""
     while True:
-        progress = session.progress(fleet.states)
-        if watch is not None:
-            watch(progress)
-        run_dir.write_status(msgspec.to_builtins(progress))
-        store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
+        progress = told.session.progress(told.fleet.states)
+        if told.watch is not None:
+            told.watch(progress)
+        told.run_dir.write_status(msgspec.to_builtins(progress))
+        told.store.set_meta(_SPENT, msgspec.json.encode(told.budget.spent).decode())
+        interrupts.look()
         await asyncio.sleep(_WATCH_S)
 
 
 class _Interrupts:
-    """SIGINT and SIGTERM: the first stops sending, the second stops waiting too."""
+    """SIGINT and SIGTERM: the first stops sending, the second stops waiting too.
 
-    def __init__(self, session: Session) -> None:
+    Python gives signals to the main thread only; elsewhere `stop` is looked at.
+    """
+
+    def __init__(self, session: Session, stop: threading.Event | None) -> None:
         self._session = session
+        self._stop = stop
         self._loop = asyncio.get_running_loop()
         self.count = 0
         self.task: asyncio.Task[None] | None = None
@@ -219,17 +256,27 @@ class _Interrupts:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle the signals inside this block."""
-        signals = (signal.SIGINT, signal.SIGTERM)
-        for number in signals:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
             self._loop.add_signal_handler(number, self._on_signal)
         try:
             yield
         finally:
-            for number in signals:
+            for number, handler in before.items():
                 self._loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def look(self) -> None:
+        """Interrupt once if another thread asked for it."""
+        if self._stop is not None and self._stop.is_set() and self.count == 0:
+            self._on_signal()
 
     def _on_signal(self) -> None:
         self.count += 1
+        _log.info("interrupted", extra={"n_signals": self.count})
         if self.count == 1:
             self._session.stop("interrupted")
             self._loop.call_later(_GRACE_S, self._give_up)
@@ -246,9 +293,16 @@ class _Interrupts:
             await asyncio.wait([self.task])
 
 
-def _first(group: BaseExceptionGroup[OrchestratorError]) -> OrchestratorError:
-    """The first error of a group, however deeply task groups have wrapped it."""
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found if isinstance(found, OrchestratorError) else OrchestratorError(str(found))
+def _unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What made the run end, without the groups of tasks around it: ours before others."""
+    leaves: list[BaseException] = []
+
+    def walk(error: BaseException) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                walk(inner)
+        else:
+            leaves.append(error)
+
+    walk(group)
+    return next((leaf for leaf in leaves if isinstance(leaf, OrchestratorError)), leaves[0])

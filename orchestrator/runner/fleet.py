@@ -1,7 +1,9 @@
 """Servers of a run: launched or found when the first request needs them, ended with the run."""
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,8 +17,11 @@ from orchestrator.backend import Backend, Endpoint, Provenance
 from orchestrator.errors import LaunchError, ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.logs import Often
 from orchestrator.serving import LaunchModule, RunningServer, ServedModel
 from orchestrator.store import Store
+
+_log = logging.getLogger(__name__)
 
 # Stands for the address of a server we launched: its port is another one each time.
 LAUNCHED = "launched"
@@ -71,6 +76,11 @@ def identity_key(identity: Mapping[str, str]) -> bytes:
     return digest(sorted(identity.items()))
 
 
+def server_label(model: str, identity: bytes) -> str:
+    """What servers are remembered by: a changed model is another one, whatever its name."""
+    return f"{model} {identity.hex()[:12]}"
+
+
 def _launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
     if spec.server is None:
         raise UsageError(f"model {spec.name!r} has no server to launch")
@@ -83,6 +93,7 @@ class Fleet:
 
     Args:
         models: The models of the recipe.
+        identities: Of the models; a server is held to what answered for the same identity.
         logs: Folder for the logs of launched servers.
         store: Knows which servers answered before.
         accept_change: Go on although a server is not the one the run was started with.
@@ -92,6 +103,7 @@ class Fleet:
     def __init__(
         self,
         models: Sequence[ModelSpec],
+        identities: Mapping[str, bytes],
         logs: Path,
         store: Store,
         *,
@@ -99,6 +111,8 @@ class Fleet:
         allow_code: bool = False,
     ) -> None:
         self._specs = {spec.name: spec for spec in models}
+        self._identities = dict(identities)
+        self._often = Often()
         self._logs = logs
         self._store = store
         self._accept_change = accept_change
@@ -117,12 +131,18 @@ class Fleet:
         self.states[model] = "starting"
         spec = self._specs[model]
         backend = await self._backend(spec)
-        provenance = await backend.provenance()
-        if isinstance(provenance, Failure):
-            await backend.close()
-            return provenance
-        self._check(spec, provenance)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(backend.close)
+            provenance = await backend.provenance()
+            if isinstance(provenance, Failure):
+                self._complain(model, provenance)
+                return provenance
+            self._check(spec, provenance)
+            stack.pop_all()
         self.states[model] = "ready"
+        _log.info(
+            "%s is connected to %s", model, provenance_words(provenance), extra={"model": model}
+        )
         return backend
 
     async def stop(self) -> None:
@@ -130,6 +150,7 @@ class Fleet:
         async with asyncio.TaskGroup() as group:
             for found in {id(group_): group_ for group_ in self._groups.values()}.values():
                 if found.server is not None:
+                    _log.info("ending server %s", found.name, extra={"pid": found.server.pid})
                     group.create_task(found.server.stop())
 
     def exit_code(self, model: str) -> int | None:
@@ -171,20 +192,38 @@ class Fleet:
                 )
             if group.server is None:
                 log = self._logs / f"{group.name}.log"
+                _log.info("starting server %s", group.name, extra={"log": str(log)})
                 group.server = await group.module.start(group.config, group.models, log)
+                _log.info("server %s is ready", group.name, extra={"pid": group.server.pid})
             return group.server
 
     def _check(self, spec: ModelSpec, provenance: Provenance) -> None:
         if spec.server is not None:
             provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
-        earlier = self._store.server_of_model(spec.name)
+        label = server_label(spec.name, self._identities[spec.name])
+        earlier = self._store.server_of_model(label)
         if earlier is not None and earlier != provenance and not self._accept_change:
             raise ServerChangedError(
-                f"model {spec.name!r}: this run was answered by {_words(earlier)}, now it would be "
-                f"by {_words(provenance)}. Their numbers may differ. Go on with "
-                f"--accept-server-change, or start anew with --fresh"
+                f"model {spec.name!r}: this run was answered by {provenance_words(earlier)}, now "
+                f"it would be by {provenance_words(provenance)}. Their numbers may differ. Go on "
+                f"with --accept-server-change, or start anew with --fresh"
             )
-        self.server_of[spec.name] = self._store.server_id(spec.name, provenance)
+        if earlier is not None and earlier != provenance:
+            _log.warning(
+                "%s: %s answers now, it was %s before",
+                spec.name,
+                provenance_words(provenance),
+                provenance_words(earlier),
+                extra={"model": spec.name},
+            )
+        self.server_of[spec.name] = self._store.server_id(label, provenance)
+
+    def _complain(self, model: str, failure: Failure) -> None:
+        n = self._often.count(model)
+        if n:
+            _log.warning(
+                "%s can't be reached: %s", model, failure.message, extra={"model": model, "n": n}
+            )
 
     def _make_groups(self) -> dict[str, _Group]:
         groups: dict[str, _Group] = {}
@@ -217,7 +256,8 @@ def _api_key(spec: ModelSpec) -> str:
     return value
 
 
-def _words(provenance: Provenance) -> str:
+def provenance_words(provenance: Provenance) -> str:
+    """A server in a few words."""
     version = f" {provenance.version}" if provenance.version else ""
     fingerprint = f" ({provenance.fingerprint})" if provenance.fingerprint else ""
     return f"{provenance.backend}{version}{fingerprint} as {provenance.model!r}"

@@ -11,6 +11,7 @@ import polars as pl
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.frames import write_parquet
 from orchestrator.plan import Plan
+from orchestrator.runner.fleet import provenance_words, server_label
 from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
@@ -55,6 +56,23 @@ def _read(path: Path) -> str | None:
 def _rows(store: Store, plan_id: int, frame: str) -> Iterator[tuple[Any, ...]]:
     for unit in store.iter_rows(plan_id, frame):
         yield from unit.rows
+
+
+def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
+    """One line for each model that more than one server answered for, in numbers of outcomes.
+
+    Their numbers may differ, and the frames do not say which row rests on which.
+    """
+    notes = []
+    for model, identity in identities.items():
+        used = store.servers_used(server_label(model, identity))
+        if len(used) > 1:
+            words = "; ".join(f"{provenance_words(one)}: {n:,}" for one, n in used)
+            notes.append(
+                f"{model}: outcomes of this run come from {len(used)} different servers, whose "
+                f"numbers may differ ({words})"
+            )
+    return notes
 
 
 def analyse(

@@ -6,6 +6,7 @@ become durable before the outcomes it rests on.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -27,6 +28,11 @@ from orchestrator.store import Store
 _MAX_FAULTS = 3
 # Bytes that may wait for the disk before no more units are opened.
 _MAX_PENDING_BYTES = 64 << 20
+# How soon to look again whether the disk has caught up, seconds.
+_DISK_S = 0.05
+# Units opened in one turn of the event loop. Where the store answers all they ask, nothing else
+# gives way to replies, signals and displays.
+_OPENED_AT_ONCE = 32
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +50,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         systems: System prompts by model.
         per_minute: Request rates by model.
         max_open: Units open at a time.
+        max_bytes: Memory of their texts above which no more are opened.
         run_dir: For messages.
     """
 
@@ -59,6 +66,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     per_minute: dict[str, float]
     max_open: int
     run_dir: str
+    max_bytes: float = math.inf
 
 
 class Session:
@@ -68,7 +76,7 @@ class Session:
         self._w = wiring
         self._driver = Driver(wiring.plan, wiring.store.get, wiring.systems)
         left = (position for position, done in enumerate(wiring.done) if not done)
-        self._window = Window(wiring.plan, left, wiring.max_open)
+        self._window = Window(wiring.plan, left, wiring.max_open, wiring.max_bytes)
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._scheduler = Scheduler(wiring.core, wiring.connect, self, wiring.per_minute)
@@ -80,6 +88,7 @@ class Session:
         self._tokens = {name: [0, 0] for name in wiring.plan.identities}
         self._faults: list[str] = []
         self._pumping = False
+        self._pump_is_due = False
         self.stopping = ""
 
     async def run(self) -> None:
@@ -87,10 +96,12 @@ class Session:
 
         Raises:
             MethodError: If a method raised in several units.
+            OrchestratorError: Whatever makes it impossible to go on.
         """
         try:
             await self._scheduler.run(self._pump)
         finally:
+            self._w.budget.run_for(self._loop.time() - self._started)
             self._driver.close()
         if len(self._faults) >= _MAX_FAULTS:
             raise MethodError(
@@ -153,23 +164,35 @@ class Session:
         self._pumping = True
         try:
             self._flush()
-            while not self.stopping and self._has_room():
-                position = self._window.next_position(self._driver.n_open, self._driver.waiting)
-                if position is None:
-                    break
-                self._driver.open(position)
-                self._flush()
+            self._open_units()
         finally:
             self._pumping = False
         if self._window.empty and self._driver.n_open == 0:
             self._scheduler.stop()
 
-    def _has_room(self) -> bool:
-        if self._w.store.pending_bytes < _MAX_PENDING_BYTES:
-            return True
-        # The disk is behind; look again soon, also if no outcome comes meanwhile.
-        self._loop.call_later(0.05, self._pump)
-        return False
+    def _open_units(self) -> None:
+        driver = self._driver
+        for _ in range(_OPENED_AT_ONCE):
+            if self.stopping:
+                return
+            if self._w.store.pending_bytes >= _MAX_PENDING_BYTES:
+                self._pump_later(_DISK_S)
+                return
+            position = self._window.next_position(driver.n_open, driver.waiting, driver.n_bytes)
+            if position is None:
+                return
+            driver.open(position)
+            self._flush()
+        self._pump_later(0.0)
+
+    def _pump_later(self, delay_s: float) -> None:
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            self._scheduler.soon(self._pump_again, delay_s)
+
+    def _pump_again(self) -> None:
+        self._pump_is_due = False
+        self._pump()
 
     def _flush(self) -> None:
         outbox, finished = self._driver.outbox, self._driver.finished

@@ -24,10 +24,12 @@ class Limits(msgspec.Struct, frozen=True):
     Attributes:
         max_in_flight: Requests that the server has at a time.
         dead_after_s: How long a server may be out of reach before its requests fail.
+        max_attempts: Attempts of a request; the retry policy's where None.
     """
 
     max_in_flight: int = 64
     dead_after_s: float = 30.0
+    max_attempts: int | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -134,11 +136,28 @@ class Core:
             return self._unreachable(state, request, outcome, now)
         if outcome.status:
             state.down_since = None
-        wait = self._retry.wait_s(outcome, request.attempts)
+        wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
         if wait is None:
             state.n_failed += 1
             return [Settled(request, outcome)]
         return [self._delay(state, request, outcome, now + wait)]
+
+    def not_connected(
+        self, request: Request, failure: Failure, now: float
+    ) -> list[Settled | Retried]:
+        """There is no connection to the model, so the request was not sent.
+
+        Nothing of this may become the request's outcome: it is the server that is wrong.
+        """
+        if failure.cause == "rate_limited":
+            return self.done(request, failure, now)
+        state = self.models[request.ask.model]
+        state.in_flight -= 1
+        if state.dead is not None:
+            return [self._settle_dead(state, request)]
+        if failure.permanent:
+            return [*self.kill(request.ask.model, failure), self._settle_dead(state, request)]
+        return self._unreachable(state, request, failure, now)
 
     def _delay(self, state: ModelState, request: Request, failure: Failure, at: float) -> Retried:
         self._n += 1
@@ -150,6 +169,7 @@ class Core:
         self, state: ModelState, request: Request, failure: Failure, now: float
     ) -> list[Settled | Retried]:
         """Nobody answered: that is no attempt of the request, but a sign about the model."""
+        request.attempts -= 1
         if state.down_since is None:
             state.down_since = now
             state.trial_wait_s = 0.25
@@ -181,6 +201,15 @@ class Core:
         if state.ready and state.down_since is not None and not state.in_flight:
             due.append(state.next_trial)
         return min(due, default=None)
+
+    def is_down(self, model: str) -> bool:
+        """Whether the server is out of reach; then one request at a time is a trial."""
+        return self.models[model].down_since is not None
+
+    def has_ready(self, model: str) -> bool:
+        """Whether requests of a model could be sent now, if there were room."""
+        state = self.models[model]
+        return bool(state.ready) and state.down_since is None
 
     def busy(self) -> bool:
         """Whether anything is queued or in flight."""

@@ -6,9 +6,10 @@ unit goes on in the same turn of the event loop in which its answer came.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from asyncio_throttle.throttler import Throttler
@@ -19,6 +20,7 @@ from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.core import Core, Retried, Settled
 
 Connect = Callable[[str], Awaitable[Backend | Failure]]
+T = TypeVar("T")
 
 
 class Ends(Protocol):
@@ -41,9 +43,12 @@ class _Link(msgspec.Struct, eq=False):
     """The connection to one model and the workers that use it."""
 
     model: str
-    lock: asyncio.Lock
     throttle: Throttler | None
+    connecting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    pacing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     backend: Backend | None = None
+    failure: Failure | None = None
+    n_refused: int = 0
     n_workers: int = 0
     idle: deque[asyncio.Future[None]] = msgspec.field(default_factory=deque)
     timer: asyncio.TimerHandle | None = None
@@ -56,7 +61,7 @@ class Scheduler:
     Args:
         core: Queues and limits.
         connect: Gives the back-end of a model, launching its server where needed; called at the
-            first request, and again after it gave a failure.
+            first request, and again for each trial of a server that is out of reach.
         ends: Told about every end.
         per_minute: Bound on requests a minute, for the models that have one.
     """
@@ -68,48 +73,72 @@ class Scheduler:
         self._connect = connect
         self._ends = ends
         rates = per_minute or {}
-        self._links = {
-            model: _Link(model, asyncio.Lock(), _throttler(rates.get(model)))
-            for model in core.models
-        }
+        self._links = {model: _Link(model, _throttler(rates.get(model))) for model in core.models}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = False
         self._loop = asyncio.get_running_loop()
         self._drained = asyncio.Event()
+        self._ended: deque[Settled] = deque()
+        self._waits: set[asyncio.Timeout] = set()
+        self._error: Exception | None = None
 
     async def run(self, start: Callable[[], None]) -> None:
         """Serve until `stop` was called and nothing is in flight.
 
         Args:
             start: Called once workers may be made; submits the first requests.
+
+        Raises:
+            OrchestratorError: Of `connect` or of who is told about ends; what is in flight is
+                cancelled.
         """
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._close)
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 start()
                 self._check_drained()
                 await self._drained.wait()
+                if self._error is not None:
+                    raise self._error
                 self._wake_all()
-        finally:
-            self._group = None
+
+    async def _close(self) -> None:
+        self._group = None
+        async with contextlib.AsyncExitStack() as stack:
             for link in self._links.values():
                 if link.timer is not None:
                     link.timer.cancel()
                 if link.backend is not None:
-                    await link.backend.close()
+                    stack.push_async_callback(link.backend.close)
 
     def submit(self, request: Request) -> None:
         """Queue a request and see to it that a worker is awake."""
         ended = self._core.submit(request)
-        if ended is not None:
-            # Not in this call: the unit that asks is still being advanced.
-            self._loop.call_soon(self._ends.settled, ended.request, ended.outcome, 0.0)
+        if ended is None:
+            self._wake(self._links[request.ask.model])
             return
-        self._wake(self._links[request.ask.model])
+        # Not in this call: the unit that asks is still being advanced.
+        self._ended.append(ended)
+        if len(self._ended) == 1:
+            self.soon(self._tell_ended)
+
+    def soon(self, call: Callable[[], None], delay_s: float = 0.0) -> None:
+        """Call something on the event loop; what it raises ends the run."""
+        if delay_s:
+            self._loop.call_later(delay_s, self._guarded, call)
+        else:
+            self._loop.call_soon(self._guarded, call)
 
     def stop(self) -> None:
-        """Send nothing more; `run` returns when what is in flight has ended."""
+        """Send nothing more; `run` returns when what is in flight has ended.
+
+        Who waits for a connection or for the rate cap gives up at once.
+        """
         self._stopping = True
+        for wait in self._waits:
+            wait.reschedule(self._loop.time())
+        self._waits.clear()
         self._check_drained()
 
     @property
@@ -117,8 +146,24 @@ class Scheduler:
         """Whether `stop` was called."""
         return self._stopping
 
+    def _guarded(self, call: Callable[[], None]) -> None:
+        if self._group is None:
+            return
+        try:
+            call()
+        # The event loop would only log it, and the run wait for ever; `run` raises it.
+        except Exception as error:  # noqa: BLE001
+            self._error = error
+            self._drained.set()
+
+    def _tell_ended(self) -> None:
+        ended, self._ended = self._ended, deque()
+        for end in ended:
+            self._ends.settled(end.request, end.outcome, 0.0)
+        self._check_drained()
+
     def _check_drained(self) -> None:
-        if self._stopping and not self._core.in_flight():
+        if self._stopping and not self._core.in_flight() and not self._ended:
             self._drained.set()
 
     def _wake(self, link: _Link) -> None:
@@ -144,17 +189,34 @@ class Scheduler:
             if request is None:
                 await self._idle(link)
                 continue
-            started = self._loop.time()
-            outcome = await self._attempt(link, request)
-            if outcome is None:
-                self._core.put_back(request)
-                self.stop()
-                continue
-            now = self._loop.time()
-            for end in self._core.done(request, outcome, now):
-                self._report(end, now - started, now)
+            if link.idle and self._core.has_ready(link.model):
+                # After an outage nobody else would wake the others.
+                self._wake(link)
+            await self._serve(link, request)
             self._check_drained()
         link.n_workers -= 1
+
+    async def _serve(self, link: _Link, request: Request) -> None:
+        """One attempt and what follows from it."""
+        latency_s = 0.0
+        failure = await self._link_up(link)
+        if failure is None and link.throttle is not None:
+            await self._pace(link, link.throttle)
+        if failure is not None:
+            now = self._loop.time()
+            ends = self._core.not_connected(request, failure, now)
+        elif self._stopping or link.backend is None or not self._ends.may_send(request):
+            self._core.put_back(request)
+            self.stop()
+            return
+        else:
+            started = self._loop.time()
+            outcome = await send(link.backend, request)
+            now = self._loop.time()
+            latency_s = now - started
+            ends = self._core.done(request, outcome, now)
+        for end in ends:
+            self._report(end, latency_s, now)
 
     async def _idle(self, link: _Link) -> None:
         self._set_timer(link)
@@ -183,38 +245,53 @@ class Scheduler:
             self._ends.retried(end.request, end.failure, end.at - now)
             self._set_timer(self._links[end.request.ask.model])
 
-    async def _attempt(self, link: _Link, request: Request) -> Outcome | Failure | None:
-        """The end of one attempt; None where it was not made, because the run stops."""
-        if link.backend is None:
-            failure = await self._link_up(link)
-            if failure is not None:
-                return failure
-        if link.throttle is not None:
-            # The lock lets one worker at a time reach the throttler, which polls.
-            async with link.lock, link.throttle:
-                pass
-        if self._stopping or link.backend is None or not self._ends.may_send(request):
-            return None
-        return await send(link.backend, request)
-
-    def _give_up(self, link: _Link, why: Failure) -> None:
-        now = self._loop.time()
-        for end in self._core.kill(link.model, why):
-            self._loop.call_soon(self._report, end, 0.0, now)
+    async def _pace(self, link: _Link, throttle: Throttler) -> None:
+        """Wait for the rate cap; one worker at a time, because the throttler polls."""
+        async with link.pacing:
+            await self._until_stop(throttle.acquire)
 
     async def _link_up(self, link: _Link) -> Failure | None:
-        async with link.lock:
+        """See to it that there is a connection; None where there is one, or the run stops.
+
+        A server that was out of reach may come back as another one, or be gone for good, so each
+        trial connects anew. Then the trial is all that is in flight, and nobody else uses the old
+        connection.
+        """
+        if link.backend is not None and not self._core.is_down(link.model):
+            return None
+        n_refused = link.n_refused
+        async with link.connecting:
+            if link.n_refused != n_refused:
+                # Somebody tried while this worker stood in line; the answer would be the same.
+                return link.failure
             if link.backend is not None:
-                return None
-            found = await self._connect(link.model)
+                if not self._core.is_down(link.model):
+                    return None
+                await link.backend.close()
+                link.backend = None
+            found = await self._until_stop(lambda: self._connect(link.model))
             if isinstance(found, Failure):
-                if found.permanent:
-                    # It is the server that is wrong, not the request: nothing of this may be kept
-                    # as the request's outcome.
-                    self._give_up(link, found)
+                link.failure = found
+                link.n_refused += 1
                 return found
             link.backend = found
             return None
+
+    async def _until_stop(self, wait: Callable[[], Awaitable[T]]) -> T | None:
+        """What is waited for; None where the run stops meanwhile, which cancels it."""
+        if self._stopping:
+            return None
+        deadline = asyncio.timeout(None)
+        try:
+            async with deadline:
+                self._waits.add(deadline)
+                return await wait()
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return None
+        finally:
+            self._waits.discard(deadline)
 
 
 async def send(backend: Backend, request: Request) -> Outcome | Failure:

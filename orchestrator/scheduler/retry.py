@@ -21,16 +21,23 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     first_wait_s: float = 0.5
     max_wait_s: float = 30.0
 
-    def wait_s(self, failure: Failure, attempts: int) -> float | None:
+    def wait_s(
+        self, failure: Failure, attempts: int, max_attempts: int | None = None
+    ) -> float | None:
         """Seconds to wait after `attempts` attempts; None means: give up.
 
         What the server asked for (`Retry-After`) is honoured, up to ten minutes.
+
+        Args:
+            failure: Of the last attempt.
+            attempts: Made so far.
+            max_attempts: The model's own bound; the policy's where None.
         """
         if failure.permanent:
             return None
         state = RetryCallState(_RETRYING, None, (), {})
         state.attempt_number = attempts
-        if stop_after_attempt(self.max_attempts)(state):
+        if stop_after_attempt(max_attempts or self.max_attempts)(state):
             return None
         wait = wait_random_exponential(multiplier=self.first_wait_s, max=self.max_wait_s)(state)
         if failure.retry_after_s is not None:

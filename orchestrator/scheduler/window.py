@@ -5,6 +5,7 @@ number and met again when there is room; meanwhile others are opened. So a slow 
 up its own units only.
 """
 
+import math
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -19,26 +20,33 @@ class Window:
         plan: Gives the models each position may ask.
         positions: Positions still to be done, in order.
         max_open: Units that may be open at a time.
+        max_bytes: Memory of their texts above which no more are opened, but always one.
     """
 
-    def __init__(self, plan: Plan, positions: Iterator[int], max_open: int) -> None:
+    def __init__(
+        self, plan: Plan, positions: Iterator[int], max_open: int, max_bytes: float = math.inf
+    ) -> None:
         self._plan = plan
         self._positions = positions
         self._max_open = max_open
+        self._max_bytes = max_bytes
         # Every model gets an equal share; at least 1, else it could never be asked.
         self._share = max(1, max_open // max(1, len(plan.identities)))
         self._aside: dict[str, deque[array[int]]] = {name: deque() for name in plan.identities}
         self.n_aside = 0
         self.exhausted = False
 
-    def next_position(self, n_open: int, waiting: Mapping[str, int]) -> int | None:
+    def next_position(
+        self, n_open: int, waiting: Mapping[str, int], n_bytes: int = 0
+    ) -> int | None:
         """The next unit to open, or None while there is no room or nothing left.
 
         Args:
             n_open: Units open now.
             waiting: Open units that wait for each model.
+            n_bytes: Memory of the open units' texts.
         """
-        if n_open >= self._max_open:
+        if n_open >= self._max_open or (n_open and n_bytes >= self._max_bytes):
             return None
         again = self._from_aside(waiting)
         if again is not None:

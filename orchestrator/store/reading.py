@@ -105,6 +105,24 @@ def server_of_model(query: Query, model: str) -> Provenance | None:
     return _provenance(found[0][0]) if found else None
 
 
+def servers_used(query: Query, model: str) -> list[tuple[Provenance, int]]:
+    """The servers that answered for a model, in the order they were met, each with how often.
+
+    Outcomes are counted only where there is more than one.
+    """
+    found = query(
+        "SELECT s.id, s.provenance FROM server s JOIN name ON name.id=s.model WHERE name.text=? "
+        "ORDER BY s.id",
+        (model,),
+    )
+    if len(found) < 2:
+        return [(_provenance(text), 0) for _, text in found]
+    counted: dict[int, int] = dict(
+        query("SELECT server, count(*) FROM outcome GROUP BY server", ())
+    )
+    return [(_provenance(text), counted[n]) for n, text in found if n in counted]
+
+
 def meta(query: Query) -> dict[str, str]:
     """All values of the run."""
     return dict(query("SELECT key, value FROM meta", ()))

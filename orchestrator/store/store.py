@@ -244,6 +244,10 @@ class Store:
         """The server that answered last for a model; None where there was none."""
         return reading.server_of_model(self._flushed_query(), model)
 
+    def servers_used(self, model: str) -> list[tuple[Provenance, int]]:
+        """The servers that answered for a model, and how often; one alone is not counted."""
+        return reading.servers_used(self._flushed_query(), model)
+
     def set_meta(self, key: str, value: str) -> None:
         """Keep a value of the run (seed, versions, …).
 
@@ -369,11 +373,7 @@ class Store:
         await self._writing().wait_room(max_bytes)
 
     def flush(self) -> None:
-        """Wait until all that was put is on the disk.
-
-        Raises:
-            StoreError: If it could not be written.
-        """
+        """Wait until all that was put is on the disk; a `StoreError` says that it can't be."""
         if self._writer is not None:
             self._writer.flush()
 

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from orchestrator.ask import AskFailed, GenerateAsk
 from orchestrator.driver import DONE, FAILED, FAILED_FOR_NOW, FAULTY, Driver
+from orchestrator.errors import StoreError
 from orchestrator.methods._base import Combination
 from orchestrator.records import Failure, Message, Sampling
-from tests.core.fakes import BAD, BUSY, SAMPLING, answer, plan
+from tests.core.fakes import BAD, BUSY, SAMPLING, answer, generation, plan
 
 
 async def one(unit, ask, config):
@@ -203,3 +204,60 @@ def test_repeats_and_items_are_draws_of_their_own_where_the_text_is_sampled(temp
 
     assert (key("a", 0) != key("b", 0)) == (temperature > 0)
     assert key("a", 0) != key("a", 1)
+
+
+async def two(unit, ask, config):
+    asks = [ask.generate("m", unit.item.messages, SAMPLING, repeat=n) for n in range(2)]
+    await ask.all(*asks)
+    return [{"item": unit.item.key, "status": "ok"}]
+
+
+@pytest.mark.parametrize("model", ["nobody", "m"])
+def test_a_unit_with_one_wrong_ask_among_others_ends_once(model):
+    async def mixed(unit, ask, config):
+        good = ask.generate("m", unit.item.messages, SAMPLING)
+        wrong = ask.generate(model, unit.item.messages, SAMPLING) if model == "nobody" else 7
+        await ask.all(good, wrong)
+        return []
+
+    driver = make(mixed)
+    driver.open(0)
+    answer_all(driver)
+    (end,) = driver.finished
+    assert end.status == FAULTY
+    assert "await ask.all" in end.fault or "mixed" in end.fault
+    assert driver.n_open == 0
+
+
+def test_what_the_store_raises_is_no_fault_of_the_method():
+    def unreadable(key):
+        raise StoreError("the disk is gone")
+
+    driver = make(one, lookup=unreadable)
+    with pytest.raises(StoreError, match="the disk is gone"):
+        driver.open(0)
+    assert not driver.finished
+
+
+@pytest.mark.parametrize("returned", [None, [None], {"item": "i0"}])
+def test_a_method_that_returns_no_rows_is_at_fault(returned):
+    async def forgetful(unit, ask, config):
+        return returned
+
+    driver = make(forgetful)
+    driver.open(0)
+    (end,) = driver.finished
+    assert end.status == FAULTY
+    assert "list of rows" in end.fault
+
+
+def test_texts_of_open_units_are_counted_until_the_unit_ends():
+    driver = make(two, n_items=2)
+    driver.open(0)
+    item = driver.n_bytes
+    assert item > len("question 0")
+    request = driver.outbox.popleft()
+    driver.deliver(request, generation("x" * 5000))
+    assert item + 5000 < driver.n_bytes < item + 6000
+    answer_all(driver)
+    assert driver.n_bytes == 0

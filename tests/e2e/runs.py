@@ -94,10 +94,9 @@ class _Recorder(Driver):
 
     asked: dict[bytes, Any]
 
-    def _answer(self, unit: Any, slot: int, ask: Any, kind: str) -> Any:
-        key = ask.key(self._plan.identities[ask.model], self._plan.seed)
-        self.asked[key] = ask
-        return super()._answer(unit, slot, ask, kind)
+    def _answer(self, unit: Any, slot: int, keyed: Any) -> Any:
+        self.asked[keyed.key] = keyed.ask
+        return super()._answer(unit, slot, keyed)
 
 
 def recorded_requests(recipe: Path, run_dir: Path) -> set[str]:

@@ -162,3 +162,49 @@ def test_every_request_ends_exactly_once(script):
         ended += [e for e in c.done(taken, outcome[kind], now) if isinstance(e, Settled)]
     assert sorted(e.request.position for e in ended) == list(range(n))
     assert not c.busy()
+
+
+def test_trials_of_a_server_out_of_reach_are_no_attempts_of_the_request():
+    c = core(dead_after_s=1000.0)
+    c.submit(request())
+    now = 0.0
+    for _ in range(8):
+        now += 100.0
+        c.done(c.take("m", now), REFUSED, now)
+    (end,) = c.done(c.take("m", now + 100.0), BUSY, now + 100.0)
+    assert isinstance(end, Retried)
+
+
+def test_a_model_has_its_own_number_of_attempts():
+    c = core(max_attempts=1)
+    c.submit(request())
+    (end,) = c.done(c.take("m", 0.0), BUSY, 0.0)
+    assert isinstance(end, Settled)
+
+
+def test_a_connection_that_hangs_is_a_sign_about_the_model_not_an_attempt():
+    c = core(dead_after_s=30.0)
+    c.submit(request())
+    slow = Failure("timeout", "no reply")
+    (end,) = c.not_connected(c.take("m", 0.0), slow, 0.0)
+    assert isinstance(end, Retried)
+    assert c.is_down("m")
+    (end,) = c.not_connected(c.take("m", 40.0), slow, 40.0)
+    assert end.outcome.cause == "dead_server"
+
+
+def test_a_server_that_is_wrong_for_the_model_ends_it_without_an_outcome_to_keep():
+    c = core()
+    for position in range(2):
+        c.submit(request(position=position))
+    ends = c.not_connected(c.take("m", 0.0), BAD, 0.0)
+    assert [end.outcome.cause for end in ends] == ["dead_server"] * 2
+    assert not any(end.outcome.permanent for end in ends)
+
+
+def test_a_rate_cap_met_while_connecting_does_not_take_the_model_down():
+    c = core()
+    c.submit(request())
+    (end,) = c.not_connected(c.take("m", 0.0), BUSY, 0.0)
+    assert isinstance(end, Retried)
+    assert not c.is_down("m")

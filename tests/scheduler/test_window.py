@@ -61,3 +61,12 @@ def test_every_position_is_handed_out_exactly_once(data):
         if window.empty:
             break
     assert sorted(got) == list(range(len(p)))
+
+
+def test_no_unit_is_opened_above_the_bound_on_texts_but_always_one():
+    p = plan(nothing, ("a", "b", "c"), 4, PAIRS)
+    window = Window(p, iter(range(len(p))), 6, max_bytes=1000)
+    free = {"a": 0, "b": 0, "c": 0}
+    assert window.next_position(0, free, 5000) == 0
+    assert window.next_position(1, free, 1000) is None
+    assert window.next_position(1, free, 999) == 1

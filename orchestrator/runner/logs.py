@@ -1,0 +1,108 @@
+"""The log of a run: JSON lines in its directory, and warnings as notes of the display.
+
+It holds what happened when: phases, servers, models out of reach, what was tried again. It never
+holds prompts, answers or keys: what a server says about a request is not written, only its cause.
+"""
+
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, Final
+
+from orchestrator.report.display import Display, NoteHandler
+
+_OWN: Final = ("orchestrator", "backends", "launch")
+# What the event loop complains of belongs into the log too, not onto a live display.
+_FOREIGN: Final = ("asyncio",)
+_STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a record: at, level, logger, message, and whatever `extra` gave."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            # The words of an exception may quote a prompt; where it was raised does not.
+            error = record.exc_info[1]
+            line["error"] = type(error).__name__
+            line["raised_at"] = [
+                f"{frame.filename}:{frame.lineno} {frame.name}"
+                for frame in extract_tb(error.__traceback__)
+            ]
+        return json.dumps(line, default=str)
+
+
+@contextmanager
+def logged(path: Path, display: Display) -> Iterator[None]:
+    """Inside this block the program's log goes to a file, its warnings also to the display.
+
+    A log that can't be opened or written is no reason to end a run.
+    """
+    with ExitStack() as stack:
+        _attach(NoteHandler(display), stack)
+        try:
+            handler = _LogFile(path)
+        except OSError as error:
+            display.note(f"{path}: no log is written: {error.strerror or error}")
+        else:
+            stack.callback(handler.close)
+            _attach(handler, stack)
+        yield
+
+
+def _attach(handler: logging.Handler, stack: ExitStack) -> None:
+    for name in (*_OWN, *_FOREIGN):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        stack.callback(logger.removeHandler, handler)
+        if name in _OWN and logger.getEffectiveLevel() > logging.INFO:
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.INFO)
+
+
+class _LogFile(logging.Handler):
+    """Appends records to a file that only its owner reads, each at once and whole."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(logging.INFO)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.setFormatter(JsonLines())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record; where the disk is full the store will say so."""
+        with suppress(OSError):
+            os.write(self._descriptor, f"{self.format(record)}\n".encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+        super().close()
+
+
+class Often:
+    """Says of things that happen again and again when they are worth a line."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, ...]] = Counter()
+
+    def count(self, *what: str) -> int:
+        """How often it has happened now where that is a power of ten (1, 10, 100, …), else 0."""
+        self._counts[what] += 1
+        n = self._counts[what]
+        return n if n == 10 ** (len(str(n)) - 1) else 0

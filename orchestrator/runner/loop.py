@@ -1,0 +1,46 @@
+"""Running a call's event loop: in this thread where it has none, else in one of its own."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import uvloop
+
+T = TypeVar("T")
+Work = Callable[[threading.Event], Coroutine[Any, Any, T]]
+
+
+def run_to_end(work: Work[T]) -> T:
+    """The result of a coroutine; returns when it has ended.
+
+    In a notebook an event loop already runs in this thread, and no second one can. Then the work
+    has a thread of its own, which gets no signals: Ctrl-C here sets the event it was given.
+
+    Args:
+        work: Makes the coroutine.
+    """
+    stop = threading.Event()
+    if not _has_loop():
+        return _run(work, stop)
+    with ThreadPoolExecutor(1, "orchestrator") as pool:
+        future = pool.submit(_run, work, stop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            stop.set()
+            return future.result()
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _run(work: Work[T], stop: threading.Event) -> T:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work(stop))

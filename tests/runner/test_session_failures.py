@@ -1,0 +1,307 @@
+"""What ends a session early, or must not: stores, connections and methods that fail, and stops."""
+
+import asyncio
+import time
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.errors import LaunchError, MethodError, StoreError
+from orchestrator.methods._base import Combination
+from orchestrator.records import Failure
+from orchestrator.runner.budget import Bounds, Budget, Spent
+from orchestrator.runner.execute import _unwrapped
+from orchestrator.runner.session import Session, Wiring
+from orchestrator.scheduler.core import Core, Limits
+from orchestrator.scheduler.retry import RetryPolicy
+from tests.core.fakes import REFUSED, generation, plan
+from tests.runner.test_session import MemoryStore, Server, pair
+
+TIMEOUT = Failure("timeout", "no complete reply within 10 s")
+
+
+class FullStore(MemoryStore):
+    """Has room for some writes."""
+
+    def __init__(self, room):
+        super().__init__()
+        self.room = room
+
+    def _write(self):
+        self.room -= 1
+        if self.room < 0:
+            raise StoreError("the disk is full")
+
+    def put_outcome(self, *args, **more):
+        self._write()
+        super().put_outcome(*args, **more)
+
+    def put_attempt(self, *args):
+        self._write()
+        super().put_attempt(*args)
+
+
+class Full(MemoryStore):
+    """Holds an outcome for every key."""
+
+    def get(self, key):
+        return generation("stored")
+
+
+def make(connect, *, names=("a",), n_items=60, method=pair, store=None, limits=None, **more):
+    p = plan(method, names, n_items, [Combination((name,)) for name in names])
+    settings: dict[str, Any] = {
+        "plan": p,
+        "plan_id": 1,
+        "done": bytearray(len(p)),
+        "store": cast("Any", store or MemoryStore()),
+        "core": Core(
+            dict.fromkeys(names, limits or Limits(max_in_flight=8)), RetryPolicy(max_attempts=3)
+        ),
+        "budget": Budget(Bounds(), Spent(), {}),
+        "connect": connect,
+        "server_of": {},
+        "systems": {},
+        "per_minute": {},
+        "max_open": 200,
+        "run_dir": "here",
+        **more,
+    }
+    wiring = Wiring(**settings)
+    return wiring, Session(wiring)
+
+
+def to(servers):
+    async def connect(model):
+        return servers[model]
+
+    return connect
+
+
+async def error_of(session):
+    try:
+        await session.run()
+    except BaseExceptionGroup as group:
+        return _unwrapped(group)
+    except (StoreError, MethodError) as error:
+        return error
+    return None
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("room", [0, 1, 5])
+async def test_a_store_that_is_full_ends_the_session_with_its_words(room):
+    _, session = make(to({"a": Server()}), store=FullStore(room))
+    assert "the disk is full" in str(await error_of(session))
+
+
+@pytest.mark.looptime
+async def test_a_store_that_is_full_ends_a_session_whose_only_model_is_dead():
+    async def connect(model):
+        return Failure("not_found", "no such model", permanent=True)
+
+    # The first eight are told by a worker, those after them by the event loop.
+    _, session = make(connect, store=FullStore(20))
+    error = await asyncio.wait_for(error_of(session), 1000)
+    assert "the disk is full" in str(error)
+
+
+@pytest.mark.looptime
+async def test_an_error_of_a_backend_ends_the_session_with_that_error():
+    class Broken(Server):
+        async def generate(self, ask, seed):
+            raise KeyError("a programming error")
+
+    _, session = make(to({"a": Broken()}))
+    assert isinstance(await error_of(session), KeyError)
+
+
+@pytest.mark.looptime
+async def test_a_server_that_died_for_good_ends_the_session_at_the_next_trial():
+    server = Server(failure=REFUSED)
+    n_connects = 0
+
+    async def connect(model):
+        nonlocal n_connects
+        n_connects += 1
+        if n_connects > 1:
+            raise LaunchError("the server ended with exit code -9")
+        return server
+
+    _, session = make(connect)
+    start = asyncio.get_running_loop().time()
+    assert isinstance(await error_of(session), LaunchError)
+    assert asyncio.get_running_loop().time() - start < 2
+
+
+@pytest.mark.looptime
+async def test_three_faults_of_a_method_end_the_session_with_a_traceback():
+    async def broken(unit, ask, config):
+        rows = await pair(unit, ask, config)
+        return rows[7]
+
+    _, session = make(to({"a": Server()}), method=broken)
+    error = await error_of(session)
+    assert isinstance(error, MethodError)
+    assert "in broken" in str(error)
+    assert "IndexError" in str(error)
+
+
+@pytest.mark.looptime
+async def test_stopping_gives_up_connecting_at_once():
+    cancelled = []
+
+    async def connect(model):
+        try:
+            await asyncio.sleep(300)
+        except asyncio.CancelledError:
+            cancelled.append(model)
+            raise
+
+    wiring, session = make(connect)
+    loop = asyncio.get_running_loop()
+    loop.call_later(1.0, session.stop, "interrupted")
+    start = loop.time()
+    await session.run()
+    assert loop.time() - start < 1.1
+    assert cancelled == ["a"]
+    assert wiring.store.units == {}
+
+
+@pytest.mark.looptime
+async def test_workers_in_line_do_not_each_try_a_server_that_hangs():
+    n_connects = 0
+
+    async def connect(model):
+        nonlocal n_connects
+        n_connects += 1
+        await asyncio.sleep(10)
+        return TIMEOUT
+
+    wiring, session = make(connect, limits=Limits(max_in_flight=64, dead_after_s=30.0))
+    start = asyncio.get_running_loop().time()
+    await session.run()
+    assert asyncio.get_running_loop().time() - start < 60
+    assert n_connects <= 5
+    assert {status for status, _ in wiring.store.units.values()} == {2}
+
+
+@pytest.mark.looptime
+async def test_after_an_outage_the_whole_queue_is_sent_at_full_width():
+    server = Server(latency_s=1.0)
+    is_up = False
+
+    async def connect(model):
+        return server if is_up else REFUSED
+
+    def come_up():
+        nonlocal is_up
+        is_up = True
+
+    loop = asyncio.get_running_loop()
+    loop.call_later(10.0, come_up)
+    _, session = make(connect, n_items=80)
+    await session.run()
+    # 80 requests, 8 at a time, a second each; and up to 5 s until somebody looks again.
+    assert loop.time() < 10 + 5 + 1 + 80 / 8 + 2
+    assert server.most_at_once == 8
+
+
+@pytest.mark.looptime
+async def test_each_trial_after_an_outage_connects_anew_and_closes_the_old_connection():
+    closed = []
+
+    class Closing(Server):
+        async def close(self):
+            closed.append(self)
+
+    servers = [Closing(failure=REFUSED), Closing()]
+    given = iter(servers)
+
+    async def connect(model):
+        return next(given)
+
+    wiring, session = make(connect)
+    await session.run()
+    assert closed == servers
+    assert {status for status, _ in wiring.store.units.values()} == {0}
+
+
+@pytest.mark.looptime
+async def test_units_that_the_store_answers_leave_room_for_everything_else():
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    _, session = make(to({}), n_items=2000, store=Full())
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(count())
+        await session.run()
+        counting.cancel()
+    assert turns > 20
+    assert session.progress({}).units_done == 2000
+
+
+@pytest.mark.looptime
+async def test_texts_of_open_units_are_bounded():
+    seen = []
+
+    class Watching(Server):
+        async def generate(self, ask, seed):
+            seen.append(self.n_now)
+            return await super().generate(ask, seed)
+
+    wiring, session = make(to({"a": Watching()}), max_bytes=1.0)
+    await session.run()
+    assert set(seen) == {0}
+    assert len(wiring.store.units) == 60
+
+
+@pytest.mark.looptime
+async def test_the_hours_of_a_call_are_counted_to_its_end():
+    wiring, session = make(to({"a": Server(latency_s=1800.0)}), n_items=8)
+    await session.run()
+    assert wiring.budget.spent.hours == pytest.approx(0.5)
+
+
+@pytest.mark.looptime
+async def test_the_latency_of_an_outcome_does_not_hold_the_start_of_its_server():
+    latencies = []
+
+    class Noting(MemoryStore):
+        def put_outcome(self, *args, latency_s, **more):
+            latencies.append(latency_s)
+
+    async def connect(model):
+        await asyncio.sleep(100)
+        return Server(latency_s=2.0)
+
+    _, session = make(connect, n_items=4, store=Noting())
+    await session.run()
+    assert latencies == pytest.approx([2.0] * 4)
+
+
+async def test_stopping_does_not_wait_for_a_rate_cap():
+    server = Server(latency_s=0.001)
+    _, session = make(to({"a": server}), per_minute={"a": 12.0})
+    asyncio.get_running_loop().call_later(0.1, session.stop, "interrupted")
+    start = time.monotonic()
+    await session.run()
+    assert time.monotonic() - start < 2
+    assert server.n_asked == 1
+
+
+async def test_a_rate_cap_holds_up_its_own_model_only():
+    servers = {"capped": Server(latency_s=0.001), "free": Server(latency_s=0.001)}
+    wiring, session = make(
+        to(servers), names=("capped", "free"), n_items=20, per_minute={"capped": 12.0}
+    )
+    asyncio.get_running_loop().call_later(1.0, session.stop, "interrupted")
+    await session.run()
+    assert servers["capped"].n_asked == 1
+    assert servers["free"].n_asked == 20
+    assert len(wiring.store.units) == 21
