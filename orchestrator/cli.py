@@ -25,14 +25,14 @@ from orchestrator.errors import (
 )
 from orchestrator.recipe.load import available, find
 from orchestrator.recipe.load import load as load_recipe
-from orchestrator.report import tables
+from orchestrator.report import numbers, tables
 from orchestrator.report.files import write_frame
-from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.page import print_to, write_to
-from orchestrator.report.structured import ranking_json
+from orchestrator.report.results import as_tables, as_text
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
 from orchestrator.runner.prepare import prepare
+from orchestrator.store import RunDirectory
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -109,7 +109,8 @@ def _exit_code(result: api.Result) -> int:
         return EXIT_PARTIAL
     failed = sum(int((frame["status"] != "ok").sum()) for frame in result.frames.values())
     if failed:
-        _complain(f"{failed:,} units failed; see the table of failures, or {result.path}/results")
+        where = f"see the table of failures, or {result.path}/results"
+        _complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
         return EXIT_PARTIAL
     return EXIT_COMPLETE
 
@@ -118,18 +119,11 @@ def _show_result(result: api.Result, form: str) -> None:
     if result.ended is not None and result.ended.progress is not None:
         # To stderr, so that what is redirected holds the result alone.
         print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
-    if form == "json":
-        documents = [ranking_json(ranking, result.exact_match) for ranking in result.rankings]
-        write_to(sys.stdout, json.dumps(documents, indent=2, allow_nan=False) + "\n")
-        return
-    if form == "markdown":
-        texts = [ranking_markdown(ranking, result.exact_match) for ranking in result.rankings]
-        write_to(sys.stdout, "\n\n".join(texts) + "\n")
-        return
-    for ranking in result.rankings:
-        _show(tables.ranking(ranking, result.exact_match))
-    if not result.rankings and result.exact_match:
-        _show(tables.answers(result.exact_match))
+    found = result.rankings, result.exact_match, result.frames.get("answers")
+    if form == "table":
+        _show(*as_tables(*found))
+    else:
+        write_to(sys.stdout, as_text("json" if form == "json" else "markdown", *found))
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -170,8 +164,25 @@ def _check_one(path: Path, options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    _show_result(api.load(_run_path(options.run)), options.format)
+    result = api.load(_run_path(options.run))
+    if left := _left(result):
+        _complain(
+            f"this run is not finished: {left:,} units are left, of which nothing is said here"
+        )
+    _show_result(result, options.format)
     return EXIT_COMPLETE
+
+
+def _left(result: api.Result) -> int:
+    """Units that have no row yet, as far as the run has said how many there are."""
+    said = RunDirectory.open(result.path).read_status()
+    revisions = [file.stat().st_mtime for file in (result.path / "revisions").glob("*.yaml")]
+    status = result.path / "status.json"
+    # Where a later call had nothing to send, its plan is complete and the status an older plan's.
+    if said is None or max(revisions, default=0.0) > status.stat().st_mtime:
+        return 0
+    total = int(said.values.get("units_total", 0))
+    return max(0, total - sum(frame.height for frame in result.frames.values()))
 
 
 def _run_path(name: str) -> Path:

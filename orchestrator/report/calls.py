@@ -17,6 +17,7 @@ _MAX_NAME: Final = 32
 _MIN_NAME: Final = 8
 _WIDE: Final = 80
 _TOKENS_FROM: Final = 72
+_GAP: Final = 2
 
 
 def plan_table(count: PlanCount) -> RenderableType:
@@ -229,17 +230,25 @@ def _runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableT
         return
     columns = [Column("run", "left"), Column("state", "left"), Column("units done")]
     columns += [Column("failed"), Column("size")]
-    names = max(_MIN_NAME, page.width - 56)
     cells = []
     for row in rows:
         failed = row.get("units_failed")
         cells.append([
-            page.name(str(row["path"]), names, HEADING),
             page.data(str(row.get("state", "")), 12),
             page.cell(f"{_count(row.get('units_done'))} of {_count(row.get('units_total'))}"),
             page.cell(_count(failed), BAD if failed else FAINT),
             page.cell(_size(row.get("size"))),
         ])  # fmt: skip
+    # The path has what the other columns leave.
+    widths = [
+        max(len(column.heading), *(row[index].cell_len for row in cells))
+        for index, column in enumerate(columns[1:])
+    ]
+    names = max(_MIN_NAME, page.width - sum(widths) - _GAP * len(columns))
+    cells = [
+        [page.name(str(row["path"]), names, HEADING), *rest]
+        for row, rest in zip(rows, cells, strict=True)
+    ]
     yield page.table(columns, cells)
 
 

@@ -69,8 +69,8 @@ def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
 def _basis(analysis: RankingAnalysis) -> str:
     missing = analysis.n_units - analysis.n_judged
     parts = [
-        f"{numbers.count(analysis.n_items_used)} prompts",
-        f"{numbers.count(analysis.n_judged)} judgments",
+        numbers.counted(analysis.n_items_used, "prompt"),
+        numbers.counted(analysis.n_judged, "judgment"),
         *([f"{numbers.count(missing)} missing"] if missing else []),
         analysis.uncertainty,
         *(["approximate: fewer than 20 prompts"] if analysis.approximate else []),
@@ -136,7 +136,7 @@ def _wins(analysis: RankingAnalysis) -> Iterator[str]:
 
 
 def _judge(analysis: RankingAnalysis) -> Iterator[str]:
-    yield f"### Judge, over {numbers.count(analysis.n_judged)} judgments"
+    yield f"### Judge, over {numbers.counted(analysis.n_judged, 'judgment')}"
     yield ""
     rows: list[list[str]] = []
     if analysis.position is not None:
@@ -166,8 +166,8 @@ def _judge(analysis: RankingAnalysis) -> Iterator[str]:
 
 
 def _failures(analysis: RankingAnalysis) -> Iterator[str]:
-    missing = numbers.count(analysis.n_units - analysis.n_judged)
-    yield f"### {missing} judgments missing, not filled in"
+    missing = numbers.counted(analysis.n_units - analysis.n_judged, "judgment")
+    yield f"### {missing} missing, not filled in"
     yield ""
     rows = [
         [escaped(failure.cause), numbers.count(failure.n), escaped(failure.message, _MAX_MESSAGE)]

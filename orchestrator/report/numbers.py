@@ -37,6 +37,11 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
+def counted(value: int, one: str) -> str:
+    """A number of things: `1 judgment`, `2 judgments`."""
+    return f"{count(value)} {one if value == 1 else one + 's'}"
+
+
 def compact(value: float) -> str:
     """Three significant digits with a decimal prefix: `12.3k`; whole numbers under 1,000."""
     if math.isnan(value):

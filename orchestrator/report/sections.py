@@ -16,6 +16,7 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 _EVEN: Final = 0.5
 _ALIKE: Final = 0.9
 _MAX_NAME: Final = 32
+_MAX_MESSAGE: Final = 600
 # A share of judgments with little mass on the labels that deserves a colour.
 _MUCH_LOW_MASS: Final = 0.05
 
@@ -59,7 +60,7 @@ def _side(low: float | None, high: float | None) -> str:
 
 def judge_section(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
     """How far the judge can be trusted: order effects, label mass, mean against mode."""
-    yield page.heading("Judge", f"over {numbers.count(analysis.n_judged)} judgments")
+    yield page.heading("Judge", f"over {numbers.counted(analysis.n_judged, 'judgment')}")
     rows = [*_position_rows(analysis), *_coverage_rows(analysis), *_agreement_rows(analysis)]
     exact = f"{numbers.count(analysis.n_exact)} of {numbers.count(analysis.n_judged)}"
     rows.append(("every label's probability known", exact, ""))
@@ -123,16 +124,24 @@ def failures(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
     """Judgments that are missing: why, and for which models."""
     missing = analysis.n_units - analysis.n_judged
     aside = f"of {numbers.count(analysis.n_units)}; not filled in"
-    yield page.heading(f"{numbers.count(missing)} judgments missing", aside)
-    causes = [
-        [
-            page.data(failure.cause, _MAX_NAME, BAD),
-            page.cell(numbers.count(failure.n)),
-            page.data(failure.message, max(10, page.width - _MAX_NAME), FAINT),
-        ]
+    yield page.heading(f"{numbers.counted(missing, 'judgment')} missing", aside)
+    columns = [Column("cause", "left"), Column("judgments")]
+    causes: list[list[RenderableType]] = [
+        [page.data(failure.cause, _MAX_NAME, BAD), page.cell(numbers.count(failure.n))]
         for failure in analysis.failures
     ]
-    yield page.table([Column("cause", "left"), Column("judgments"), Column("e.g.", "left")], causes)
+    messages = [
+        page.data(failure.message[:_MAX_MESSAGE], None, FAINT) for failure in analysis.failures
+    ]
+    beside = all(text.cell_len <= page.width - _MAX_NAME for text in messages)
+    if beside:
+        columns.append(Column("e.g.", "left"))
+        causes = [[*row, text] for row, text in zip(causes, messages, strict=True)]
+    yield page.table(columns, causes)
+    for failure in () if beside else analysis.failures:
+        # Cut off, it would hide what the reader can do about it.
+        text = f"{failure.cause}, e.g. {failure.message[:_MAX_MESSAGE]}"
+        yield page.prose(text, FAINT, bullet=True)
     concerned = [model for model in analysis.ratings if model.n_missing]
     parts: list[Text | str] = [page.words("by model", FAINT)]
     for model in concerned:

@@ -30,7 +30,6 @@ from orchestrator.report.words import neighbour_words, rank_words, rating_bounds
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 
 __all__ = [
-    "answers",
     "faults",
     "listing",
     "plan_table",
@@ -74,20 +73,6 @@ def ranking(analysis: RankingAnalysis, exact_match: ExactMatch | None = None) ->
 def headline(analysis: RankingAnalysis, exact_match: ExactMatch | None = None) -> RenderableType:
     """Its first table only: the ratings, and which neighbours can be told apart."""
     return Paged(lambda page: _headline(page, analysis, exact_match or {}))
-
-
-def answers(exact_match: ExactMatch) -> RenderableType:
-    """Exact match by model, where nothing was judged."""
-
-    def build(page: Page) -> Iterator[RenderableType]:
-        yield page.heading("Answers")
-        rows = [
-            [page.name(model, _MAX_NAME, HEADING), page.cell(numbers.maybe(share, numbers.percent))]
-            for model, share in exact_match.items()
-        ]
-        yield page.table([Column("model", "left"), Column("exact match")], rows)
-
-    return Paged(build)
 
 
 def _ranking(
@@ -141,8 +126,8 @@ def _headline(
 
 def _basis(page: Page, analysis: RankingAnalysis) -> list[Text | str]:
     parts: list[Text | str] = [
-        page.words(f"{numbers.count(analysis.n_items_used)} prompts"),
-        page.words(f"{numbers.count(analysis.n_judged)} judgments"),
+        page.words(numbers.counted(analysis.n_items_used, "prompt")),
+        page.words(numbers.counted(analysis.n_judged, "judgment")),
     ]
     missing = analysis.n_units - analysis.n_judged
     if missing:

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.report import tables
 from orchestrator.report.page import make_console
 from orchestrator.report.tables import headline, ranking
 from orchestrator.statistics.coverage import CoverageSummary
@@ -127,8 +126,3 @@ def test_a_terminal_gets_colour(clear):
     stream = Stream(tty=True)
     make_console(stream, 100).print(ranking(clear))
     assert "\x1b[32m" in stream.getvalue()
-
-
-def test_answers_without_a_judge_have_their_own_table():
-    text = printed(tables.answers({"a": 0.25, "b": None}))
-    assert "25.0 %" in text
