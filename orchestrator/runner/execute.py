@@ -133,26 +133,17 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     )
     budget = _budget(prepared, store)
     session = Session(_wiring(prepared, opened, run_dir, store, fleet, budget))
+    told = _Told(session, fleet, run_dir, store, budget, watch)
     interrupts = _Interrupts(session, stop)
     _log.info("sending begins", extra={"units_left": opened.done.count(0)})
     with interrupts.handled():
         try:
-            async with asyncio.TaskGroup() as group:
-                told = _Told(session, fleet, run_dir, store, budget, watch)
-                watcher = group.create_task(_watch(told, interrupts))
-                interrupts.task = group.create_task(session.run())
-                await interrupts.wait()
-                watcher.cancel()
-        except BaseExceptionGroup as errors:
-            raise _unwrapped(errors) from None
+            await _to_end(told, interrupts)
         finally:
             await fleet.stop()
             store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
             store.flush()
-    progress = session.progress(fleet.states)
-    if watch is not None:
-        watch(progress)
-    run_dir.write_status(msgspec.to_builtins(progress))
+    progress = told.tell()
     left = len(prepared.plan) - progress.units_stored - progress.units_done
     _log.info(
         "sending ended",
@@ -165,6 +156,17 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         },
     )
     return Ended(progress, session.stopping, interrupts.count > 0, left)
+
+
+async def _to_end(told: "_Told", interrupts: "_Interrupts") -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_watch(told, interrupts))
+            interrupts.task = group.create_task(told.session.run())
+            await interrupts.wait()
+            watcher.cancel()
+    except BaseExceptionGroup as errors:
+        raise _unwrapped(errors) from None
 
 
 def _budget(prepared: Prepared, store: Store) -> Budget:
@@ -227,14 +229,19 @@ class _Told(msgspec.Struct, frozen=True):
     budget: Budget
     watch: Watch | None
 
+    def tell(self) -> Progress:
+        """Bring displays and status.json up to date."""
+        progress = self.session.progress(self.fleet.states)
+        if self.watch is not None:
+            self.watch(progress)
+        self.run_dir.write_status(msgspec.to_builtins(progress))
+        return progress
+
 
 async def _watch(told: _Told, interrupts: "_Interrupts") -> None:
     """Keep displays, status.json and the record of what is spent up to date."""
     while True:
-        progress = told.session.progress(told.fleet.states)
-        if told.watch is not None:
-            told.watch(progress)
-        told.run_dir.write_status(msgspec.to_builtins(progress))
+        told.tell()
         told.store.set_meta(_SPENT, msgspec.json.encode(told.budget.spent).decode())
         interrupts.look()
         await asyncio.sleep(_WATCH_S)

@@ -6,6 +6,7 @@ become durable before the outcomes it rests on.
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Mapping
 
@@ -19,6 +20,7 @@ from orchestrator.plan import Plan
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.budget import Budget, token_counts
+from orchestrator.runner.logs import Often
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.loop import Connect, Scheduler
 from orchestrator.scheduler.window import Window
@@ -33,6 +35,10 @@ _DISK_S = 0.05
 # Units opened in one turn of the event loop. Where the store answers all they ask, nothing else
 # gives way to replies, signals and displays.
 _OPENED_AT_ONCE = 32
+# From how many on attempts that failed alike are worth a warning.
+_MANY = 10
+
+_log = logging.getLogger(__name__)
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +93,7 @@ class Session:
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in wiring.plan.identities}
         self._faults: list[str] = []
+        self._often = Often()
         self._pumping = False
         self._pump_is_due = False
         self.stopping = ""
@@ -127,9 +134,21 @@ class Session:
         self._n_sent += 1
         return True
 
-    def retried(self, request: Request, failure: Failure, wait_s: float) -> None:  # noqa: ARG002
+    def retried(self, request: Request, failure: Failure, wait_s: float) -> None:
         """Record an attempt that failed."""
-        self._w.store.put_attempt(request.key, request.ask.model, failure)
+        model = request.ask.model
+        self._w.store.put_attempt(request.key, model, failure)
+        n = self._often.count(model, failure.cause)
+        if n:
+            _log.log(
+                logging.WARNING if n >= _MANY else logging.INFO,
+                "%s: %s, tried again after %.1f s (%d so far)",
+                model,
+                failure.cause,
+                wait_s,
+                n,
+                extra={"model": model, "cause": failure.cause, "status": failure.status, "n": n},
+            )
 
     def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
         """Record an end and let the units go on that waited for it."""
@@ -221,6 +240,7 @@ class Session:
             self._failures[cause] = self._failures.get(cause, 0) + 1
         if end.status == FAULTY:
             self._faults.append(end.fault)
+            _log.warning("a method raised; its unit failed", extra={"position": end.position})
             if len(self._faults) >= _MAX_FAULTS:
                 self.stop("a method raised an exception")
 

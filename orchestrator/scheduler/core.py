@@ -7,6 +7,7 @@ A model whose server can't be reached is down: nothing is sent but one trial at 
 """
 
 import heapq
+import logging
 from collections.abc import Iterable
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from orchestrator.ask import Request
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.retry import RetryPolicy
+
+_log = logging.getLogger(__name__)
 
 _UNAUTHORISED = frozenset({401, 403})
 
@@ -187,6 +190,7 @@ class Core:
     def kill(self, model: str, why: Failure) -> list[Settled | Retried]:
         """Declare a model dead; all its queued requests fail."""
         state = self.models[model]
+        _log.warning("%s is given up for this call", model, extra={"model": model})
         state.dead = Failure("dead_server", f"{model} can't be used: {why.message}")
         waiting = [entry[2] for entry in (*state.ready, *state.delayed)]
         state.ready.clear()

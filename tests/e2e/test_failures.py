@@ -1,0 +1,287 @@
+"""The real command where something breaks: how it ends, what it says, and what it leaves behind."""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+import orchestrator
+from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from orchestrator.store import Store
+from tests.e2e.runs import MODELS, ROOT, command, fake_server, run, stats, write_recipe
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+SLOW = [{"latency_s": 0.05}]
+
+
+def launched(path, *, n=200, kind="fake", rules=SLOW, **changes):
+    """A recipe whose models are served by a process of its own."""
+    server = {"kind": kind, "rules": rules}
+    models = {
+        name: {"server": server, "weights": weights}
+        for name, weights in zip(("weak", "mid", "strong", "judge"), MODELS, strict=True)
+    }
+    return write_recipe(path, "", n=n, models=models, limits={"max_in_flight": 4}, **changes)
+
+
+def start(recipe, run_dir, *more):
+    return subprocess.Popen(
+        command(recipe, run_dir, *more), cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def log_of(run_dir):
+    path = run_dir / "log.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def server_pid(run_dir):
+    ready = [line for line in log_of(run_dir) if line["message"].endswith("is ready")]
+    return next((line["pid"] for line in ready if "pid" in line), None)
+
+
+def n_outcomes(run_dir):
+    if not (run_dir / "store.sqlite").exists():
+        return 0
+    with Store.open(run_dir / "store.sqlite", read_only=True) as store:
+        return sum(count.n for count in store.counts())
+
+
+def said(process, seconds=40):
+    out, err = process.communicate(timeout=seconds)
+    return " ".join((out + err).split())
+
+
+def test_a_launched_server_that_is_killed_ends_the_run_with_its_log_and_can_be_gone_on_with(
+    tmp_path,
+):
+    recipe = launched(tmp_path / "r.json", n=30)
+    process = start(recipe, tmp_path / "run")
+    pid = until(lambda: server_pid(tmp_path / "run"))
+    until(lambda: n_outcomes(tmp_path / "run") > 8)
+    os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    words = said(process)
+    assert process.returncode == EXIT_FAILED, words
+    assert time.monotonic() - killed < 15
+    assert "exit code -9" in words
+    assert "ready http" in words
+    assert "Traceback" not in words
+    kept = n_outcomes(tmp_path / "run")
+    assert kept > 8
+    assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_full_disk_ends_the_run_with_the_words_of_the_store(tmp_path):
+    recipe = launched(tmp_path / "r.json", rules=[])
+    script = f"ulimit -f 400; exec {shlex.join(command(recipe, tmp_path / 'run'))}"
+    process = subprocess.Popen(
+        ["bash", "-c", script], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    words = said(process)
+    assert process.returncode == EXIT_FAILED, words
+    assert "store.sqlite" in words
+    assert "Traceback" not in words
+    pid = server_pid(tmp_path / "run")
+    assert pid is not None
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_method_that_raises_ends_the_run_with_its_traceback(tmp_path):
+    with fake_server() as url:
+        recipe = write_recipe(
+            tmp_path / "r.json", url, methods=[{"kind": "tests.e2e.broken_method"}]
+        )
+        result = run(recipe, tmp_path / "run", "--allow-code")
+        assert result.returncode == EXIT_FAILED
+        assert "broken_method.py" in result.stderr
+        assert "IndexError" in result.stderr
+        assert stats(url)["total"] == n_outcomes(tmp_path / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_a_server_starts_ends_both_at_once(tmp_path, number):
+    recipe = launched(tmp_path / "r.json", kind="tests.e2e.slow_start")
+    process = start(recipe, tmp_path / "run", "--allow-code")
+    log = tmp_path / "run" / "servers" / "weak.log"
+    found = until(lambda: log.exists() and re.search(r"pid (\d+)", log.read_text()))
+    process.send_signal(number)
+    told = time.monotonic()
+    words = said(process)
+    assert process.returncode == EXIT_INTERRUPTED, words
+    assert time.monotonic() - told < 8
+    assert "go on with the same command" in words
+    until(lambda: not psutil.pid_exists(int(found[1])), 5)
+
+
+@contextlib.contextmanager
+def silent_server():
+    """Takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_ctrl_c_while_connecting_to_a_server_that_hangs_ends_at_once(tmp_path):
+    with silent_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url)
+        process = start(recipe, tmp_path / "run")
+        until(lambda: any(x["message"] == "sending begins" for x in log_of(tmp_path / "run")))
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        told = time.monotonic()
+        words = said(process)
+    assert process.returncode == EXIT_INTERRUPTED, words
+    assert time.monotonic() - told < 5
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight(tmp_path):
+    recipe = launched(tmp_path / "r.json", rules=[{"latency_s": 60}])
+    process = start(recipe, tmp_path / "run")
+    pid = until(lambda: server_pid(tmp_path / "run"))
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    told = time.monotonic()
+    words = said(process)
+    assert process.returncode == EXIT_INTERRUPTED, words
+    assert time.monotonic() - told < 10
+    assert not psutil.pid_exists(pid)
+
+
+def claim_another_version(run_dir):
+    """Let the store believe that other versions answered."""
+    with contextlib.closing(sqlite3.connect(run_dir / "store.sqlite")) as connection, connection:
+        connection.execute("UPDATE server SET provenance=replace(provenance,'fake-1','fake-0')")
+
+
+def test_another_server_stops_the_run_unless_it_is_accepted_and_then_the_result_says_so(tmp_path):
+    with fake_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=6)
+        assert run(recipe, tmp_path / "run", "--limit", "3").returncode == EXIT_COMPLETE
+        claim_another_version(tmp_path / "run")
+        total = stats(url)["total"]
+        refused = run(recipe, tmp_path / "run")
+        assert refused.returncode == EXIT_USAGE
+        assert "--accept-server-change" in refused.stderr
+        assert stats(url)["total"] == total
+        accepted = run(recipe, tmp_path / "run", "--accept-server-change", "--display", "plain")
+        assert accepted.returncode == EXIT_COMPLETE
+        words = " ".join(accepted.stderr.split())
+        assert "weak: outcomes of this run come from 2 different servers" in words
+    notes = orchestrator.load(tmp_path / "run").notes
+    assert len(notes) == 4
+    assert any(line["level"] == "WARNING" for line in log_of(tmp_path / "run"))
+
+
+def test_a_changed_model_of_the_same_name_is_no_changed_server(tmp_path):
+    with fake_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=3)
+        assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
+    with fake_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=3)
+        again = run(recipe, tmp_path / "run")
+        assert again.returncode == EXIT_COMPLETE, again.stderr
+        assert stats(url)["total"] > 0
+    assert orchestrator.load(tmp_path / "run").notes == ()
+
+
+def test_two_names_for_one_model_share_what_is_asked(tmp_path):
+    with fake_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=5)
+        made = json.loads(recipe.read_text())
+        made["models"]["mid"] = made["models"]["weak"]
+        recipe.write_text(json.dumps(made))
+        result = run(recipe, tmp_path / "run")
+        assert result.returncode == EXIT_COMPLETE, result.stderr
+        assert stats(url)["by_model"][MODELS[0]]["chat"] == 5
+        assert stats(url)["asked_again"] == 0
+    answers = orchestrator.load(tmp_path / "run").frames["answers"]
+    assert answers.filter(answers["model"] == "mid").height == 5
+
+
+def test_the_log_tells_the_phases_and_holds_no_texts(tmp_path):
+    recipe = launched(tmp_path / "r.json", n=4, rules=[{"fault": "429", "first": 1}])
+    assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
+    lines = log_of(tmp_path / "run")
+    messages = [line["message"] for line in lines]
+    assert "sending begins" in messages
+    assert "sending ended" in messages
+    assert "starting server weak" in messages
+    assert "ending server weak" in messages
+    assert any(line.get("cause") == "rate_limited" for line in lines)
+    assert {"at", "level", "logger", "message"} <= set(lines[0])
+    assert (tmp_path / "run" / "log.jsonl").stat().st_mode & 0o077 == 0
+    text = (tmp_path / "run" / "log.jsonl").read_text()
+    answers = orchestrator.load(tmp_path / "run").frames["answers"]
+    assert not any(prompt in text for prompt in answers["prompt"])
+    assert not any(answer in text for answer in answers["text"] if len(answer) > 8)
+
+
+SCRIPT = """
+import asyncio, sys, threading
+import orchestrator
+
+def main():
+    return orchestrator.run(sys.argv[1], run_dir=sys.argv[2])
+
+if sys.argv[3] == "loop":
+    async def cell():
+        return main()
+    # Not asyncio.run, which turns Ctrl-C into cancelling; a notebook's loop does not.
+    loop = asyncio.new_event_loop()
+    result = loop.run_until_complete(cell())
+    loop.close()
+else:
+    found = []
+    thread = threading.Thread(target=lambda: found.append(main()))
+    thread.start()
+    thread.join()
+    (result,) = found
+print(result.frames["answers"].height, result.ended.interrupted)
+"""
+
+
+@pytest.mark.parametrize("where", ["loop", "thread"])
+def test_python_may_call_it_from_a_notebook_and_from_a_thread(tmp_path, where):
+    with fake_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=4)
+        result = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(recipe), str(tmp_path / "run"), where],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert result.stdout.split() == ["12", "False"], result.stderr
+
+
+def test_ctrl_c_in_a_notebook_ends_the_run_in_its_thread(tmp_path):
+    with fake_server(SLOW) as url:
+        recipe = write_recipe(tmp_path / "r.json", url, limits={"max_in_flight": 1})
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(recipe), str(tmp_path / "run"), "loop"],
+            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        until(lambda: stats(url)["total"] > 3)
+        process.send_signal(signal.SIGINT)
+        words = said(process)
+    assert "True" in words
