@@ -13,7 +13,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.statistics.coverage import summarise_coverage
-from orchestrator.statistics.position import TIE, PositionEffects, position_effects
+from orchestrator.statistics.position import (
+    TIE,
+    Orders,
+    PositionEffects,
+    decisions,
+    position_effects,
+)
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.ranking import (
     Agreement,
@@ -244,10 +250,30 @@ def _position(table: _Table, confidence_level: float) -> PositionEffects | None:
     both = np.isfinite(orders).all(axis=1)
     if not both.any():
         return None
-    prompts = table.codes("item", table.items)[both]
     return position_effects(
-        prompts, orders[both, 0], orders[both, 1], len(table.items), confidence_level
+        Orders(
+            prompts=table.codes("item", table.items)[both],
+            prefer_ab=orders[both, 0],
+            prefer_ba=orders[both, 1],
+            decision_ab=_decisions(table.used, "p_ab")[both],
+            decision_ba=_decisions(table.used, "p_ba")[both],
+            differ=~table.used["same_text"].fill_null(value=False).to_numpy()[both],
+        ),
+        len(table.items),
+        confidence_level,
     )
+
+
+def _decisions(used: pl.DataFrame, name: str) -> Floats:
+    """Which verdict each row's distribution is for, from A's view; its levels run from A to B."""
+    levels = pl.col(name)
+    half = levels.list.len() // 2
+    masses = used.select(
+        levels.list.head(half).list.sum().alias("better"),
+        levels.list.get(half, null_on_oob=True).alias("tie"),
+        levels.list.tail(half).list.sum().alias("worse"),
+    )
+    return decisions(*(masses[side].to_numpy().astype(np.float64) for side in masses.columns))
 
 
 def _agreement(

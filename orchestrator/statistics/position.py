@@ -18,11 +18,13 @@ TIE: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class PositionEffects:
-    """Effects of the order over judgments in both orders; shares add up to 1.
+    """Effects of the order over judgments in both orders; the three shares add up to 1.
 
     Attributes:
         bias: Mean preference for the answer presented first, minus one half; in [-0.5, 0.5].
-        flip_rate: Share of judgments whose winner is the other one in the other order.
+        flip_rate: Share of judgments whose winner is the other one in the other order. This and
+            the next two are over pairs of answers that differ: equal answers have no winner that
+            could flip.
         half_flip_rate: Share in which one order decides and the other is a tie.
         consistency: Share with the same decision (A, B or tie) in both orders.
     """
@@ -33,37 +35,63 @@ class PositionEffects:
     consistency: Estimate
 
 
-def position_effects(
-    prompts: Ints, prefer_ab: Floats, prefer_ba: Floats, n_prompts: int, confidence_level: float
-) -> PositionEffects:
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What was judged in both orders: arrays of shape (n,).
+
+    Attributes:
+        prompts: Prompt of each judgment, in [0, n_prompts).
+        prefer_ab: P(A better) with A presented first, a tie as half.
+        prefer_ba: P(A better) with B presented first.
+        decision_ab: 1 for A, -1 for B, 0 for a tie, with A presented first; see `decisions`.
+        decision_ba: The same with B presented first.
+        differ: Whether the two answers differ.
+    """
+
+    prompts: Ints
+    prefer_ab: Floats
+    prefer_ba: Floats
+    decision_ab: Floats
+    decision_ba: Floats
+    differ: NDArray[np.bool_]
+
+
+def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
+    """The likeliest of three verdicts: 1, 0 or -1; a draw between better and worse is a tie.
+
+    Not the sign of the mean preference: where a judge is sure of a tie, that sign is noise.
+    """
+    result: Floats = np.where(
+        (better > worse + TIE) & (better > tie),
+        1.0,
+        np.where((worse > better + TIE) & (worse > tie), -1.0, 0.0),
+    )
+    return result
+
+
+def position_effects(orders: Orders, n_prompts: int, confidence_level: float) -> PositionEffects:
     """Position bias and flips with intervals over prompts.
 
     Args:
-        prompts: Shape (n,), prompt of each judgment, in [0, n_prompts).
-        prefer_ab: Shape (n,), P(A better) with A presented first, a tie as half.
-        prefer_ba: Shape (n,), P(A better) with B presented first.
+        orders: The judgments.
         n_prompts: Prompts.
         confidence_level: In (0, 1).
     """
-    counts = np.bincount(prompts, minlength=n_prompts).astype(np.float64)
 
-    def share(values: Floats) -> Estimate:
-        sums = np.bincount(prompts, values, minlength=n_prompts).astype(np.float64)
+    def share(values: Floats, chosen: NDArray[np.bool_]) -> Estimate:
+        prompts = orders.prompts[chosen]
+        counts = np.bincount(prompts, minlength=n_prompts).astype(np.float64)
+        sums = np.bincount(prompts, values[chosen], minlength=n_prompts).astype(np.float64)
         return clustered_share(sums, counts, confidence_level)
 
-    one, two = _decisions(prefer_ab), _decisions(prefer_ba)
+    one, two, differ = orders.decision_ab, orders.decision_ba, orders.differ
+    first = 0.5 * (orders.prefer_ab + 1.0 - orders.prefer_ba)
     return PositionEffects(
-        bias=_shifted(share(0.5 * (prefer_ab + 1.0 - prefer_ba)), -0.5),
-        flip_rate=share((one * two < 0).astype(np.float64)),
-        half_flip_rate=share(((one != two) & (one * two == 0)).astype(np.float64)),
-        consistency=share((one == two).astype(np.float64)),
+        bias=_shifted(share(first, np.ones_like(differ)), -0.5),
+        flip_rate=share((one * two < 0).astype(np.float64), differ),
+        half_flip_rate=share(((one != two) & (one * two == 0)).astype(np.float64), differ),
+        consistency=share((one == two).astype(np.float64), differ),
     )
-
-
-def _decisions(preference: Floats) -> Floats:
-    gap = preference - 0.5
-    result: Floats = np.where(np.abs(gap) <= TIE, 0.0, np.sign(gap))
-    return result
 
 
 def _shifted(estimate: Estimate, shift: float) -> Estimate:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.coverage import summarise_coverage
-from orchestrator.statistics.position import position_effects
+from orchestrator.statistics.position import Orders, decisions, position_effects
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.win_rate import mean_preferences, win_rates
@@ -102,17 +102,39 @@ def test_mean_preference_is_over_all_opponents():
     assert shares.n_judgments.tolist() == [2, 1, 1]
 
 
-def effects(prefer_ab, prefer_ba):
+def effects(prefer_ab, prefer_ba, differ=None):
+    """Effects of a judge that never says tie, except that one half each is one."""
     n = len(prefer_ab)
-    return position_effects(
-        np.arange(n), np.asarray(prefer_ab, float), np.asarray(prefer_ba, float), n, 0.95
+    ab, ba = np.asarray(prefer_ab, float), np.asarray(prefer_ba, float)
+    none = np.zeros(n)
+    orders = Orders(
+        prompts=np.arange(n),
+        prefer_ab=ab,
+        prefer_ba=ba,
+        decision_ab=decisions(ab, none, 1 - ab),
+        decision_ba=decisions(ba, none, 1 - ba),
+        differ=np.ones(n, bool) if differ is None else np.asarray(differ),
     )
+    return position_effects(orders, n, 0.95)
 
 
 def test_judge_that_always_takes_the_first_is_fully_biased():
     result = effects([1.0, 1.0], [0.0, 0.0])
     assert (result.bias.value, result.flip_rate.value) == (0.5, 1.0)
     assert result.consistency.value == 0.0
+
+
+def test_equal_answers_have_no_winner_that_could_flip():
+    result = effects([0.9, 0.6], [0.9, 0.4], differ=[True, False])
+    assert result.flip_rate.value == 0.0
+    assert result.flip_rate.n == 1
+    assert result.bias.value == pytest.approx(0.05)
+
+
+def test_a_judge_that_is_sure_of_a_tie_decides_for_neither():
+    better, tie, worse = np.array([[0.001, 0.4], [0.998, 0.2], [0.001, 0.4]])
+    assert decisions(better, tie, worse).tolist() == [0.0, 0.0]
+    assert decisions(np.array([0.5]), np.array([0.1]), np.array([0.4])).tolist() == [1.0]
 
 
 def test_shares_of_decisions_add_up_to_one():
