@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint fmt types layers schema bench constraints clean
+.PHONY: help setup demo test test-all cov lint fmt types layers schema bench constraints clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -38,6 +38,12 @@ test: lint types layers ## all checks and the fast tests
 test-all: setup ## the slow tests (after make test)
 	$(BIN)/python -m pytest -m slow -o timeout=600 $(PYTEST_ARGS)
 
+# No bound here: what has no fast test often has a slow one. The list says where to look.
+cov: setup ## run the fast tests with coverage; lists the modules below 90 %
+	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --cov --cov-report= $(PYTEST_ARGS)
+	@$(BIN)/python -m coverage report --precision 1 --sort cover | \
+		awk 'NR == 1 || $$NF + 0 < 90 || /^TOTAL/'
+
 lint: setup ## style and likely faults (ruff)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -52,9 +58,10 @@ types: setup ## types (mypy strict)
 layers: setup ## which package may import which (import-linter)
 	$(BIN)/lint-imports --no-cache
 
-schema: setup ## write recipes/schema.json, by which editors complete and check recipes
+schema: setup ## write recipes/schema.json (for editors) and the tables of docs/recipes.md
 	$(BIN)/python -m orchestrator.recipe.jsonschema > recipes/schema.json.part
 	mv recipes/schema.json.part recipes/schema.json
+	$(BIN)/python -m orchestrator.recipe.reference docs/recipes.md
 
 bench: setup ## run the benchmarks (each prints what it measured)
 	@for file in $(filter-out %_server.py,$(sort $(wildcard benchmarks/*.py))); do \

@@ -7,6 +7,7 @@ import pytest
 from orchestrator import plugins
 from orchestrator.recipe.jsonschema import json_schema
 from orchestrator.recipe.load import available, load
+from orchestrator.recipe.reference import replaced
 from orchestrator.recipe.source import parse_bytes
 
 SCHEMA_FILE = Path(__file__).parents[2] / "recipes" / "schema.json"
@@ -86,3 +87,13 @@ def test_recipes_that_come_with_the_project_fit_the_schema(validator):
     for file in available():
         validator.validate(parse_bytes(file.read_bytes(), file.name).data)
         validator.validate(load(file).resolved())
+
+
+def test_the_page_about_recipes_is_up_to_date():
+    page = SCHEMA_FILE.parents[1].joinpath("docs", "recipes.md").read_text(encoding="utf-8")
+    assert replaced(page) == page, "run: make schema"
+
+
+def test_a_page_without_marks_is_refused():
+    with pytest.raises(ValueError, match="no marks"):
+        replaced("# Recipes")

@@ -1,0 +1,188 @@
+"""Whole commands in this process, against fake servers that they launch."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+EVIL = (
+    "\x1b[31mRED\x1b]0;title\x07 \u202eRTL | a\n# head <script>x</script> =cmd [l](http://x) \x9b5m"
+)
+OBEYED = set("\x1b\x07\u202e\x9b")
+
+
+def run(command, path, *more):
+    return command("run", path, "--display", "none", *more)
+
+
+def test_a_run_is_complete_and_can_be_looked_at(command, recipe):
+    path = recipe()
+    code, out, _ = run(command, path)
+    assert code == 0
+    assert out.startswith("Ranking of 2 models by judge\n6 prompts")
+    for arguments in (
+        ("status", "made"), ("status", "runs/made", "--json"), ("runs",), ("report", "made"),
+    ):  # fmt: skip
+        assert command(*arguments)[0] == 0
+    assert command("report", "made")[1] == out
+    assert "not finished" not in command("report", "made")[2]
+    assert run(command, path)[:2] == (0, out)
+
+
+def test_formats_of_a_run(command, recipe):
+    path = recipe()
+    assert run(command, path, "--format", "json")[0] == 0
+    (document,) = json.loads(command("report", "made", "--format", "json")[1])
+    assert document["judge"] == "judge"
+    assert command("report", "made", "--format", "markdown")[1].startswith("## Ranking of 2 models")
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_exports(command, recipe, here, form):
+    run(command, recipe())
+    code, out, _ = command("export", "made", "--to", "out/deep", "--format", form)
+    assert code == 0
+    assert out == f"out/deep/answers.{form}: 12 rows\nout/deep/judgments.{form}: 6 rows\n"
+    path = here / "out" / "deep" / f"judgments.{form}"
+    assert {
+        "parquet": lambda: pl.read_parquet(path),
+        "csv": lambda: pl.read_csv(path),
+        "jsonl": lambda: pl.read_ndjson(path),
+    }[form]().height == 6
+
+
+def test_an_export_over_a_file_is_a_wrong_command(command, recipe, here):
+    run(command, recipe())
+    (here / "taken").touch()
+    code, _, err = command("export", "made", "--to", "taken")
+    assert code == 2
+    assert "taken/answers.parquet can't be written" in err
+
+
+def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
+    broken = {"kind": "fake", "rules": [{"fault": "status", "status": 400, "message": "bad luck"}]}
+    models = {
+        "weak": {"server": "fake", "weights": "a:0.2"},
+        "strong": {"server": broken, "weights": "b:0.9"},
+        "judge": {"server": "fake", "weights": "j:1.0"},
+    }
+    code, out, err = run(command, recipe(models=models))
+    assert code == 3
+    assert "6 judgments missing  of 6; not filled in" in out
+    assert "HTTP 400: bad luck" in out
+    assert "12 units failed; see the table of failures" in err
+
+
+def test_a_server_that_does_not_start_is_exit_code_1(command, recipe):
+    models = {
+        name: {"server": {"kind": "fake", "rules": [{"fault": "no such fault"}]}, "weights": "x"}
+        for name in ("a", "b")
+    }
+    code, _, err = run(command, recipe(models=models, methods=[{"kind": "answers"}]))
+    assert code == 1
+    assert "no such fault" in err
+
+
+def test_a_budget_is_exit_code_3_and_the_next_call_goes_on(command, recipe):
+    path = recipe()
+    code, _, err = run(command, path, "--set", "budget.requests=5")
+    assert code == 3
+    assert "go on with the same command" in err
+    assert "this run is not finished" in command("report", "made")[2]
+    assert run(command, path)[0] == 0
+
+
+def test_an_unset_key_is_exit_code_2_and_named(command, recipe, monkeypatch):
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    url = {"base_url": "http://127.0.0.1:9", "api_key_env": "SOME_KEY"}
+    path = recipe(models={"a": url, "b": url}, methods=[{"kind": "answers"}])
+    code, _, err = run(command, path)
+    assert code == 2
+    assert "SOME_KEY is not set" in err
+
+
+def test_nothing_that_a_terminal_obeys_comes_through(command, recipe, lines, here):
+    rows = [
+        {"id": f"{n}\x1b[2J", "prompt": EVIL, "reference": EVIL, "category": f"{EVIL}{n % 2}"}
+        for n in range(4)
+    ]
+    evil = {"kind": "fake", "rules": [{"text": EVIL}]}
+    broken = {"kind": "fake", "rules": [{"fault": "status", "status": 400, "message": EVIL}]}
+    models = {
+        "[red]w|`b`<b>\u0639\u0631\u0628": {"server": evil, "weights": "a:0.2"},
+        "\u6a21\u578b": {"server": "fake", "weights": "b:0.9"},
+        "broken": {"server": broken, "weights": "c:0.9"},
+        "judge": {"server": "fake", "weights": "j:1.0"},
+    }
+    methods = [{"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact"}]
+    path = recipe(models=models, dataset=lines("evil.jsonl", *rows), methods=methods)
+    code, out, err = command("run", path, "--display", "plain")
+    assert code == 3
+    forms = ("table", "markdown", "json")
+    shown = [out, err, *(command("report", "made", "--format", form)[1] for form in forms)]
+    shown += [command("status", "made")[1], command("runs")[1]]
+    for form in ("csv", "jsonl"):
+        command("export", "made", "--to", ".", "--format", form)
+        shown += [
+            (here / f"{name}.{form}").read_text(encoding="utf-8")
+            for name in ("answers", "judgments")
+        ]
+    assert not OBEYED & set("".join(shown))
+    markdown = shown[3]
+    assert not re.search(r"<script>|(?<!\\)\[red\]|^# head", markdown, re.MULTILINE)
+    frame = pl.read_ndjson(here / "answers.jsonl")
+    assert EVIL in frame["prompt"].to_list()
+
+
+def test_duplicate_items_are_items_of_their_own(command, recipe, lines):
+    path = recipe(dataset=lines("same.jsonl", *({"prompt": "same"} for _ in range(3))))
+    code, out, _ = run(command, path)
+    assert code == 0
+    assert "3 prompts · 3 judgments" in out
+
+
+def test_one_item_gives_no_interval(command, recipe, lines):
+    code, out, _ = run(command, recipe(dataset=lines("one.jsonl", {"prompt": "x"})))
+    assert code == 0
+    assert "1 prompt · 1 judgment ·" in out
+    assert "one item: no interval can be given" in out
+
+
+def test_answers_alone_are_reported(command, recipe):
+    code, out, _ = run(command, recipe(methods=[{"kind": "answers"}]))
+    assert code == 0
+    assert out.startswith("Answers  nothing was judged\n")
+
+
+def test_a_plan_sends_nothing_and_writes_nothing(command, recipe, here):
+    code, out, _ = command("plan", recipe())
+    assert code == 0
+    assert out.startswith("Plan\n6 items · 18 units\n")
+    assert not (here / "runs").exists()
+    json.loads(command("plan", "made.yaml", "--json")[1])
+
+
+def test_results_that_can_not_be_written_are_said_in_words(command, recipe, here):
+    path = recipe()
+    run(command, path, "--limit", "2")
+    results = here / "runs" / "made" / "results"
+    for file in results.iterdir():
+        file.unlink()
+    results.rmdir()
+    results.touch()
+    for arguments in (("run", path, "--display", "none"), ("report", "made")):
+        code, out, err = command(*arguments)
+        assert (code, out) == (1, "")
+        assert "results" in err
+        assert "Traceback" not in err
+
+
+def test_a_run_of_another_recipe_says_what_changed(command, recipe):
+    run(command, recipe("first"), "--run-dir", "d")
+    code, _, err = command(
+        "run", recipe("second", methods=[{"kind": "answers", "answer": {"max_tokens": 4}}]),
+        "--run-dir", "d", "--display", "plain",
+    )  # fmt: skip
+    assert code == 0
+    assert "changed" in err

@@ -1,0 +1,280 @@
+"""What is refused before anything is sent: exit code 2, in words, and nothing left behind."""
+
+import pytest
+
+COMMANDS = (
+    "run", "plan", "check", "report", "export", "status", "runs", "serve",
+    "methods", "backends", "datasets", "recipes",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(command, name):
+    code, out, _ = command(name, "--help")
+    assert code == 0
+    assert out.startswith(f"usage: orchestrator {name}")
+
+
+def test_every_option_says_what_it_does(command):
+    for name in COMMANDS:
+        _, out, _ = command(name, "--help")
+        options = out.partition("options:")[2].splitlines()
+        for line, following in zip(options, [*options[1:], ""], strict=True):
+            if line.startswith("  -"):
+                said = "  " in line.strip() or following.startswith("      ")
+                assert said, (name, line)
+
+
+def test_help_gives_the_exit_codes(command):
+    assert "130 interrupted" in command("--help")[1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("runn",), ("run",), ("run", "x", "--display", "fancy"), ("export", "x"),
+     ("report", "x", "--format", "html")],
+)  # fmt: skip
+def test_wrong_arguments_exit_with_2(command, arguments):
+    assert command(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize("name", ["run", "plan"])
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5", "1e3", "", "٣"])
+def test_a_limit_is_a_whole_number_from_1_up(command, recipe, here, name, limit):
+    code, _, err = command(name, recipe(), f"--limit={limit}")
+    assert code == 2
+    assert "argument --limit: must be a whole number from 1 up" in err
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x"])
+def test_a_port_is_a_port(command, port):
+    code, _, err = command("serve", "--fake", "a", f"--port={port}")
+    assert code == 2
+    assert "must be 0 (any free one) to 65535" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere.yaml",), "nowhere.yaml: there is no such recipe"),
+        (("pairwise_rankng",), "did you mean 'pairwise_ranking'?"),
+        (("folder",), "folder: is a folder, not a recipe file"),
+        (("empty.yaml",), "empty.yaml:1: it is empty"),
+        (("binary.yaml",), "binary.yaml:2: not UTF-8 text"),
+    ],
+)
+@pytest.mark.parametrize("name", ["check", "plan", "run"])
+def test_what_is_no_recipe_is_refused(command, here, name, arguments, said):
+    (here / "folder").mkdir()
+    (here / "empty.yaml").touch()
+    (here / "binary.yaml").write_bytes(bytes(range(256)))
+    code, out, err = command(name, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_check_names_all_faults_of_all_recipes_one_on_a_line(command, recipe, here):
+    (here / "five.yaml").write_text(
+        "name: 'bad name'\n"
+        "modles: {}\n"
+        "models:\n"
+        "  a: {server: fak, weights: x}\n"
+        "dataset: {kind: demo, n: many}\n"
+        "methods:\n"
+        "  - {kind: pairwise_ranking, judges: [c]}\n",
+        encoding="utf-8",
+    )
+    code, out, err = command("check", "five.yaml", recipe())
+    assert code == 2
+    assert out == "made.yaml: no faults\n"
+    assert [line.partition(": ")[0] for line in err.splitlines()] == [
+        f"five.yaml:{line}" for line in (1, 2, 4, 5, 7)
+    ]
+
+
+def test_check_opens_the_dataset(command, recipe, lines):
+    path = recipe(dataset=lines("twice.jsonl", *({"id": 1, "prompt": "x"} for _ in range(2))))
+    code, _, err = command("check", path)
+    assert code == 2
+    assert err == "twice.jsonl:2: the id '1' was already given at twice.jsonl:1\n"
+
+
+def test_check_does_not_ask_for_weights_of_another_machine(command, recipe):
+    path = recipe(
+        models={
+            "a": {"server": "embedded", "weights": "bundled:nobody"},
+            "b": {"server": "fake", "weights": "x"},
+        },
+        methods=[{"kind": "answers"}],
+    )
+    code, out, err = command("check", path)
+    assert (code, out) == (0, "made.yaml: no faults\n")
+    assert "not on this machine" in err
+
+
+@pytest.mark.parametrize("name", ["check", "plan", "run"])
+def test_a_prompt_with_reference_needs_a_dataset_with_references(
+    command, recipe, lines, here, name
+):
+    path = recipe(
+        dataset=lines("none.jsonl", {"prompt": "x"}, {"prompt": "y"}),
+        methods=[{"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact"}],
+    )
+    code, _, err = command(name, path)
+    assert code == 2
+    assert "its prompt shows the reference of each item, and no item has one" in err
+    assert "fields: {reference: COLUMN}" in err
+    assert not (here / "runs").exists()
+
+
+def test_one_item_with_a_reference_is_enough_to_begin(command, recipe, lines):
+    path = recipe(
+        dataset=lines("half.jsonl", {"prompt": "x"}, {"prompt": "y", "reference": "z"}),
+        methods=[{"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact"}],
+    )
+    assert command("plan", path)[0] == 0
+
+
+def test_a_template_may_do_without_the_reference(command, recipe, lines):
+    prompt = (
+        "{{ prompt }} {% if reference is defined %}{{ reference }}{% endif %}"
+        "{{ answer_a }} {{ answer_b }}"
+    )
+    path = recipe(
+        dataset=lines("none.jsonl", {"prompt": "x"}),
+        methods=[{"kind": "pairwise_ranking", "judges": ["judge"], "prompt": prompt}],
+    )
+    assert command("plan", path)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("{{ question }} {{ answer_a }} {{ answer_b }}", "the template uses question"),
+        ("{{ prompt }} {{ answer_a }}", "the template does not show answer_b"),
+        ("{{ prompt", "prompt template: unexpected end of template"),
+    ],
+)
+def test_a_template_that_can_not_work_is_a_fault_of_the_recipe(command, recipe, prompt, said):
+    methods = [{"kind": "pairwise_ranking", "judges": ["judge"], "prompt": prompt}]
+    code, _, err = command("check", recipe(methods=methods))
+    assert code == 2
+    assert f"made.yaml:1: methods.0.prompt: {said}" in err
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("foo", "--set foo: write it as name.of.setting=value"),
+        ("=", "--set =: write it as"),
+        ("a.b=1", "no setting 'a'"),
+        ("dataset.n=many", "must be a whole number, got 'many'"),
+        ("dataset.nn=1", "did you mean 'n'?"),
+        ("methods.7.judges=x", "methods is a list of 1"),
+        ("dataset={", "not valid YAML"),
+        ("models.judge.weigths=x", "did you mean 'weights'?"),
+        ("dataset.n=999999999999999999999999", "beyond 64 bits"),
+        ("seed=1e400", "must be a finite number"),
+        ("limits.max_in_flight=-1", "greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_override_is_named(command, recipe, setting, said):
+    code, _, err = command("plan", recipe(), "--set", setting)
+    assert code == 2
+    assert said in err
+    assert ":0:" not in err
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ([{"kind": "pairwise_ranking", "judges": ["judge", "judge"]}], "is named twice"),
+        (
+            [{"kind": "pairwise_ranking", "judges": ["judge"], "candidates": ["weak"]}],
+            "must have at least 2 entries",
+        ),
+        ([{"kind": "pairwise_ranking", "judges": ["nobody"]}], "no model 'nobody'"),
+        ([{"kind": "pairwise_ranking", "judges": ["judge", "weak"]}], "at least 2 entries, got 1"),
+    ],
+)
+def test_who_takes_part_is_checked(command, recipe, methods, said):
+    code, _, err = command("check", recipe(methods=methods))
+    assert code == 2
+    assert said in err
+
+
+def test_a_judge_may_be_a_candidate(command, recipe):
+    methods = [{"kind": "pairwise_ranking", "judges": ["judge"], "candidates": ["weak", "judge"]}]
+    assert command("check", recipe(methods=methods))[0] == 0
+
+
+@pytest.mark.parametrize("bad", ["a\x1b[31m", "a\u202eb", "a\x9bb", "a\ufeffb", "a b", "a/b", ""])
+def test_a_model_has_a_name_that_a_terminal_shows(command, recipe, bad):
+    models = {bad: {"server": "fake", "weights": "x"}, "b": {"server": "fake", "weights": "y"}}
+    code, _, err = command("check", recipe(models=models, methods=[{"kind": "answers"}]))
+    assert code == 2
+    assert not set(err) & {"\x1b", "\u202e", "\x9b", "\ufeff"}
+
+
+def test_faults_show_no_escape_sequences(command, recipe):
+    path = recipe(methods=[{"kind": "answers", "x\x1b[2J": 1}], dataset={"kind": "\x1b]0;x\x07"})
+    for name in ("check", "plan"):
+        code, _, err = command(name, path)
+        assert code == 2
+        assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("name", ["report", "status"])
+def test_there_is_no_run(command, here, name):
+    (here / "file").touch()
+    (here / "folder").mkdir()
+    for run in ("nowhere", "file", "folder", ""):
+        code, _, err = command(name, run)
+        assert code == 2
+        assert "no run" in err
+
+
+def test_runs_of_a_folder_that_is_not_there(command, here):
+    assert command("runs")[:2] == (0, "no runs here\n")
+    code, _, err = command("runs", "nowhere")
+    assert code == 2
+    assert err == "nowhere: there is no such folder\n"
+
+
+def test_serving_what_is_not_there_is_a_wrong_command(command, here):
+    for model in ("nowhere", f"x={here}", "bundled:nobody"):
+        assert command("serve", model)[0] == 2
+
+
+@pytest.mark.parametrize("family", ["methods", "backends", "datasets", "recipes"])
+def test_lists_have_one_line_each(command, family):
+    code, out, _ = command(family)
+    assert code == 0
+    assert all("  " in line for line in out.splitlines())
+    assert out == "\n".join(line.rstrip() for line in out.splitlines()) + "\n"
+
+
+def test_recipes_that_come_with_the_project_have_no_faults(command):
+    _, out, _ = command("recipes")
+    for line in out.splitlines():
+        assert command("check", line.split()[0])[0] == 0
+
+
+@pytest.mark.parametrize("taken", ["file", "file/x", "full"])
+def test_a_run_directory_that_is_something_else_is_refused(command, recipe, here, taken):
+    (here / "file").touch()
+    (here / "full").mkdir()
+    (here / "full" / "thesis.tex").touch()
+    code, _, err = command("run", recipe(), "--run-dir", taken)
+    assert code == 2
+    assert "--run-dir" in err
+    assert sorted(path.name for path in here.iterdir()) == ["file", "full", "made.yaml"]
+
+
+def test_a_run_directory_that_can_not_be_made_is_refused(command, recipe):
+    # sysfs takes no folders, also from the superuser.
+    code, _, err = command("run", recipe(), "--run-dir", "/sys/orchestrator-run")
+    assert code == 2
+    assert err.startswith("/sys/orchestrator-run: ")
+    assert err.endswith(": use another --run-dir\n")
