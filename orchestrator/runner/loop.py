@@ -3,10 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import uvloop
+
+# How often the waiting thread looks for Ctrl-C, seconds.
+_LOOK_S = 0.2
 
 T = TypeVar("T")
 Work = Callable[[threading.Event], Coroutine[Any, Any, T]]
@@ -26,11 +29,13 @@ def run_to_end(work: Work[T]) -> T:
         return _run(work, stop)
     with ThreadPoolExecutor(1, "orchestrator") as pool:
         future = pool.submit(_run, work, stop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            stop.set()
-            return future.result()
+        while not future.done():
+            try:
+                # Not for ever: a signal may reach another thread, and then wakes nobody here.
+                wait([future], _LOOK_S)
+            except KeyboardInterrupt:
+                stop.set()
+        return future.result()
 
 
 def _has_loop() -> bool:

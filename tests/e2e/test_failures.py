@@ -240,8 +240,11 @@ def test_the_log_tells_the_phases_and_holds_no_texts(tmp_path):
 
 
 SCRIPT = """
-import asyncio, sys, threading
+import asyncio, signal, sys, threading
 import orchestrator
+
+# A shell's background job, and with it its children, has SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main():
     return orchestrator.run(sys.argv[1], run_dir=sys.argv[2])
