@@ -169,6 +169,8 @@ def _report(options: argparse.Namespace) -> int:
         _complain(
             f"this run is not finished: {left:,} units are left, of which nothing is said here"
         )
+    for note in result.notes:
+        _complain(note)
     _show_result(result, options.format)
     return EXIT_COMPLETE
 

@@ -188,14 +188,19 @@ def level(share: float) -> str:
 
 def signed_percent(share: float) -> str:
     """A share with its sign in percentage points: `+3.2 %`."""
-    return UNDEFINED if math.isnan(share) else f"{100 * share + 0.0:+.1f} %"
+    return UNDEFINED if math.isnan(share) else f"{_points_of(share):+.1f} %"
 
 
 def signed_percent_with_interval(share: float, low: float, high: float) -> str:
     """`+3.2 % [2.1, 4.3]`."""
     if math.isnan(low) or math.isnan(high):
         return signed_percent(share)
-    return f"{signed_percent(share)} [{100 * low + 0.0:.1f}, {100 * high + 0.0:.1f}]"
+    return f"{signed_percent(share)} [{_points_of(low):.1f}, {_points_of(high):.1f}]"
+
+
+def _points_of(share: float) -> float:
+    # Rounded first: what is shown as 0.0 has no sign to lose.
+    return round(100 * share, 1) + 0.0
 
 
 def _guarded(

@@ -63,6 +63,7 @@ TABLE = [
     (numbers.percent, (NAN,), UNDEFINED),
     (numbers.signed_percent, (0.0321,), "+3.2 %"),
     (numbers.signed_percent, (-0.5,), "-50.0 %"),
+    (numbers.signed_percent, (-0.0003,), "+0.0 %"),
     (numbers.signed_percent, (NAN,), UNDEFINED),
     (numbers.level, (0.95,), "95 %"),
     (numbers.level, (0.999,), "99.9 %"),
