@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from orchestrator import __version__
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.progress import Progress
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.fleet import Fleet
@@ -173,6 +173,12 @@ def _budget(prepared: Prepared, store: Store) -> Budget:
     recipe = prepared.recipe
     spent = store.get_meta(_SPENT)
     bounds = recipe.budget
+    unpriced = [name for name in prepared.identities if recipe.models[name].price is None]
+    if bounds.money is not None and unpriced:
+        raise UsageError(
+            f"budget.money can't be kept: {', '.join(unpriced)} has no price; give each model a "
+            f"`price` (0 where it costs nothing)"
+        )
     return Budget(
         Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours),
         Spent() if spent is None else msgspec.json.decode(spent, type=Spent),

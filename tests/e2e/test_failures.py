@@ -16,7 +16,14 @@ import psutil
 import pytest
 
 import orchestrator
-from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from orchestrator.errors import (
+    EXIT_COMPLETE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    RunDirectoryError,
+)
+from orchestrator.runner import api
 from orchestrator.store import Store
 from tests.e2e.runs import MODELS, ROOT, command, fake_server, run, stats, write_recipe
 
@@ -34,11 +41,23 @@ def launched(path, *, n=200, kind="fake", rules=SLOW, **changes):
     return write_recipe(path, "", n=n, models=models, limits={"max_in_flight": 4}, **changes)
 
 
-def start(recipe, run_dir, *more):
-    return subprocess.Popen(
-        command(recipe, run_dir, *more), cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+@pytest.fixture
+def start():
+    """Starts the command; whatever a failing test leaves is ended."""
+    started = []
+
+    def begin(recipe, run_dir, *more):
+        process = subprocess.Popen(
+            command(recipe, run_dir, *more), cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def log_of(run_dir):
@@ -62,8 +81,13 @@ def server_pid(run_dir):
 def n_outcomes(run_dir):
     if not (run_dir / "store.sqlite").exists():
         return 0
-    with Store.open(run_dir / "store.sqlite", read_only=True) as store:
+    # It is empty for a moment after it was made.
+    with (
+        contextlib.suppress(RunDirectoryError),
+        Store.open(run_dir / "store.sqlite", read_only=True) as store,
+    ):
         return sum(count.n for count in store.counts())
+    return 0
 
 
 def said(process, seconds=40):
@@ -72,6 +96,7 @@ def said(process, seconds=40):
 
 
 def test_a_launched_server_that_is_killed_ends_the_run_with_its_log_and_can_be_gone_on_with(
+    start,
     tmp_path,
 ):
     recipe = launched(tmp_path / "r.json", n=30)
@@ -120,7 +145,7 @@ def test_a_method_that_raises_ends_the_run_with_its_traceback(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_a_server_starts_ends_both_at_once(tmp_path, number):
+def test_a_signal_while_a_server_starts_ends_both_at_once(start, tmp_path, number):
     recipe = launched(tmp_path / "r.json", kind="tests.e2e.slow_start")
     process = start(recipe, tmp_path / "run", "--allow-code")
     log = tmp_path / "run" / "servers" / "weak.log"
@@ -141,7 +166,7 @@ def silent_server():
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_ctrl_c_while_connecting_to_a_server_that_hangs_ends_at_once(tmp_path):
+def test_ctrl_c_while_connecting_to_a_server_that_hangs_ends_at_once(start, tmp_path):
     with silent_server() as url:
         recipe = write_recipe(tmp_path / "r.json", url)
         process = start(recipe, tmp_path / "run")
@@ -154,7 +179,7 @@ def test_ctrl_c_while_connecting_to_a_server_that_hangs_ends_at_once(tmp_path):
     assert time.monotonic() - told < 5
 
 
-def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight(tmp_path):
+def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight(start, tmp_path):
     recipe = launched(tmp_path / "r.json", rules=[{"latency_s": 60}])
     process = start(recipe, tmp_path / "run")
     pid = until(lambda: server_pid(tmp_path / "run"))
@@ -288,3 +313,36 @@ def test_ctrl_c_in_a_notebook_ends_the_run_in_its_thread(tmp_path):
         process.send_signal(signal.SIGINT)
         words = said(process)
     assert "True" in words
+
+
+def test_a_plan_can_be_counted_while_the_run_writes(start, tmp_path):
+    with fake_server(SLOW) as url:
+        recipe = write_recipe(tmp_path / "r.json", url, limits={"max_in_flight": 2})
+        process = start(recipe, tmp_path / "run")
+        until(lambda: n_outcomes(tmp_path / "run") > 10)
+        counted = api.plan(recipe, run_dir=tmp_path / "run")
+        process.send_signal(signal.SIGINT)
+        said(process)
+    assert sum(stage.held for stage in counted.stages) > 10
+    assert process.returncode == EXIT_INTERRUPTED
+
+
+def test_a_terminal_that_went_away_while_running_leaves_a_run_that_can_be_gone_on_with(
+    start, tmp_path
+):
+    recipe = launched(tmp_path / "r.json", n=12)
+    process = start(recipe, tmp_path / "run", "--display", "plain")
+    pid = until(lambda: server_pid(tmp_path / "run"))
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=20)
+    until(lambda: not psutil.pid_exists(pid), 10)
+    assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
+
+
+def test_a_bound_on_money_needs_the_price_of_every_model(tmp_path):
+    with fake_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=4, budget={"money": 1.0})
+        result = run(recipe, tmp_path / "run")
+        assert stats(url)["total"] == 0
+    assert result.returncode == EXIT_USAGE
+    assert "price" in result.stderr
