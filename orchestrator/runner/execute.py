@@ -133,6 +133,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     )
     budget = _budget(prepared, store)
     session = Session(_wiring(prepared, opened, run_dir, store, fleet, budget))
+    fleet.warn_of_missing_keys()
     told = _Told(session, fleet, run_dir, store, budget, watch)
     interrupts = _Interrupts(session, stop)
     _log.info("sending begins", extra={"units_left": opened.done.count(0)})

@@ -121,6 +121,18 @@ class Fleet:
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
+    def warn_of_missing_keys(self) -> None:
+        """Say now which keys will be missed, not when the first request of a judge needs one."""
+        for spec in self._specs.values():
+            if spec.api_key_env is not None and not os.environ.get(spec.api_key_env):
+                _log.warning(
+                    "%s: the environment variable %s is not set; the run stops when this model is "
+                    "asked",
+                    spec.name,
+                    spec.api_key_env,
+                    extra={"model": spec.name},
+                )
+
     async def connect(self, model: str) -> Backend | Failure:
         """The back-end of a model; its server is launched or asked what it is.
 
