@@ -40,9 +40,9 @@ test-all: setup ## the slow tests (after make test)
 
 # No bound here: what has no fast test often has a slow one. The list says where to look.
 cov: setup ## run the fast tests with coverage; lists the modules below 90 %
-	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --cov --cov-report= $(PYTEST_ARGS)
-	@$(BIN)/python -m coverage report --precision 1 --sort cover | \
-		awk 'NR == 1 || $$NF + 0 < 90 || /^TOTAL/'
+	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --cov --cov-report= $(PYTEST_ARGS); ended=$$?; \
+	$(BIN)/python -m coverage report --precision 1 --sort cover | \
+		awk 'NR == 1 || $$NF + 0 < 90 || /^TOTAL/'; exit $$ended
 
 lint: setup ## style and likely faults (ruff)
 	$(BIN)/ruff check
