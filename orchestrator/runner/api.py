@@ -228,7 +228,8 @@ def plan(
     loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
     store_path = newest(_where(run_dir, loaded.name)) / "store.sqlite"
-    if not store_path.exists():
+    # A run that is just beginning has an empty file for a moment.
+    if not store_path.exists() or store_path.stat().st_size == 0:
         return _count(prepared, None)
     with Store.open(store_path, read_only=True) as store:
         return _count(prepared, store)
