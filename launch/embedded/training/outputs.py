@@ -1,7 +1,7 @@
 """Let answerers answer training items, for the judge to see what real models write.
 
 `python -m launch.embedded.training.outputs --runs RUNS --steps STEP STEP STEP` writes
-`outputs.json` into the folder of runs; a judge in training takes it up at its next evaluation.
+`outputs.json` into the folder of runs; a judge in training takes it up within 200 steps.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ WARMUP_STEPS = 100
 DECAY_FROM = 0.6
 EVAL_SECONDS = 150.0
 EVAL_ITEMS = 70
+OUTPUTS_EVERY = 200
 
 
 class Trainee(nn.Module):
@@ -189,6 +190,8 @@ class Run:
         started = time.monotonic()
         progress = self.clock.tick()
         while progress < 1.0:
+            if self.corpus is not None and self.step % OUTPUTS_EVERY == 0:
+                self.corpus.outputs = read_outputs(self.args.out / "outputs.json")
             batch = next(source)
             rate = learning_rate(self.args.rate, self.step, progress)
             for group in self.optimizer.param_groups:
@@ -239,9 +242,7 @@ class Run:
         return 60.0 if self.args.phase == "answerer" else EVAL_SECONDS
 
     def evaluate(self, encoder: Encoder) -> None:
-        """Measure, log and keep a snapshot; take up outputs of answerers once there are any."""
-        if self.corpus is not None:
-            self.corpus.outputs = read_outputs(self.args.out / "outputs.json")
+        """Measure, log and keep a snapshot."""
         model = self.trainee.model
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.autocast("cpu", torch.bfloat16):
