@@ -53,18 +53,18 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     run_dir: str
-    elapsed_s: float
+    elapsed_s: float = 0.0
     units_total: int
     units_stored: int
-    units_done: int
-    units_failed: int
-    units_open: int
-    units_aside: int
-    requests_sent: int
-    asks_found: int
-    asks_joined: int
-    models: tuple[ModelProgress, ...]
-    failures: dict[str, int]
+    units_done: int = 0
+    units_failed: int = 0
+    units_open: int = 0
+    units_aside: int = 0
+    requests_sent: int = 0
+    asks_found: int = 0
+    asks_joined: int = 0
+    models: tuple[ModelProgress, ...] = ()
+    failures: dict[str, int] = {}
     stopping: str = ""
 
     @property

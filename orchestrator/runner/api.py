@@ -1,11 +1,14 @@
 """Running a recipe from start to finish, and reading a run back: the Python interface."""
 
+import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import yaml
 
@@ -15,6 +18,7 @@ from orchestrator.plan import PlanCount, StageCount
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.display import Display, Kind, make_display
+from orchestrator.report.progress import Progress
 from orchestrator.runner.budget import Price
 from orchestrator.runner.counts import count_plan
 from orchestrator.runner.execute import Ended, Opened, execute, open_plan
@@ -32,6 +36,8 @@ from orchestrator.runner.results import (
 from orchestrator.store import RunDirectory, Store, newest
 
 RUNS = Path("runs")
+
+_log = logging.getLogger(__name__)
 
 
 class Result:
@@ -52,7 +58,9 @@ class Result:
     def frames(self) -> dict[str, pl.DataFrame]:
         """The frames of the current recipe by name, e.g. "answers", "judgments"."""
         files = sorted((self.path / "results").glob("*.parquet"))
-        return {file.stem: pl.read_parquet(file) for file in files}
+        # A killed export leaves parts behind.
+        whole = (file for file in files if not file.name.endswith(".part.parquet"))
+        return {file.stem: pl.read_parquet(file) for file in whole}
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -157,7 +165,10 @@ def _finish(
 ) -> Ended:
     left = opened.done.count(0)
     if left == 0:
-        shown.note(f"complete: nothing to send ({len(prepared.plan):,} units in the store)")
+        total = len(prepared.plan)
+        stored = Progress(run_dir=str(directory.path), units_total=total, units_stored=total)
+        directory.write_status(msgspec.to_builtins(stored))
+        shown.note(f"complete: nothing to send ({total:,} units in the store)")
         return Ended(None, "", interrupted=False, n_left=0)
     shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
     try:
@@ -191,9 +202,15 @@ def status(run_dir: str | Path) -> dict[str, Any]:
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
     """The runs kept in a folder: path, state, units done, failed and planned, size in bytes."""
-    found = []
+    found: list[dict[str, Any]] = []
     for store_path in sorted(folder.glob("*/store.sqlite")):
-        said = RunDirectory.open(store_path.parent).read_status()
+        try:
+            said = RunDirectory.open(store_path.parent).read_status()
+        except RunDirectoryError as error:
+            # One folder that can't be read must not hide the others.
+            found.append({"path": str(store_path.parent), "state": "foreign"})
+            _log.info("%s", error)
+            continue
         values = {} if said is None else said.values
         done = values.get("units_stored", 0) + values.get("units_done", 0)
         complete = done == values.get("units_total")
@@ -205,10 +222,19 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
                 "units_done": done,
                 "units_total": values.get("units_total"),
                 "units_failed": values.get("units_failed"),
-                "size": sum(file.stat().st_size for file in store_path.parent.rglob("*")),
+                "size": _size(store_path.parent),
             }
         )
     return found
+
+
+def _size(folder: Path) -> int:
+    """Bytes in a folder, without the files that go while they are counted."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
 
 
 def plan(

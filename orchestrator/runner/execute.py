@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from orchestrator import __version__
-from orchestrator.errors import OrchestratorError, UsageError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.progress import Progress
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.fleet import Fleet
@@ -69,6 +69,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     plan = prepared.plan
     last = run_dir.latest_revision()
     before = None if last is None else _read_revision(last)
+    _refuse_another_recipe(before, prepared, run_dir)
     changes = describe_change(before, prepared.identities, prepared.recipe)
     record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
     if before is None or before.get("identities") != record["identities"] or changes:
@@ -80,6 +81,22 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     if not is_current:
         adopted = store.adopt(plan_id, _unit_hashes(prepared))
     return Opened(plan_id, store.done_bitmap(plan_id, len(plan)), changes, adopted)
+
+
+def _refuse_another_recipe(
+    before: dict[str, Any] | None, prepared: Prepared, run_dir: RunDirectory
+) -> None:
+    """A mistyped --run-dir must not turn one run into another.
+
+    Raises:
+        RunDirectoryError: If the directory holds the run of a recipe of another name.
+    """
+    name = (before or {}).get("recipe", {}).get("name", prepared.recipe.name)
+    if name != prepared.recipe.name:
+        raise RunDirectoryError(
+            f"{run_dir.path} holds a run of the recipe {name!r}, not of {prepared.recipe.name!r}; "
+            f"name another --run-dir"
+        )
 
 
 def _unit_hashes(prepared: Prepared) -> Iterator[tuple[int, bytes]]:
@@ -126,7 +143,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     fleet = Fleet(
         models,
         prepared.plan.identities,
-        run_dir.servers,
+        run_dir.server_log,
         store,
         accept_change=accept_change,
         allow_code=prepared.allow_code,

@@ -5,7 +5,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -94,7 +94,7 @@ class Fleet:
     Args:
         models: The models of the recipe.
         identities: Of the models; a server is held to what answered for the same identity.
-        logs: Folder for the logs of launched servers.
+        log_of: Path of the log of a launched server, by the model it is named after.
         store: Knows which servers answered before.
         accept_change: Go on although a server is not the one the run was started with.
         allow_code: Load kinds from outside this project.
@@ -104,7 +104,7 @@ class Fleet:
         self,
         models: Sequence[ModelSpec],
         identities: Mapping[str, bytes],
-        logs: Path,
+        log_of: Callable[[str], Path],
         store: Store,
         *,
         accept_change: bool = False,
@@ -113,7 +113,7 @@ class Fleet:
         self._specs = {spec.name: spec for spec in models}
         self._identities = dict(identities)
         self._often = Often()
-        self._logs = logs
+        self._log_of = log_of
         self._store = store
         self._accept_change = accept_change
         self._allow_code = allow_code
@@ -203,7 +203,7 @@ class Fleet:
                     f"its log ends with:\n{group.server.log_tail()}"
                 )
             if group.server is None:
-                log = self._logs / f"{group.name}.log"
+                log = self._log_of(group.name)
                 _log.info("starting server %s", group.name, extra={"log": str(log)})
                 group.server = await group.module.start(group.config, group.models, log)
                 _log.info("server %s is ready", group.name, extra={"pid": group.server.pid})

@@ -24,7 +24,7 @@ def write(path, display):
         OWN.info("phase", extra={"n": 3})
         OWN.warning("server %s changed", "m")
         try:
-            {}["what the user asked"]
+            _ = dict[str, int]()["what the user asked"]
         except KeyError:
             OWN.exception("a fault")
     OWN.warning("too late")

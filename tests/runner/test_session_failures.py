@@ -273,8 +273,8 @@ async def test_the_latency_of_an_outcome_does_not_hold_the_start_of_its_server()
     latencies = []
 
     class Noting(MemoryStore):
-        def put_outcome(self, *args, latency_s, **more):
-            latencies.append(latency_s)
+        def put_outcome(self, key, kind, model, outcome, **more):
+            latencies.append(more["latency_s"])
 
     async def connect(model):
         await asyncio.sleep(100)
