@@ -6,6 +6,8 @@ import re
 import polars as pl
 import pytest
 
+from orchestrator.errors import EXIT_USAGE
+
 EVIL = (
     "\x1b[31mRED\x1b]0;title\x07 \u202eRTL | a\n# head <script>x</script> =cmd [l](http://x) \x9b5m"
 )
@@ -178,10 +180,17 @@ def test_results_that_can_not_be_written_are_said_in_words(command, recipe, here
         assert "Traceback" not in err
 
 
-def test_a_run_of_another_recipe_says_what_changed(command, recipe):
+def test_a_directory_that_holds_the_run_of_another_recipe_is_refused(command, recipe):
+    run(command, recipe("first"), "--run-dir", "d")
+    code, _, err = command("run", recipe("second"), "--run-dir", "d", "--display", "none")
+    assert code == EXIT_USAGE
+    assert "holds a run of the recipe 'first'" in " ".join(err.split())
+
+
+def test_a_changed_recipe_says_what_changed(command, recipe):
     run(command, recipe("first"), "--run-dir", "d")
     code, _, err = command(
-        "run", recipe("second", methods=[{"kind": "answers", "answer": {"max_tokens": 4}}]),
+        "run", recipe("first", methods=[{"kind": "answers", "answer": {"max_tokens": 4}}]),
         "--run-dir", "d", "--display", "plain",
     )  # fmt: skip
     assert code == 0
