@@ -80,8 +80,19 @@ class GenerateAsk(msgspec.Struct, frozen=True):
         draw = (self.item_key, self.repeat, seed) if sampled else ("", self.repeat, 0)
         return digest("generate", identity, self.messages, self.sampling, *draw)
 
-    def __await__(self) -> Generator[GenerateAsk, Generation, Generation]:
-        return (yield self)
+    def lacking(self, made: Generation) -> ScoreAsk | None:
+        """What is to be scored where a draw lacks what is to be observed; it is never redrawn."""
+        if not self.top_logprobs or made.token_ids is None or not made.token_ids.size:
+            return None
+        if made.top is not None and made.top.token_ids.shape[1] >= self.top_logprobs:
+            return None
+        ids = tuple(made.token_ids.tolist())
+        return ScoreAsk(self.model, self.messages, ids, made.text, self.top_logprobs)
+
+    def __await__(self) -> Generator[GenerateAsk | ScoreAsk, Any, Generation]:
+        made: Generation = yield self
+        lacking = self.lacking(made)
+        return made if lacking is None else observed(made, (yield lacking))
 
 
 class ScoreAsk(msgspec.Struct, frozen=True):
@@ -92,19 +103,34 @@ class ScoreAsk(msgspec.Struct, frozen=True):
         messages: The chat prompt.
         token_ids: The continuation, without a stop token.
         text: The same as text, for servers that take no ids.
+        top_logprobs: How many alternatives to observe at each position.
     """
 
     model: str
     messages: Messages
     token_ids: tuple[int, ...]
     text: str = ""
+    top_logprobs: int = 0
 
     def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
         """Content address; the seed plays no part."""
-        return digest("score", identity, self.messages, self.token_ids or self.text)
+        what = (identity, self.messages, self.token_ids or self.text)
+        # Scoring costs the same with and without alternatives, so these are two outcomes.
+        return (
+            digest("score", *what, self.top_logprobs)
+            if self.top_logprobs
+            else digest("score", *what)
+        )
 
     def __await__(self) -> Generator[ScoreAsk, Scored, Scored]:
         return (yield self)
+
+
+def observed(made: Generation, scored: Scored) -> Generation:
+    """A draw with the log-probabilities that were read off its tokens afterwards."""
+    return msgspec.structs.replace(
+        made, logprobs=scored.logprobs, top=scored.top, raw=True, observed="score"
+    )
 
 
 class ChooseAsk(msgspec.Struct, frozen=True):
@@ -231,4 +257,18 @@ class Ask:
 
     async def settle(self, *asks: AnyAsk) -> list[Any]:
         """Like `all`, but failures come back as values among the outcomes."""
-        return await Several(asks)
+        outcomes = await Several(asks)
+        lacking = {
+            slot: more
+            for slot, (ask, outcome) in enumerate(zip(asks, outcomes, strict=True))
+            if isinstance(ask, GenerateAsk)
+            and isinstance(outcome, Generation)
+            and (more := ask.lacking(outcome)) is not None
+        }
+        if lacking:
+            outcomes = list(outcomes)
+            found = await Several(tuple(lacking.values()))
+            for slot, scored in zip(lacking, found, strict=True):
+                failed = isinstance(scored, Failure)
+                outcomes[slot] = scored if failed else observed(outcomes[slot], scored)
+        return outcomes

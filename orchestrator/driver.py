@@ -186,6 +186,10 @@ class Driver:
         if identity is None:
             raise MethodError(f"a method asked {ask.model!r}, which is no model of its unit")
         ask = self._with_system(ask)
+        if isinstance(ask, GenerateAsk):
+            wanted = self._plan.observed_top.get(ask.model, 0)
+            if wanted > ask.top_logprobs:
+                ask = msgspec.structs.replace(ask, top_logprobs=wanted)
         return _Keyed(ask, kind, ask.key(identity, self._plan.seed))
 
     def _resolve(self, unit: _Running, asked: list[_Keyed]) -> Any:  # noqa: ANN401

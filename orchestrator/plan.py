@@ -123,6 +123,19 @@ def check_needs(kind: str, method: Method, config: Any, items: Items) -> None:  
             )
 
 
+def _union_of_observations(parts: Sequence[Part]) -> dict[str, int]:
+    """The most alternatives that any method observes of a model's answers.
+
+    A draw is sent once, so it is sent with all that somebody wants to see of it.
+    """
+    union: dict[str, int] = {}
+    for part in parts:
+        wanted = int(getattr(part.config, "top_logprobs", 0) or 0)
+        for model in part.candidates:
+            union[model] = max(union.get(model, 0), wanted)
+    return union
+
+
 class Plan:
     """All units of a run.
 
@@ -155,6 +168,7 @@ class Plan:
             for _, combination in self._combinations
         ]
         self.model_sets = frozenset(self._asked)
+        self.observed_top = _union_of_observations(self.parts)
         self._item_index = -1
         self._item: Item | None = None
 

@@ -113,6 +113,8 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
         top: Where observed.
         raw: Whether the log-probabilities are those of the unmodified softmax.
         n_cached_tokens: Prompt tokens the server took from its prefix cache (0 if it does not say).
+        observed: "draw" where log-probabilities came with the draw, "score" where they were read
+            off the stored tokens afterwards (prefill and decode differ a little on most servers).
     """
 
     text: str
@@ -124,6 +126,7 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
     top: TopLogprobs | None = None
     raw: bool = True
     n_cached_tokens: int = 0
+    observed: str = "draw"
 
     @property
     def mean_logprob(self) -> float:
@@ -142,6 +145,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False):
         n_prompt_tokens: Tokens before the first scored one.
         boundary: "separate", "joint" or "merged" (how prompt and text were tokenised).
         method: Server call that gave the numbers.
+        top: The most likely tokens at each position, where asked for.
     """
 
     token_ids: IntArray
@@ -150,6 +154,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False):
     boundary: str = "separate"
     method: str = ""
     n_cached_tokens: int = 0
+    top: TopLogprobs | None = None
 
     @property
     def mean_logprob(self) -> float:

@@ -8,11 +8,12 @@ reference: equal after stripping white space at both ends.
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from orchestrator.ask import Ask
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Settings, Stage
-from orchestrator.records import Row, Unit
+from orchestrator.records import Generation, Row, Unit
 
 VERSION: Final = 1
 FRAME: Final = "answers"
@@ -25,6 +26,8 @@ SCHEMA: Final = {
     "reference": "str",
     "exact_match": "bool",
     "mean_logprob": "f64",
+    "mean_top_mass": "f64",
+    "observed": "str",
     "n_tokens": "i64",
     "finish_reason": "str",
     **STATUS_COLUMNS,
@@ -38,6 +41,9 @@ class Config(Settings):
         None, description="Models that answer; all that are not judges where left out."
     )
     answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+    top_logprobs: int = Field(
+        0, ge=0, description="Alternatives to observe at each token; 0 observes none."
+    )
 
 
 def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
@@ -72,7 +78,11 @@ def columns(unit: Unit) -> Row:
 async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
     """The model's answer as a row."""
     answer = await ask.generate(
-        unit.models[0], unit.item.messages, config.answer.sampling(), item_key=unit.item.key
+        unit.models[0],
+        unit.item.messages,
+        config.answer.sampling(),
+        item_key=unit.item.key,
+        top_logprobs=config.top_logprobs,
     )
     reference = unit.item.reference
     mean = answer.mean_logprob
@@ -82,8 +92,17 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
             "text": answer.text,
             "exact_match": None if reference is None else answer.text.strip() == reference.strip(),
             "mean_logprob": None if mean != mean else mean,
+            "mean_top_mass": _mean_top_mass(answer),
+            "observed": answer.observed,
             "n_tokens": answer.n_completion_tokens,
             "finish_reason": answer.finish_reason,
             "status": "ok",
         }
     ]
+
+
+def _mean_top_mass(answer: Generation) -> float | None:
+    """Mean over the tokens of the probability that the listed alternatives hold together."""
+    if answer.top is None or not answer.top.logprobs.size:
+        return None
+    return float(np.exp(answer.top.logprobs.astype(np.float64)).sum(axis=1).mean())

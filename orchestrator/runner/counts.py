@@ -41,6 +41,7 @@ def count_plan(
                 max_tokens=stage.max_tokens * min(left, total - have),
             )
         )
+    stages.extend(_observations(missing, plan))
     notes = []
     if any(not stage.exact for stage in stages):
         notes.append(
@@ -48,6 +49,16 @@ def count_plan(
             "requests that are tried again come on top"
         )
     return PlanCount(n_items, len(plan), tuple(stages), _money(stages, plan, prices), tuple(notes))
+
+
+def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCount]:
+    """Stored draws that lack what is to be observed: their tokens are scored, not drawn again."""
+    planned = {(stage.ask, stage.model) for stage in plan.stages()}
+    return [
+        StageCount("observations", model, count, 0, count, exact=True, max_tokens=0)
+        for (kind, model), count in sorted(missing.items())
+        if kind == "score" and (kind, model) not in planned
+    ]
 
 
 def _drive(

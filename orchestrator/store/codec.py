@@ -62,6 +62,7 @@ class _Scored(msgspec.Struct, array_like=True, tag=2, gc=False):
     n_cached_tokens: int
     boundary: bytes
     method: bytes
+    top: _Shape | None = None
 
 
 class _Choice(msgspec.Struct, array_like=True, tag=3, gc=False):
@@ -154,8 +155,9 @@ def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
                 outcome.n_cached_tokens,
                 _bytes(outcome.boundary),
                 _bytes(outcome.method),
+                None if outcome.top is None else _shape(outcome.top.token_ids),
             )
-            return scored, _ints(ids) + _floats(logprobs)
+            return scored, _ints(ids) + _floats(logprobs) + b"".join(_top_parts(outcome.top))
         case PairScores():
             precision, recall = outcome.precision, outcome.recall
             pairs = _PairScores(
@@ -188,10 +190,7 @@ def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
         parts.append(_ints(ids))
     if logprobs is not None:
         parts.append(_floats(logprobs))
-    if top is not None:
-        if top.token_ids.shape != top.logprobs.shape:
-            raise ValueError(f"top: {top.token_ids.shape} ids, {top.logprobs.shape} logprobs")
-        parts += [_ints(top.token_ids, 2), _floats(top.logprobs, 2)]
+    parts += _top_parts(top)
     head = _Generation(
         _bytes(made.text),
         _bytes(made.finish_reason),
@@ -204,6 +203,14 @@ def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
         None if top is None else _shape(top.token_ids),
     )
     return head, b"".join(parts)
+
+
+def _top_parts(top: TopLogprobs | None) -> list[bytes]:
+    if top is None:
+        return []
+    if top.token_ids.shape != top.logprobs.shape:
+        raise ValueError(f"top: {top.token_ids.shape} ids, {top.logprobs.shape} logprobs")
+    return [_ints(top.token_ids, 2), _floats(top.logprobs, 2)]
 
 
 def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
@@ -222,7 +229,8 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
         case _Generation():
             return _generation(head, arrays)
         case _Scored():
-            cut = _Cutter(arrays, head.n_ids + head.n_logprobs)
+            n_top = 0 if head.top is None else _size(head.top)
+            cut = _Cutter(arrays, head.n_ids + head.n_logprobs + 2 * n_top)
             return Scored(
                 cut.ints(head.n_ids),
                 cut.floats(head.n_logprobs),
@@ -230,6 +238,7 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
                 _text(head.boundary),
                 _text(head.method),
                 head.n_cached_tokens,
+                cut.top(head.top),
             )
         case _PairScores():
             cut = _Cutter(arrays, _size(head.precision) + _size(head.recall))
@@ -253,10 +262,7 @@ def _generation(head: _Generation, arrays: bytes) -> Generation:
     cut = _Cutter(arrays, (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top)
     ids = None if head.n_ids is None else cut.ints(head.n_ids)
     logprobs = None if head.n_logprobs is None else cut.floats(head.n_logprobs)
-    top = None
-    if head.top is not None:
-        top_ids = cut.ints(n_top).reshape(head.top)
-        top = TopLogprobs(top_ids, cut.floats(n_top).reshape(head.top))
+    top = cut.top(head.top)
     return Generation(
         _text(head.text),
         _text(head.finish_reason),
@@ -284,6 +290,12 @@ class _Cutter:
 
     def floats(self, n: int) -> FloatArray:
         return self._take("<f4", n)
+
+    def top(self, shape: _Shape | None) -> TopLogprobs | None:
+        if shape is None:
+            return None
+        ids = self.ints(_size(shape)).reshape(shape)
+        return TopLogprobs(ids, self.floats(_size(shape)).reshape(shape))
 
     def _take(self, dtype: str, n: int) -> NDArray[Any]:
         taken = np.frombuffer(self._blob, dtype, n, self._offset)

@@ -1,5 +1,6 @@
 import asyncio
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +9,14 @@ from orchestrator.ask import AskFailed, GenerateAsk
 from orchestrator.driver import DONE, FAILED, FAILED_FOR_NOW, FAULTY, Driver
 from orchestrator.errors import StoreError
 from orchestrator.methods._base import Combination
-from orchestrator.records import Failure, Message, Sampling
+from orchestrator.records import (
+    Failure,
+    Generation,
+    Message,
+    Sampling,
+    Scored,
+    TopLogprobs,
+)
 from tests.core.fakes import BAD, BUSY, SAMPLING, answer, generation, plan
 
 
@@ -261,3 +269,52 @@ def test_texts_of_open_units_are_counted_until_the_unit_ends():
     assert item + 5000 < driver.n_bytes < item + 6000
     answer_all(driver)
     assert driver.n_bytes == 0
+
+
+async def observing(unit, ask, config):
+    got = await ask.generate(unit.models[0], unit.item.messages, SAMPLING, top_logprobs=2)
+    return [{"item": unit.item.key, "value": got.observed, "status": "ok"}]
+
+
+async def observing_among_others(unit, ask, config):
+    got, _ = await ask.all(
+        ask.generate(unit.models[0], unit.item.messages, SAMPLING, top_logprobs=2),
+        ask.generate(unit.models[0], unit.item.messages, SAMPLING, repeat=1),
+    )
+    return [{"item": unit.item.key, "value": got.observed, "status": "ok"}]
+
+
+def drawn(top):
+    ids, logprobs = np.array([4, 5], np.int32), np.array([-0.1, -0.2], np.float32)
+    alternatives = TopLogprobs(np.zeros((2, 2), np.int32), np.zeros((2, 2), np.float32))
+    return Generation("x y", "stop", 3, 2, ids, logprobs, alternatives if top else None)
+
+
+@pytest.mark.parametrize("method", [observing, observing_among_others])
+def test_what_a_draw_lacks_is_scored_and_never_drawn_again(method):
+    driver = make(method, n_items=1)
+    driver.open(0)
+    while (request := driver.outbox.popleft()).kind == "generate":
+        driver.deliver(request, drawn(top=False))
+    assert (request.ask.token_ids, request.ask.top_logprobs) == ((4, 5), 2)
+    assert not driver.outbox
+    top = drawn(top=True)
+    driver.deliver(request, Scored(top.token_ids, top.logprobs, top=top.top))
+    assert driver.finished[0].rows[0]["value"] == "score"
+
+
+@pytest.mark.parametrize("method", [observing, observing_among_others])
+def test_a_draw_that_has_it_is_taken_as_it_is(method):
+    driver = make(method, n_items=1)
+    driver.open(0)
+    while driver.outbox:
+        driver.deliver(driver.outbox.popleft(), drawn(top=True))
+    assert driver.finished[0].rows[0]["value"] == "draw"
+
+
+def test_a_draw_is_sent_with_all_that_any_method_observes():
+    p = plan(one, n_items=1)
+    p.observed_top["m"] = 5
+    driver = Driver(p, lambda key: None, {})
+    driver.open(0)
+    assert getattr(driver.outbox[0].ask, "top_logprobs", None) == 5

@@ -159,3 +159,23 @@ def test_two_calls_never_write_the_same_run(tmp_path):
             first.wait()
     assert second.returncode == EXIT_USAGE
     assert str(first.pid) in second.stderr
+
+
+def test_what_stored_answers_lack_is_scored_and_never_drawn_again(server, tmp_path):
+    methods = [{"kind": "answers", "answer": {"max_tokens": 8}}]
+    recipe = write_recipe(tmp_path / "r.json", server, n=4, methods=methods)
+    assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
+    before = stats(server)["by_route"]
+    texts = frames(tmp_path / "run")["answers"]["text"].to_list()
+    again = run(recipe, tmp_path / "run", "--set", "methods.0.top_logprobs=3")
+    assert again.returncode == EXIT_COMPLETE, again.stderr
+    after = stats(server)["by_route"]
+    assert after["chat"] == before["chat"] == 16
+    assert after["score"] == 16
+    answers = frames(tmp_path / "run")["answers"]
+    assert answers["text"].to_list() == texts
+    assert set(answers["observed"]) == {"score"}
+    assert answers["mean_top_mass"].is_between(0, 1).all()
+    fresh = run(recipe, tmp_path / "fresh", "--set", "methods.0.top_logprobs=3")
+    assert fresh.returncode == EXIT_COMPLETE
+    assert set(frames(tmp_path / "fresh")["answers"]["observed"]) == {"draw"}
