@@ -139,7 +139,7 @@ def rate(
     if sums.n_prompts > 1:
         drawn = resampled_strengths(sums, strengths, n_resamples, rng)
     low, high = _bounds(strengths, covariance, n_prompts, drawn, level)
-    ranks = _rank_intervals(sums, strengths, covariance, drawn, level)
+    ranks = _rank_intervals(sums, strengths, covariance, n_prompts, drawn, level)
     notes = list(describe_gaps(wins, strengths, models))
     if not fit.converged[0]:
         notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")
@@ -245,7 +245,12 @@ def _ranks(strengths: Floats) -> Ints:
 
 
 def _rank_intervals(
-    sums: PromptSums, strengths: Floats, covariance: Floats, drawn: Floats, level: float
+    sums: PromptSums,
+    strengths: Floats,
+    covariance: Floats,
+    n_prompts: Ints,
+    drawn: Floats,
+    level: float,
 ) -> tuple[Ints, Ints]:
     """Ranks that no difference contradicts, at the level for all pairs together.
 
@@ -262,7 +267,12 @@ def _rank_intervals(
     if len(drawn) and len(ahead):
         critical = _critical(drawn, gaps, errors, (ahead, behind), level)
         reach = _small_sample(critical, int((sums.counts.sum(axis=1) > 0).sum()))
-        surely[ahead, behind] = gaps[ahead, behind] > reach * errors[ahead, behind]
+        # A rank never says more than the neighbours do: a pair that is apart here is also apart by
+        # Bonferroni over as many pairs as there are neighbours, and so by Holm.
+        dof = np.minimum(n_prompts[ahead], n_prompts[behind]) - 1
+        by_t = special.stdtrit(np.maximum(dof, 1), 1.0 - 0.5 * (1.0 - level) / (n_models - 1))
+        needed = np.maximum(reach, by_t) * errors[ahead, behind]
+        surely[ahead, behind] = gaps[ahead, behind] > needed
     # Where a difference has no spread or no end, every prompt points the same way.
     n_pairs = max(1, n_models * (n_models - 1) // 2)
     shared = _prompts_shared(sums)

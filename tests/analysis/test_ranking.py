@@ -275,3 +275,18 @@ def test_our_kendall_tau_is_scipys(pairs):
     x, y = np.array(pairs, np.float64).T
     expected = stats.kendalltau(x, y).statistic
     assert _kendall_tau_b(x, y) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("n_items", [6, 10, 20])
+def test_ranks_never_say_more_than_the_neighbours(frames, n_items):
+    """Neighbours whose rank ranges don't meet are resolvable."""
+    seen = set()
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        found = analyse(frames.simulated({"a": 0.4, "b": 0.0, "c": -0.5}, n_items, rng))
+        rows = {model.model: model for model in found.ratings}
+        for pair in found.neighbours:
+            apart = rows[pair.better].rank_high < rows[pair.worse].rank_low
+            seen.add((apart, pair.resolvable))
+    assert (True, True) in seen
+    assert (True, False) not in seen
