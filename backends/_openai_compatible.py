@@ -147,11 +147,12 @@ class Native(OpenaiCompatible):
         """See `orchestrator.backend.Backend`."""
         method = f"{self.kind}.score"
         if not ask.token_ids and not ask.text:
-            return replies.scored_nothing(method)
+            return replies.scored_nothing(method, ask.top_logprobs)
         body = await self._post("/score", lambda: requests.score(self._endpoint.model, ask))
         if isinstance(body, Failure):
             return body
-        return replies.scored(body, ask.token_ids or None, method, self._endpoint.api_key)
+        secret, top = self._endpoint.api_key, ask.top_logprobs
+        return replies.scored(body, ask.token_ids or None, method, secret, top)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""

@@ -1,6 +1,6 @@
 """What goes wrong on purpose: replies that never come, and replies that are bad."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -81,9 +81,16 @@ def _marked(value: object, marker: str) -> object:
             marked[name] = marker
         elif name == "logprobs" and isinstance(one, list):
             marked[name] = [marker] * len(one)
+        elif name == "top_logprobs" and _is_table(one):
+            marked[name] = [[marker] * len(row) for row in one]
         else:
             marked[name] = _marked(one, marker)
     return marked
+
+
+def _is_table(value: object) -> TypeGuard[list[list[float]]]:
+    """Whether these are the alternatives of a score; a chat's are objects."""
+    return isinstance(value, list) and all(isinstance(row, list) for row in value)
 
 
 def _decoded(body: bytes) -> dict[str, Any]:

@@ -58,21 +58,32 @@ class Speaker:
         return encode(body), generated
 
     def score(self, request: Request) -> bytes:
-        """Log-probabilities of given ids, the same as when they were generated."""
+        """Log-probabilities of given ids and alternatives, the same as when they were drawn."""
         prompt = self._prompt(request)
         ids = request.token_ids
         if ids is None:
             ids = language.encode(request.text or "")
         check_ids(ids)
+        k = request.top_logprobs or 0
+        if not 0 <= k < language.VOCABULARY:
+            most = language.VOCABULARY - 1
+            raise RefusedError(400, f"top_logprobs must be between 0 and {most}, got {k}")
         start = len(prompt.begun)
-        body = {
-            "logprobs": [
-                language.logprob(prompt.context, start + at, token_id)
-                for at, token_id in enumerate(ids)
-            ],
+        values = [
+            language.logprob(prompt.context, at, token_id) for at, token_id in enumerate(ids, start)
+        ]
+        body: dict[str, Any] = {
+            "logprobs": values,
             "token_ids": ids,
             "usage": usage(prompt.n_tokens, 0),
         }
+        if k:
+            rows = [
+                _best(prompt.context + at, token_id, value, k)
+                for at, (token_id, value) in enumerate(zip(ids, values, strict=True), start)
+            ]
+            body["top_token_ids"] = [[token_id for token_id, _ in row] for row in rows]
+            body["top_logprobs"] = [[value for _, value in row] for row in rows]
         return encode(body)
 
     def choose(self, request: Request, verdict: Verdict) -> bytes:
@@ -232,6 +243,12 @@ def _alternatives(key: int, token_id: int, value: float, k: int) -> list[tuple[i
         )
         listed.append((other, round(rest - place * math.log(2), 6)))
     return listed
+
+
+def _best(key: int, token_id: int, value: float, k: int) -> list[tuple[int, float]]:
+    """The k most likely tokens, best first, of those that a chat lists in its own order."""
+    listed = _alternatives(key, token_id, value, k + 1)
+    return sorted(listed, key=lambda pair: -pair[1])[:k]
 
 
 def _judged_entry(found: dict[int, float], k: int, *, named: bool) -> dict[str, Any]:

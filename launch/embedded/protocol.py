@@ -101,6 +101,7 @@ class ScoreRequest(Rendered, kw_only=True):
     prefix: Prefix | None = None
     token_ids: list[int] | None = None
     text: str | None = None
+    top_logprobs: int | None = None
 
 
 class ChooseRequest(Rendered, kw_only=True):

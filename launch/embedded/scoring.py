@@ -12,7 +12,7 @@ from typing import Any
 from launch.embedded.drawing import LOWEST, finite, unresolved
 from launch.embedded.errors import bad_request
 from launch.embedded.jobs import Job
-from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest, check_ids
+from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest, check_ids, within
 from launch.embedded.readers import Branches, Forced, Observer
 from launch.embedded.served import Served
 from launch.embedded.tokens import Context, Continuation
@@ -73,6 +73,9 @@ class Scoring:
         """
         if (request.token_ids is None) == (request.text is None):
             raise bad_request("give either token_ids or text", "token_ids")
+        n_top = request.top_logprobs or 0
+        # Refused rather than cut, so that every row of a reply is as long as asked.
+        within("top_logprobs", n_top, 0, served.runner.vocabulary)
         begun = begin(request, served)
         if request.text is not None:
             found = served.tokens.continuation(begun.context, request.text)
@@ -82,7 +85,7 @@ class Scoring:
         n_prompt = len(begun.ids)
         served.check_length(n_prompt + len(found.ids), 0)
         places = list(range(n_prompt - 1, n_prompt - 1 + len(found.ids)))
-        reader = Forced(places, found.ids, observers=observers)
+        reader = Forced(places, found.ids, n_top, observers)
         # The last token predicts nothing that is asked.
         ids = [*begun.ids, *found.ids[:-1]]
         job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
@@ -101,6 +104,11 @@ class Scoring:
                 "cached_tokens": self.job.n_cached,
             },
         }
+        if self.reader.n_top:
+            reply["top_token_ids"] = [ids for ids, _ in self.reader.top]
+            reply["top_logprobs"] = [
+                [finite(value) for value in values] for _, values in self.reader.top
+            ]
         if self.reader.observations:
             reply["observations"] = self.reader.observations
         return reply

@@ -7,14 +7,13 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import (
-    Choice,
     Failure,
     FloatArray,
     Generation,
     IntArray,
-    Scored,
     TopLogprobs,
 )
+from orchestrator.wire._native import choice, scored, scored_nothing
 from orchestrator.wire._parsing import (
     MAX_BODY_BYTES,
     NO_USAGE,
@@ -22,7 +21,6 @@ from orchestrator.wire._parsing import (
     TokenId,
     Usage,
     error_in,
-    logprob,
     logprob_array,
     text_of,
     too_large,
@@ -86,19 +84,6 @@ class _Chat(msgspec.Struct, Generic[E], gc=False):
     error: Any = None
 
 
-class _Scores(msgspec.Struct, gc=False):
-    logprobs: list[float | None] | None = None
-    token_ids: list[TokenId] | None = None
-    usage: Usage | None = None
-    error: Any = None
-
-
-class _Choices(msgspec.Struct, gc=False):
-    logprobs: list[float | None] | None = None
-    usage: Usage | None = None
-    error: Any = None
-
-
 class _Version(msgspec.Struct, gc=False):
     version: str = ""
     fingerprint: str = ""
@@ -117,8 +102,6 @@ _versions: Final = Decoder(_Version)
 _models: Final = Decoder(_Models)
 _chat: Final = Decoder(_Chat[_Entry])
 _listed_chat: Final = Decoder(_Chat[_ListedEntry])
-_scores: Final = Decoder(_Scores)
-_choices: Final = Decoder(_Choices)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,62 +152,6 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
         reading.raw,
         usage.n_cached,
     )
-
-
-def scored(
-    body: bytes, token_ids: tuple[int, ...] | None, method: str, secret: str
-) -> Scored | Failure:
-    """Teacher-forced log-probabilities from our own `/v1/score`; the ids must be those asked.
-
-    With `token_ids` None a text was asked, and the ids are the server's.
-    """
-    reply = _scores(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or reply.logprobs is None:
-        return error_in(body, secret)
-    ids = token_ids if reply.token_ids is None else tuple(reply.token_ids)
-    said = _mismatch(ids, token_ids, len(reply.logprobs))
-    if ids is None or said:
-        return Failure("unparseable", said, permanent=True)
-    values = logprob_array(reply.logprobs)
-    if isinstance(values, Failure):
-        return values
-    usage = reply.usage or NO_USAGE
-    scored_ids = np.array(ids, dtype=np.int32)
-    return Scored(scored_ids, values, usage.n_prompt, method=method, n_cached_tokens=usage.n_cached)
-
-
-def _mismatch(given: tuple[int, ...] | None, asked: tuple[int, ...] | None, n_logprobs: int) -> str:
-    if given is None:
-        return "the server does not say which ids it scored"
-    if asked is not None and given != asked:
-        return "the server scored other ids than asked"
-    if n_logprobs != len(given):
-        return f"the server gave {n_logprobs} log-probabilities for {len(given)} ids"
-    return ""
-
-
-def scored_nothing(method: str) -> Scored:
-    """The log-probabilities of no tokens: none, known without asking."""
-    return Scored(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32), method=method)
-
-
-def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Failure:
-    """Label probabilities from our own `/v1/choose`, in the order of the labels."""
-    reply = _choices(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or reply.logprobs is None:
-        return error_in(body, secret)
-    if len(reply.logprobs) != n_labels:
-        said = f"{n_labels} labels were asked and {len(reply.logprobs)} answered"
-        return Failure("unparseable", said, permanent=True)
-    values = tuple(map(logprob, reply.logprobs))
-    # Where the server knows nothing, the only bound is that of any probability: ln 1.
-    upper = tuple(0.0 if value != value else value for value in values)
-    usage = reply.usage or NO_USAGE
-    return Choice(values, upper, method, usage.n_prompt, usage.n_cached)
 
 
 def version(body: bytes) -> tuple[str, str] | Failure:

@@ -117,6 +117,8 @@ def score(model: str, ask: ScoreAsk) -> bytes:
         body["token_ids"] = ask.token_ids
     else:
         body["text"] = ask.text
+    if ask.top_logprobs:
+        body["top_logprobs"] = ask.top_logprobs
     return _encode(body)
 
 

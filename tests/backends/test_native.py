@@ -95,6 +95,20 @@ async def test_scoring_an_answer_gives_the_numbers_of_its_generation(connect):
     np.testing.assert_array_equal(outcome.logprobs, drawn.logprobs)
 
 
+async def test_scoring_an_answer_gives_the_alternatives_of_its_generation(connect):
+    backend, _ = await connect()
+    drawn = await backend.generate(GenerateAsk("m", MESSAGES, Sampling(), top_logprobs=3), 1)
+    assert isinstance(drawn, Generation)
+    assert drawn.token_ids is not None
+    assert drawn.top is not None
+    ids = tuple(drawn.token_ids.tolist())
+    outcome = await backend.score(ScoreAsk("m", MESSAGES, ids, drawn.text, 3))
+    assert isinstance(outcome, Scored)
+    assert outcome.top is not None
+    np.testing.assert_array_equal(outcome.top.token_ids, drawn.top.token_ids)
+    np.testing.assert_array_equal(outcome.top.logprobs, drawn.top.logprobs)
+
+
 async def test_a_text_is_scored_where_there_are_no_ids(connect):
     backend, _ = await connect()
     outcome = await backend.score(ScoreAsk("m", MESSAGES, (), "bade kofu"))

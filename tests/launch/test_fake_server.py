@@ -105,6 +105,33 @@ async def test_completions_score_like_chats():
     ] == [entry["logprob"] for entry in choice["logprobs"]["content"]]
 
 
+async def test_a_score_lists_the_best_of_what_a_chat_lists():
+    async with running() as url:
+        asked = chat(logprobs=True, top_logprobs=4, return_token_ids=True)
+        _, drawn = await ask(url, CHAT, asked)
+        choice = drawn["choices"][0]
+        body = chat(token_ids=choice["token_ids"], top_logprobs=3)
+        _, scored = await ask(url, "/v1/score", body)
+        _, bare = await ask(url, "/v1/score", chat(token_ids=choice["token_ids"]))
+    assert {k: v for k, v in scored.items() if k in bare} == bare
+    assert set(scored) - set(bare) == {"top_token_ids", "top_logprobs"}
+    for entry, ids, values in zip(
+        choice["logprobs"]["content"],
+        scored["top_token_ids"],
+        scored["top_logprobs"],
+        strict=True,
+    ):
+        best = sorted(entry["top_logprobs"], key=lambda listed: -listed["logprob"])[:3]
+        assert ids == [listed["id"] for listed in best]
+        assert values == [listed["logprob"] for listed in best]
+
+
+async def test_faulty_numbers_reach_the_alternatives_of_a_score():
+    async with running([{"fault": "null"}]) as url:
+        _, scored = await ask(url, "/v1/score", chat(token_ids=[65], top_logprobs=2))
+    assert (scored["logprobs"], scored["top_logprobs"]) == ([None], [[None, None]])
+
+
 async def test_echo_gives_the_prompt_back():
     async with running() as url:
         body = {"model": "m", "prompt": "bade kofu", "max_tokens": 0, "echo": True, "logprobs": 0}
@@ -126,6 +153,7 @@ async def test_echo_gives_the_prompt_back():
         (CHAT, {"model": "fake:0.5", "messages": 7}, 400),
         ("/v1/choose", chat(labels=[]), 400),
         ("/v1/score", chat(token_ids=[-1]), 400),
+        ("/v1/score", chat(token_ids=[65], top_logprobs=-1), 400),
         ("/v1/embeddings", {}, 404),
     ],
 )

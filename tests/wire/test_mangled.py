@@ -16,6 +16,8 @@ BODIES = (
     chat("Aé", [entry("A", -0.2, TOP), entry("é", -0.7, TOP), entry("</s>", -1.0, TOP)],
          token_ids=[5, 6, 2]),
     b'{"logprobs":[-0.5,-1.5],"token_ids":[1,2],"usage":{"prompt_tokens":3,"cached_tokens":1}}',
+    b'{"logprobs":[-0.5,-1.5],"token_ids":[1,2],"top_token_ids":[[1,7],[8,2]],'
+    b'"top_logprobs":[[-0.5,-3],[-0.1,-1.5]]}',
     b'{"error":{"message":"no","type":"x","code":400}}',
 )  # fmt: skip
 JUNK = st.recursive(
@@ -52,6 +54,7 @@ def read_everything(body):
     assert isinstance(choice_from_top(body, labels("A", "B")), Choice | Failure)
     assert isinstance(replies.scored(body, (1, 2), "m", ""), Scored | Failure)
     assert isinstance(replies.scored(body, None, "m", ""), Scored | Failure)
+    assert isinstance(replies.scored(body, (1, 2), "m", "", 2), Scored | Failure)
     assert isinstance(replies.choice(body, 2, "m", ""), Choice | Failure)
     assert isinstance(failures.classify(400, body, {}), Failure)
     replies.version(body)
@@ -85,3 +88,14 @@ def test_arrays_of_a_generation_are_aligned_and_no_log_probability_is_positive(b
         assert outcome.token_ids is None or len(outcome.token_ids) == n
         assert outcome.top is None or outcome.top.logprobs.shape == (n, 2)
         assert not (outcome.logprobs > 0.01).any()
+
+
+@given(with_another_value())
+@settings(max_examples=200, deadline=None)
+def test_alternatives_of_a_score_are_aligned_and_in_order(body):
+    outcome = replies.scored(body, (1, 2), "m", "", 2)
+    if isinstance(outcome, Scored):
+        assert outcome.top is not None
+        assert outcome.top.token_ids.shape == outcome.top.logprobs.shape == (2, 2)
+        assert not (outcome.top.logprobs[:, 0] < outcome.top.logprobs[:, 1]).any()
+        assert not (outcome.top.logprobs > 0.01).any()

@@ -65,6 +65,12 @@ def test_a_score_asks_for_ids_or_else_for_a_text():
     assert "token_ids" not in by_text
 
 
+@pytest.mark.parametrize(("wanted", "sent"), [(0, None), (5, 5)])
+def test_a_score_asks_for_alternatives_where_wanted(wanted, sent):
+    ask = ScoreAsk("x", MESSAGES, (1, 2), top_logprobs=wanted)
+    assert json.loads(requests.score("m", ask)).get("top_logprobs") == sent
+
+
 @pytest.mark.parametrize(
     ("prefix", "expected"),
     [

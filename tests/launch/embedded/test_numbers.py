@@ -109,6 +109,51 @@ def test_score_equals_a_direct_pass(served: Served) -> None:
     assert found["usage"]["prompt_tokens"] == len(prompt(served))
 
 
+def test_a_score_lists_the_most_likely_tokens_of_a_direct_pass(served: Served) -> None:
+    ids = [70, 81, 62, 9, 3, 14]
+    found = score(served, token_ids=ids, top_logprobs=4).reply()
+    rows = forced(served, [*prompt(served), *ids])[len(prompt(served)) - 1 : -1]
+    assert len(found["top_token_ids"]) == len(found["top_logprobs"]) == len(ids)
+    listed = zip(rows, found["top_token_ids"], found["top_logprobs"], strict=True)
+    for row, tokens, values in listed:
+        assert len(set(tokens)) == 4
+        assert values == sorted(values, reverse=True)
+        assert values == CLOSE(row.topk(4).values.tolist(), abs=1e-4)
+        assert values == CLOSE(row[tokens].tolist(), abs=1e-4)
+
+
+def test_alternatives_do_not_change_a_score(served: Served) -> None:
+    ids = [70, 81, 62]
+    bare = score(served, token_ids=ids, top_logprobs=0)
+    listed = score(served, token_ids=ids, top_logprobs=served.runner.vocabulary).reply()
+    assert listed["logprobs"] == CLOSE(bare.reply()["logprobs"], abs=1e-4)
+    assert set(listed) - set(bare.reply()) == {"top_token_ids", "top_logprobs"}
+    assert bare.reader.top == []
+    for token, value, tokens, values in zip(
+        ids, listed["logprobs"], listed["top_token_ids"], listed["top_logprobs"], strict=True
+    ):
+        assert sorted(tokens) == list(range(served.runner.vocabulary))
+        assert values[tokens.index(token)] == CLOSE(value, abs=1e-5)
+
+
+def test_a_score_cut_to_chunks_keeps_its_alternatives(bos: Served) -> None:
+    engine = Engine(bos.runner, bos.tokens, Limits(max_len=512, prefill_tokens=16))
+    engine.start()
+    ids = [5 + 7 * i % 300 for i in range(50)]
+    request = ScoreRequest(messages=USER, token_ids=ids, top_logprobs=3)
+    scoring = Scoring.of(request, bos)
+    run(engine, scoring.job)
+    engine.close()
+    rows = forced(bos, [*prompt(bos), *ids])[len(prompt(bos)) - 1 : -1]
+    values = torch.tensor(scoring.reply()["top_logprobs"])
+    assert torch.allclose(values, rows.topk(3).values, atol=1e-4)
+
+
+def test_score_of_no_tokens_has_no_alternatives(served: Served) -> None:
+    found = score(served, token_ids=[], top_logprobs=2).reply()
+    assert (found["top_token_ids"], found["top_logprobs"]) == ([], [])
+
+
 def test_score_of_no_tokens_is_empty(served: Served) -> None:
     assert score(served, token_ids=[]).reply()["logprobs"] == []
 

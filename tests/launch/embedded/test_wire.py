@@ -291,6 +291,20 @@ def test_score_and_choose_agree_over_the_wire(client: Client) -> None:
             assert scored["usage"]["prompt_tokens"] == chosen["usage"]["prompt_tokens"]
 
 
+def test_a_score_lists_what_a_chat_lists(client: Client) -> None:
+    drawn = client.chat("hello", logprobs=True, top_logprobs=3, max_tokens=6, seed=1)
+    entries = drawn["choices"][0]["logprobs"]["content"]
+    messages = [{"role": "user", "content": "hello"}]
+    ids = [entry["id"] for entry in entries]
+    scored = client.post("/v1/score", messages=messages, token_ids=ids, top_logprobs=3)
+    for entry, tokens, values in zip(
+        entries, scored["top_token_ids"], scored["top_logprobs"], strict=True
+    ):
+        best = sorted(entry["top_logprobs"], key=lambda listed: -listed["logprob"])[:3]
+        assert tokens == [listed["id"] for listed in best]
+        assert values == pytest.approx([listed["logprob"] for listed in best], abs=1e-4)
+
+
 def test_tokenize_and_detokenize_are_inverse(client: Client) -> None:
     text = "e\u0301 🙂\r\n<|im_end|> 日本"
     found = client.post("/tokenize", prompt=text, return_token_strs=True)

@@ -81,6 +81,14 @@ def test_a_prompt_that_is_too_long_names_the_limit(client: Client) -> None:
     client.post("/v1/score", 400, messages=USER, token_ids=long)
 
 
+@pytest.mark.parametrize("wanted", [-1, 100_000, "all"])
+def test_a_score_of_a_wrong_number_of_alternatives_is_refused(
+    client: Client, wanted: object
+) -> None:
+    error = client.post("/v1/score", 400, messages=USER, token_ids=[5], top_logprobs=wanted)
+    assert "top_logprobs" in str(error["error"])
+
+
 def test_an_unknown_model_is_not_found(client: Client) -> None:
     error = client.chat(model="nobody", status=404)["error"]
     assert error["type"] == "NotFoundError"
