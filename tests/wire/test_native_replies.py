@@ -48,7 +48,8 @@ def test_alternatives_of_a_score_are_arrays():
     outcome = replies.scored(body, (1, 2), "x.score", "", 2)
     assert isinstance(outcome, Scored)
     assert outcome.top is not None
-    assert (outcome.top.token_ids.dtype, outcome.top.logprobs.dtype) == (np.int32, np.float32)
+    assert outcome.top.token_ids.dtype == np.int32
+    assert outcome.top.logprobs.dtype == np.float32
     np.testing.assert_array_equal(outcome.top.token_ids, [[1, 7], [8, 2]])
     expected = np.array([[-0.5, -np.inf], [-0.1, np.nan]], dtype=np.float32)
     np.testing.assert_array_equal(outcome.top.logprobs, expected)
