@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -114,10 +115,7 @@ class AiohttpTransport:
         self, method: str, path: str, body: bytes | None, timeout_s: float
     ) -> Reply | Failure:
         session = self._sessions.get(method) or self._open(method)
-        # aiohttp takes 0 for no deadline at all.
-        timeout = aiohttp.ClientTimeout(
-            total=max(timeout_s, 1e-3), sock_connect=CONNECT_TIMEOUT_S, ceil_threshold=1e9
-        )
+        timeout = _client_timeout(timeout_s)
         async with session.request(
             method, self._base_url + path, data=body, timeout=timeout, allow_redirects=False
         ) as response:
@@ -210,6 +208,14 @@ def _closed_before_reply(error: aiohttp.ClientError) -> bool:
     if isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error, aiohttp.ClientOSError) and error.errno in _CLOSED
+
+
+@lru_cache(maxsize=64)
+def _client_timeout(timeout_s: float) -> aiohttp.ClientTimeout:
+    # aiohttp takes 0 for no deadline at all.
+    return aiohttp.ClientTimeout(
+        total=max(timeout_s, 1e-3), sock_connect=CONNECT_TIMEOUT_S, ceil_threshold=1e9
+    )
 
 
 def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:

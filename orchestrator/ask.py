@@ -12,6 +12,7 @@ of a score. A key does not hold the model's name in the recipe but its identity.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -38,6 +39,12 @@ _encode = msgspec.msgpack.Encoder().encode
 def digest(*parts: object) -> bytes:
     """A 16-byte content address of msgpack-encodable parts."""
     return blake2b(_encode(parts), digest_size=KEY_BYTES).digest()
+
+
+@lru_cache(maxsize=1024)
+def messages_digest(messages: Messages) -> bytes:
+    """Content address of a prompt; kept for a while, since each is asked for more than once."""
+    return digest(messages)
 
 
 def seed_of(key: bytes, seed: int) -> int:
@@ -78,7 +85,7 @@ class GenerateAsk(msgspec.Struct, frozen=True):
         """Content address of the draw; `seed` is the recipe's."""
         sampled = self.sampling.temperature > 0
         draw = (self.item_key, self.repeat, seed) if sampled else ("", self.repeat, 0)
-        return digest("generate", identity, self.messages, self.sampling, *draw)
+        return digest("generate", identity, messages_digest(self.messages), self.sampling, *draw)
 
     def lacking(self, made: Generation) -> ScoreAsk | None:
         """What is to be scored where a draw lacks what is to be observed; it is never redrawn."""
@@ -114,7 +121,7 @@ class ScoreAsk(msgspec.Struct, frozen=True):
 
     def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
         """Content address; the seed plays no part."""
-        what = (identity, self.messages, self.token_ids or self.text)
+        what = (identity, messages_digest(self.messages), self.token_ids or self.text)
         # Scoring costs the same with and without alternatives, so these are two outcomes.
         return (
             digest("score", *what, self.top_logprobs)
@@ -150,7 +157,7 @@ class ChooseAsk(msgspec.Struct, frozen=True):
 
     def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
         """Content address; the seed plays no part."""
-        return digest("choose", identity, self.messages, self.labels, self.prefix)
+        return digest("choose", identity, messages_digest(self.messages), self.labels, self.prefix)
 
     def __await__(self) -> Generator[ChooseAsk, Choice, Choice]:
         return (yield self)

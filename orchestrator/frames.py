@@ -18,7 +18,7 @@ _DTYPES: dict[str, pl.DataType] = {
     "list[f64]": pl.List(pl.Float64()),
 }
 # Rows held at a time while a frame is written: bounds the memory of an export of any size.
-_CHUNK_ROWS = 50_000
+_CHUNK_ROWS = 10_000
 
 
 def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:

@@ -98,6 +98,16 @@ class PlanCount(msgspec.Struct, frozen=True):
         return sum(stage.left for stage in self.stages)
 
 
+_KEPT_ITEMS = 64
+# Longer items are read again each time, so that keeping some never takes much memory.
+_KEPT_CHARACTERS = 100_000
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    item: Item
+    content: bytes
+
+
 def make_part(kind: str, method: Method, config: Any, candidates: Sequence[str]) -> Part:  # noqa: ANN401
     """A part with the fingerprint of its method and settings."""
     settings = config.model_dump_json(exclude=_NOT_IN_FINGERPRINT)
@@ -167,10 +177,19 @@ class Plan:
             frozenset((*combination.models, combination.judge)) - {""}
             for _, combination in self._combinations
         ]
-        self.model_sets = frozenset(self._asked)
+        self._needs = [self._needed_by(which) for which in range(len(self._combinations))]
+        self._feeds = [
+            tuple(other for other, needs in enumerate(self._needs) if which in needs)
+            for which in range(len(self._combinations))
+        ]
+        self._gates = [
+            combination.judge or combination.models[-1] for _, combination in self._combinations
+        ]
+        self.free_gates = frozenset(
+            gate for gate, needs in zip(self._gates, self._needs, strict=True) if not needs
+        )
         self.observed_top = _union_of_observations(self.parts)
-        self._item_index = -1
-        self._item: Item | None = None
+        self._kept: dict[int, _Kept] = {}
 
     def __len__(self) -> int:
         return len(self.items) * len(self._combinations)
@@ -184,6 +203,33 @@ class Plan:
         """Models that the unit may ask, known without reading the item."""
         return self._asked[position % len(self._combinations)]
 
+    def gate(self, position: int) -> str:
+        """The model that the unit asks when all it needs has ended."""
+        return self._gates[position % len(self._combinations)]
+
+    def needs(self, position: int) -> list[int]:
+        """Positions of the same item whose units draw what this one asks first."""
+        which = position % len(self._combinations)
+        first = position - which
+        return [first + other for other in self._needs[which]]
+
+    def fed_by(self, position: int) -> list[int]:
+        """Positions of the same item that need this one."""
+        which = position % len(self._combinations)
+        first = position - which
+        return [first + other for other in self._feeds[which]]
+
+    def _needed_by(self, which: int) -> tuple[int, ...]:
+        part, combination = self._combinations[which]
+        if getattr(part.method, "FEEDS_OTHERS", False):
+            return ()
+        return tuple(
+            other
+            for other, (feeder, single) in enumerate(self._combinations)
+            if getattr(feeder.method, "FEEDS_OTHERS", False)
+            and single.models[0] in combination.models
+        )
+
     def work(self, position: int) -> Work:
         """The method and the unit at a position."""
         index, which = divmod(position, len(self._combinations))
@@ -194,12 +240,11 @@ class Plan:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
         work = self.work(position)
         unit = work.unit
-        item = unit.item
         asked = [self.identities[name] for name in (*unit.models, unit.judge) if name]
         # Names are in the rows, so a renamed model makes new ones.
         return digest(
             work.part.fingerprint,
-            (item.key, item.messages, item.reference, item.category, item.fields),
+            self._keep(position // len(self._combinations)).content,
             (unit.models, unit.judge),
             asked,
             self.seed,
@@ -225,8 +270,17 @@ class Plan:
         return found
 
     def _item_at(self, index: int) -> Item:
-        # Neighbouring positions share their item, so the last one is kept.
-        if index != self._item_index or self._item is None:
-            self._item = self.items.item(index)
-            self._item_index = index
-        return self._item
+        return self._keep(index).item
+
+    def _keep(self, index: int) -> "_Kept":
+        """An item with its hash; the last few are kept, because rows come later than answers."""
+        kept = self._kept.get(index)
+        if kept is None:
+            item = self.items.item(index)
+            content = (item.key, item.messages, item.reference, item.category, item.fields)
+            kept = _Kept(item, digest(content))
+            if len(item.prompt) <= _KEPT_CHARACTERS:
+                if len(self._kept) >= _KEPT_ITEMS:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[index] = kept
+        return kept

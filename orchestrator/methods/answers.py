@@ -17,6 +17,8 @@ from orchestrator.records import Generation, Row, Unit
 
 VERSION: Final = 1
 FRAME: Final = "answers"
+# Its units draw what other units of the item ask for: those are opened when these have ended.
+FEEDS_OTHERS: Final = True
 SCHEMA: Final = {
     "item": "str",
     "category": "str",

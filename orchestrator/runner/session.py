@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from orchestrator.ask import Request, digest
+from orchestrator.ask import Request, messages_digest
 from orchestrator.driver import DONE, FAULTY, Driver, Finished
 from orchestrator.errors import MethodError
 from orchestrator.frames import pack_row
 from orchestrator.plan import Plan
-from orchestrator.records import Failure, Outcome
+from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.budget import Budget, token_counts
 from orchestrator.runner.logs import Often
@@ -39,6 +39,11 @@ _OPENED_AT_ONCE = 32
 _MANY = 10
 
 _log = logging.getLogger(__name__)
+
+
+# Answers kept in memory, and the longest that is: a few megabytes at most.
+_RECENT = 512
+_RECENT_CHARACTERS = 8_000
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +85,12 @@ class Session:
 
     def __init__(self, wiring: Wiring) -> None:
         self._w = wiring
-        self._driver = Driver(wiring.plan, wiring.store.get, wiring.systems)
+        self._recent: dict[bytes, Generation] = {}
+        self._driver = Driver(wiring.plan, self._look_up, wiring.systems)
         left = (position for position, done in enumerate(wiring.done) if not done)
-        self._window = Window(wiring.plan, left, wiring.max_open, wiring.max_bytes)
+        self._window = Window(
+            wiring.plan, left, wiring.max_open, wiring.max_bytes, bytearray(wiring.done)
+        )
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._scheduler = Scheduler(wiring.core, wiring.connect, self, wiring.per_minute)
@@ -162,7 +170,7 @@ class Session:
                 model,
                 outcome,
                 server=self._w.server_of.get(model, 0),
-                prompt_hash=digest(getattr(request.ask, "messages", ())),
+                prompt_hash=messages_digest(getattr(request.ask, "messages", ())),
                 attempts=request.attempts,
                 latency_s=latency_s,
             )
@@ -171,8 +179,16 @@ class Session:
         counts = self._tokens[model]
         counts[0] += prompt_tokens
         counts[1] += completion_tokens
+        if isinstance(outcome, Generation) and len(outcome.text) <= _RECENT_CHARACTERS:
+            if len(self._recent) >= _RECENT:
+                del self._recent[next(iter(self._recent))]
+            self._recent[request.key] = outcome
         self._driver.deliver(request, outcome)
         self._pump()
+
+    def _look_up(self, key: bytes) -> Outcome | Failure | None:
+        """The store, past the answers that have just come: all pairs of an item ask for them."""
+        return self._recent.get(key) or self._w.store.get(key)
 
     # -- the pump ---------------------------------------------------------------------------------
 
@@ -222,6 +238,7 @@ class Session:
 
     def _record(self, end: Finished) -> None:
         plan = self._w.plan
+        self._window.end(end.position)
         columns = plan.work(end.position).part.method.SCHEMA
         rows = [pack_row(columns, row) for row in end.rows]
         self._w.store.put_unit(

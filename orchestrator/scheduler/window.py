@@ -1,8 +1,10 @@
 """Which units may be open: a bounded window with a share for each model that units wait for.
 
-Positions come in plan order. A unit that might ask a model whose share is full is set aside by its
-number and met again when there is room; meanwhile others are opened. So a slow or dead model holds
-up its own units only.
+A unit waits at a *gate*: the model it will ask as soon as it is opened. For an answer that is its
+model; for a judgment its judge, because a judgment is opened only when the answers it needs have
+ended. Units whose gate's share is full, or whose answers are not there yet, are set aside by number
+and others are opened: so a slow or dead model holds up its own units only, and a judge never waits
+while there is something to judge. Each step costs the same however many units are aside.
 """
 
 import math
@@ -12,19 +14,28 @@ from collections.abc import Iterator, Mapping
 
 from orchestrator.plan import Plan
 
+# Bounds the work of one call, so that looking for a unit never holds up those that run.
+_SCANNED_AT_ONCE = 256
+
 
 class Window:
     """Chooses the next unit to open.
 
     Args:
-        plan: Gives the models each position may ask.
+        plan: Gives gates and dependencies of each position.
         positions: Positions still to be done, in order.
         max_open: Units that may be open at a time.
         max_bytes: Memory of their texts above which no more are opened, but always one.
+        ended: One byte a position, 1 where an earlier call ended it; kept up to date by `end`.
     """
 
     def __init__(
-        self, plan: Plan, positions: Iterator[int], max_open: int, max_bytes: float = math.inf
+        self,
+        plan: Plan,
+        positions: Iterator[int],
+        max_open: int,
+        max_bytes: float = math.inf,
+        ended: bytearray | None = None,
     ) -> None:
         self._plan = plan
         self._positions = positions
@@ -32,7 +43,9 @@ class Window:
         self._max_bytes = max_bytes
         # Every model gets an equal share; at least 1, else it could never be asked.
         self._share = max(1, max_open // max(1, len(plan.identities)))
-        self._aside: dict[str, deque[array[int]]] = {name: deque() for name in plan.identities}
+        self._ended = ended if ended is not None else bytearray(len(plan))
+        self._ready: dict[str, deque[array[int]]] = {name: deque() for name in plan.identities}
+        self._met = -1
         self.n_aside = 0
         self.exhausted = False
 
@@ -48,56 +61,69 @@ class Window:
         """
         if n_open >= self._max_open or (n_open and n_bytes >= self._max_bytes):
             return None
-        again = self._from_aside(waiting)
-        if again is not None:
-            return again
-        # Every item has the same combinations: if none of them may be opened, going on would only
-        # set the whole plan aside.
-        if not self._any_openable(waiting):
-            return None
-        for position in self._positions:
-            full = self._full(position, waiting)
-            if full is None:
-                return position
-            self._set_aside(full, position)
-        self.exhausted = True
-        return None
+        oldest = self._pop_oldest(waiting)
+        return self._fresh(waiting) if oldest is None else oldest
 
-    def _any_openable(self, waiting: Mapping[str, int]) -> bool:
-        busy = {name for name, count in waiting.items() if count >= self._share}
-        return not busy or any(busy.isdisjoint(models) for models in self._plan.model_sets)
+    def end(self, position: int) -> None:
+        """A unit has ended: those of its item that needed it may have become ready."""
+        self._ended[position] = 1
+        for other in self._plan.fed_by(position):
+            if other <= self._met and not self._ended[other] and self._is_ready(other):
+                self._put(other)
+                self.n_aside -= 1
 
     @property
     def empty(self) -> bool:
         """Whether every position was handed out."""
         return self.exhausted and self.n_aside == 0
 
-    def _full(self, position: int, waiting: Mapping[str, int]) -> str | None:
-        """A model that the unit may ask and whose share is full."""
-        fullest = max(self._plan.models_at(position), key=waiting.__getitem__, default=None)
-        if fullest is None or waiting[fullest] < self._share:
+    def _pop_oldest(self, waiting: Mapping[str, int]) -> int | None:
+        """The oldest of the units that are first in line at a gate with room."""
+        oldest: deque[array[int]] | None = None
+        for model, chunks in self._ready.items():
+            has_room = chunks and waiting[model] < self._share
+            if has_room and (oldest is None or chunks[0][0] < oldest[0][0]):
+                oldest = chunks
+        if oldest is None:
             return None
-        return fullest
+        position = oldest[0].pop(0)
+        if not oldest[0]:
+            oldest.popleft()
+        self.n_aside -= 1
+        return position
 
-    def _set_aside(self, model: str, position: int) -> None:
-        chunks = self._aside[model]
+    def _fresh(self, waiting: Mapping[str, int]) -> int | None:
+        """A position not met yet, while a gate that could be fed has room and nobody in line."""
+        for _ in range(_SCANNED_AT_ONCE):
+            if not self._somebody_idle(waiting):
+                return None
+            position = next(self._positions, None)
+            if position is None:
+                self.exhausted = True
+                return None
+            self._met = position
+            if not self._is_ready(position):
+                # Not kept: the end of what it needs finds it again.
+                self.n_aside += 1
+            elif waiting[self._plan.gate(position)] < self._share:
+                return position
+            else:
+                self._put(position)
+        return None
+
+    def _is_ready(self, position: int) -> bool:
+        return all(self._ended[needed] for needed in self._plan.needs(position))
+
+    def _put(self, position: int) -> None:
+        chunks = self._ready[self._plan.gate(position)]
         # Chunks of plain integers: eight bytes a unit, and popping at the left stays cheap.
         if not chunks or len(chunks[-1]) >= 4096:
             chunks.append(array("q"))
         chunks[-1].append(position)
         self.n_aside += 1
 
-    def _from_aside(self, waiting: Mapping[str, int]) -> int | None:
-        """The oldest unit set aside for a model that has room again."""
-        for model, chunks in self._aside.items():
-            while chunks and waiting[model] < self._share:
-                position = chunks[0].pop(0)
-                if not chunks[0]:
-                    chunks.popleft()
-                self.n_aside -= 1
-                full = self._full(position, waiting)
-                if full is None:
-                    return position
-                # It waits for another model as well: it moves to that one's list.
-                self._set_aside(full, position)
-        return None
+    def _somebody_idle(self, waiting: Mapping[str, int]) -> bool:
+        return any(
+            waiting[model] < self._share and not self._ready[model]
+            for model in self._plan.free_gates
+        )

@@ -20,6 +20,9 @@ _SNAPSHOT_BUSY_S: Final = 1.0
 # keys are hashes: the more commits share a copy, the fewer pages of their index are written twice.
 _CHECKPOINT_PAGES: Final = 4000
 _WAL_KEPT_BYTES: Final = 64 << 20
+# The writer's page cache, at most. Keys are hashes, so every insert touches another page of their
+# index: with SQLite's 2 MB the index of 50,000 outcomes is read again and again.
+_WRITER_CACHE_KB: Final = 32 << 10
 
 # Outcomes are appended in the order they came; `arrays` stands last, so that reading a head touches
 # no page of the arrays. `name` interns models, kinds of ask, frames and causes.
@@ -201,6 +204,8 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit={_WAL_KEPT_BYTES}")
+    connection.execute(f"PRAGMA cache_size=-{_WRITER_CACHE_KB}")
+    connection.execute("PRAGMA cache_spill=OFF")
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -98,4 +98,18 @@ REFUSED = Failure("refused", "nobody listens")
 BUSY = Failure("rate_limited", "slow down", status=429)
 BAD = Failure("bad_request", "no", permanent=True, status=400)
 
-__all__ = ["BAD", "BUSY", "REFUSED", "SAMPLING", "Items", "Scored", "answer", "generation", "plan"]
+__all__ = [
+    "BAD",
+    "BUSY",
+    "REFUSED",
+    "SAMPLING",
+    "Config",
+    "Items",
+    "Scored",
+    "answer",
+    "digest",
+    "generation",
+    "make_part",
+    "method",
+    "plan",
+]

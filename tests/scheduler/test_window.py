@@ -2,71 +2,102 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.methods._base import Combination
+from orchestrator.plan import Plan
 from orchestrator.scheduler.window import Window
-from tests.core.fakes import plan
+from tests.core.fakes import Config, Items, digest, make_part, method
 
-PAIRS = [Combination(("a",)), Combination(("b",)), Combination(("a", "b")), Combination(("c",))]
+NAMES = ("a", "b", "c", "judge")
+NOBODY = dict.fromkeys(NAMES, 0)
 
 
 async def nothing(unit, ask, config):
     return []
 
 
-def make(max_open=6, n_items=4):
-    p = plan(nothing, ("a", "b", "c"), n_items, PAIRS)
-    return p, Window(p, iter(range(len(p))), max_open)
+def make(max_open=8, n_items=4):
+    """Each item: answers of a, b and c (0, 1, 2), then the judge on ab and bc (3, 4)."""
+    singles = method(nothing, [Combination((name,)) for name in "abc"])
+    singles.FEEDS_OTHERS = True
+    pairs = method(nothing, [Combination(("a", "b"), "judge"), Combination(("b", "c"), "judge")])
+    parts = [
+        make_part(kind, module, Config(), NAMES[:3])
+        for kind, module in (("answers", singles), ("pairs", pairs))
+    ]
+    plan = Plan(parts, Items(n_items), {name: digest(name) for name in NAMES}, seed=0)
+    return plan, Window(plan, iter(range(len(plan))), max_open)
 
 
-def test_positions_come_in_order_while_nobody_is_full():
-    _, window = make()
-    assert [window.next_position(0, {"a": 0, "b": 0, "c": 0}) for _ in range(5)] == [0, 1, 2, 3, 4]
+def drain(window, waiting, n=50, n_open=0):
+    found = []
+    for _ in range(n):
+        position = window.next_position(n_open, waiting)
+        if position is None:
+            break
+        found.append(position)
+    return found
+
+
+def test_answers_come_in_order_and_judgments_wait_for_theirs():
+    _, window = make(n_items=2)
+    assert drain(window, NOBODY) == [0, 1, 2, 5, 6, 7]
+
+
+def test_a_judgment_is_opened_as_soon_as_its_answers_have_ended():
+    _, window = make(n_items=2)
+    assert drain(window, NOBODY) == [0, 1, 2, 5, 6, 7]
+    window.end(0)
+    assert drain(window, NOBODY) == []
+    window.end(1)
+    assert drain(window, NOBODY) == [3]
 
 
 def test_no_more_units_than_the_window_holds_are_opened():
     _, window = make(max_open=3)
-    assert window.next_position(3, {"a": 0, "b": 0, "c": 0}) is None
+    assert window.next_position(3, NOBODY) is None
 
 
-def test_units_of_a_full_model_are_set_aside_and_others_opened():
-    _, window = make()
-    full = {"a": 2, "b": 0, "c": 0}
-    assert [window.next_position(0, full) for _ in range(4)] == [1, 3, 5, 7]
-    assert window.n_aside == 4
+def test_a_full_model_holds_up_its_own_units_only():
+    _, window = make(n_items=2)
+    assert drain(window, NOBODY | {"a": 2}) == [1, 2, 6, 7]
+    assert window.next_position(0, NOBODY) == 0
 
 
-def test_what_was_set_aside_comes_first_when_there_is_room_again():
-    _, window = make()
-    for _ in range(2):
-        window.next_position(0, {"a": 2, "b": 0, "c": 0})
-    assert window.next_position(0, {"a": 0, "b": 0, "c": 0}) == 0
+def test_a_full_judge_holds_up_no_answers():
+    _, window = make(n_items=2)
+    for position in (0, 1, 2):
+        assert window.next_position(0, NOBODY) == position
+        window.end(position)
+    assert drain(window, NOBODY | {"judge": 2}) == [5, 6, 7]
+    assert drain(window, NOBODY) == [3, 4]
 
 
-def test_nothing_is_set_aside_while_no_combination_can_be_opened():
-    _, window = make()
-    assert window.next_position(0, {"a": 2, "b": 2, "c": 2}) is None
-    assert window.n_aside == 0
+def test_texts_of_open_units_are_bounded_but_one_is_always_open():
+    plan, _ = make()
+    window = Window(plan, iter(range(len(plan))), 8, max_bytes=100)
+    assert window.next_position(1, NOBODY, n_bytes=100) is None
+    assert window.next_position(0, NOBODY, n_bytes=100) == 0
+
+
+def test_what_earlier_calls_ended_counts_as_ended():
+    plan, _ = make(n_items=1)
+    done = bytearray([1, 1, 0, 0, 0])
+    window = Window(plan, iter([2, 3, 4]), 8, ended=done)
+    assert drain(window, NOBODY) == [2, 3]
 
 
 @given(st.data())
 def test_every_position_is_handed_out_exactly_once(data):
-    p, window = make(n_items=5)
+    plan, window = make(n_items=5)
     got: list[int] = []
-    for _ in range(500):
-        waiting = {name: data.draw(st.integers(0, 3)) for name in "abc"}
-        if len(got) > 15:
-            waiting = dict.fromkeys("abc", 0)
-        position = window.next_position(0, waiting)
+    unfinished: list[int] = []
+    for step in range(2000):
+        busy = {name: data.draw(st.integers(0, 3)) for name in NAMES} if step < 60 else NOBODY
+        position = window.next_position(0, busy)
         if position is not None:
             got.append(position)
+            unfinished.append(position)
+        elif unfinished:
+            window.end(unfinished.pop(data.draw(st.integers(0, len(unfinished) - 1))))
         if window.empty:
             break
-    assert sorted(got) == list(range(len(p)))
-
-
-def test_no_unit_is_opened_above_the_bound_on_texts_but_always_one():
-    p = plan(nothing, ("a", "b", "c"), 4, PAIRS)
-    window = Window(p, iter(range(len(p))), 6, max_bytes=1000)
-    free = {"a": 0, "b": 0, "c": 0}
-    assert window.next_position(0, free, 5000) == 0
-    assert window.next_position(1, free, 1000) is None
-    assert window.next_position(1, free, 999) == 1
+    assert sorted(got) == list(range(len(plan)))
