@@ -173,10 +173,6 @@ class Plan:
             for part in parts
             for combination in part.method.combinations(part.candidates, part.config)
         ]
-        self._asked = [
-            frozenset((*combination.models, combination.judge)) - {""}
-            for _, combination in self._combinations
-        ]
         self._needs = [self._needed_by(which) for which in range(len(self._combinations))]
         self._feeds = [
             tuple(other for other, needs in enumerate(self._needs) if which in needs)
@@ -198,10 +194,6 @@ class Plan:
     def n_per_item(self) -> int:
         """Units of one item."""
         return len(self._combinations)
-
-    def models_at(self, position: int) -> frozenset[str]:
-        """Models that the unit may ask, known without reading the item."""
-        return self._asked[position % len(self._combinations)]
 
     def gate(self, position: int) -> str:
         """The model that the unit asks when all it needs has ended."""

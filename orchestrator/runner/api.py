@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import polars as pl
-import yaml
 
 from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import RunDirectoryError
@@ -21,7 +20,7 @@ from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.budget import Price
 from orchestrator.runner.counts import count_plan
-from orchestrator.runner.execute import Ended, Opened, execute, open_plan
+from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
 from orchestrator.runner.fleet import identity_key
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
@@ -65,7 +64,7 @@ class Result:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The resolved recipe of the last call."""
-        return dict(_revision(RunDirectory.open(self.path)).get("recipe", {}))
+        return dict((last_revision(RunDirectory.open(self.path)) or {}).get("recipe", {}))
 
     @cached_property
     def rankings(self) -> list[RankingAnalysis]:
@@ -84,15 +83,6 @@ class Result:
         return answer_summary(self.frames)
 
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _revision(directory: RunDirectory) -> dict[str, Any]:
-    text = directory.latest_revision()
-    found = yaml.load(text or "", Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
-    return found or {}
-
-
 def load(run_dir: str | Path) -> Result:
     """Read a run, also one that is still running or was interrupted.
 
@@ -105,7 +95,7 @@ def load(run_dir: str | Path) -> Result:
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
         export(store, directory)
-        identities = _revision(directory).get("identities", {})
+        identities = (last_revision(directory) or {}).get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = server_notes(store, keys)
     return Result(path, notes=notes)

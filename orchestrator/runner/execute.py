@@ -67,8 +67,7 @@ class Ended(msgspec.Struct, frozen=True):
 def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
     """Find what of the plan is done, and write a revision if the recipe changed."""
     plan = prepared.plan
-    last = run_dir.latest_revision()
-    before = None if last is None else _read_revision(last)
+    before = last_revision(run_dir)
     _refuse_another_recipe(before, prepared, run_dir)
     changes = describe_change(before, prepared.identities, prepared.recipe)
     record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
@@ -109,8 +108,15 @@ def _revision_text(record: dict[str, Any]) -> str:
     return yaml.safe_dump({"orchestrator": __version__, **record}, sort_keys=False)
 
 
-def _read_revision(text: str) -> dict[str, Any]:
-    found = yaml.safe_load(text)
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
+    """What the last call wrote about its recipe; None before the first."""
+    text = run_dir.latest_revision()
+    if text is None:
+        return None
+    found = yaml.load(text, Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
     return found if isinstance(found, dict) else {}
 
 

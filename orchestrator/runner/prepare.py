@@ -10,7 +10,7 @@ from orchestrator import plugins
 from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.methods._base import Method
 from orchestrator.plan import Part, Plan, make_part
-from orchestrator.recipe.schema import Recipe
+from orchestrator.recipe.schema import PluginRef, Recipe
 from orchestrator.runner.fleet import identity_key, model_identity
 
 
@@ -62,14 +62,12 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
 
 def _parts(recipe: Recipe, *, allow_code: bool) -> list[Part]:
     """The methods of the recipe, each after the companions it brings; equal ones once."""
-    candidates = _candidates(recipe)
     parts: dict[tuple[bytes, tuple[str, ...]], Part] = {}
 
     def add(kind: str, config: Any) -> None:  # noqa: ANN401 (each method has a Config of its own)
         module = plugins.load(plugins.METHODS, kind, allow_code=allow_code)
         method = cast("Method", module)
-        named = getattr(config, "candidates", None)
-        part = make_part(kind, method, config, candidates if named is None else named)
+        part = make_part(kind, method, config, recipe.candidates(PluginRef(kind, config)))
         for companion_kind, companion_config in method.companions(config):
             add(companion_kind, companion_config)
         parts.setdefault((part.fingerprint, part.candidates), part)
@@ -77,16 +75,6 @@ def _parts(recipe: Recipe, *, allow_code: bool) -> list[Part]:
     for reference in recipe.methods:
         add(reference.kind, reference.config)
     return list(parts.values())
-
-
-def _candidates(recipe: Recipe) -> tuple[str, ...]:
-    """Models that judge in no method."""
-    judges = {
-        judge
-        for reference in recipe.methods
-        for judge in (getattr(reference.config, "judges", None) or ())
-    }
-    return tuple(name for name in recipe.models if name not in judges)
 
 
 def _used_models(parts: list[Part]) -> set[str]:

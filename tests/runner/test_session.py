@@ -102,7 +102,9 @@ def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=
 
 def last_end(p, store, models):
     return max(
-        at for position, at in store.ended_at.items() if p.models_at(position) <= set(models)
+        at
+        for position, at in store.ended_at.items()
+        if set(p.work(position).unit.models) <= set(models)
     )
 
 
