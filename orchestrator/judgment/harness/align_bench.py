@@ -1,0 +1,131 @@
+"""AlignBench: scores by dimension from the dictionary a judge ends with, and the overall score.
+
+Source: Liu et al. 2023, "AlignBench" (arXiv 2311.18743), and its code (commit 5b79d4a8).
+
+The released code reads whole numbers only (7.5 inside the dictionary becomes 7) and -1 where there
+is no score, which its result table does not drop; `convention="align_bench"` does the same. Without
+it a score keeps its decimals, and one that is missing or outside 1..10 is None.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from orchestrator.judgment.harness._numbers import NUMBER, within
+
+OVERALL: Final = "综合得分"
+"""The key of the overall score."""
+LOW: Final = 1.0
+HIGH: Final = 10.0
+UNPARSED: Final = -1.0
+"""What AlignBench puts in the place of a score it can't read."""
+
+REASONING: Final = {"Math": "数学计算", "Logic": "逻辑推理"}
+LANGUAGE: Final = {
+    "Fund": "基本任务",
+    "Chi": "中文理解",
+    "Open": "综合问答",
+    "Writ": "文本写作",
+    "Role": "角色扮演",
+    "Pro": "专业能力",
+}
+"""Category names as the papers abbreviate them, and as AlignBench's data has them."""
+
+# Straight and curly quotes, Latin and full-width colons: a judge that writes Chinese uses all.
+_QUOTES: Final = "'\"\u2018\u2019\u201c\u201d"
+_COLON: Final = r"\s{0,4}[:\uff1a]\s{0,4}"
+_ENTRY = re.compile(rf"[{_QUOTES}]([^{_QUOTES}]{{1,40}})[{_QUOTES}]{_COLON}({NUMBER})")
+_OVERALL = re.compile(rf"{OVERALL}[{_QUOTES}]?{_COLON}({NUMBER})")
+_VALUE_AS_PUBLISHED = re.compile(r"': (\d++)")
+_OVERALL_AS_PUBLISHED = re.compile(rf"'{OVERALL}': (\d++(?:\.\d{{1,2}})?)")
+
+
+class Judgment(msgspec.Struct, frozen=True):
+    """What a judge's text says.
+
+    Attributes:
+        score: The overall score; None where there is none (-1 by AlignBench's convention).
+        dimensions: Every other score of the dictionary, in its order.
+    """
+
+    score: float | None
+    dimensions: dict[str, float]
+
+
+def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = None) -> Judgment:
+    """The scores in a judge's text: its last dictionary, else the first overall score anywhere."""
+    if convention == "align_bench":
+        return _as_published(text)
+    found = {
+        key.strip(): value
+        for key, written in _ENTRY.findall(last_braces(text))
+        if (value := within(written, LOW, HIGH)) is not None
+    }
+    score = found.pop(OVERALL, None)
+    if score is None:
+        match = _OVERALL.search(text)
+        score = None if match is None else within(match.group(1), LOW, HIGH)
+    return Judgment(score, found)
+
+
+def last_braces(text: str) -> str:
+    """What stands in the last pair of braces that no other begins after; empty for none."""
+    start = text.rfind("{")
+    end = text.find("}", start)
+    return text[start + 1 : end] if start >= 0 and end >= 0 else ""
+
+
+def _as_published(text: str) -> Judgment:
+    found = _entries_as_published(text)
+    score = found.pop(OVERALL, UNPARSED)
+    if score == UNPARSED:
+        match = _OVERALL_AS_PUBLISHED.search(text)
+        score = UNPARSED if match is None else float(match.group(1))
+    return Judgment(score, found)
+
+
+def _entries_as_published(text: str) -> dict[str, float]:
+    r"""What `{(.*?)}(?![^{]*{)` and `'(.*?)': (\d+)` find, in linear time.
+
+    `.` stops at line ends, so a dictionary over several lines is not found; where several begin on
+    the line, the first counts as the beginning.
+    """
+    end = text.find("}", max(text.rfind("{"), 0))
+    line = text.rfind("\n", 0, max(end, 0)) + 1
+    start = text.find("{", line, max(end, 0))
+    found: dict[str, float] = {}
+    if start < 0:
+        return found
+    quote = text.find("'", start, end)
+    while quote >= 0 and (match := _VALUE_AS_PUBLISHED.search(text, quote + 1, end)):
+        found[text[quote + 1 : match.start()]] = float(match.group(1))
+        quote = text.find("'", match.end(), end)
+    return found
+
+
+class Overall(msgspec.Struct, frozen=True):
+    """AlignBench's summary: macro averages; nan where a category has no mean.
+
+    Attributes:
+        reasoning: Mean of the two reasoning categories.
+        language: Mean of the six language categories.
+        overall: Mean of both.
+    """
+
+    reasoning: float
+    language: float
+    overall: float
+
+
+def overall(category_means: Mapping[str, float | None]) -> Overall:
+    """The overall score from the mean of each category, by abbreviation or by Chinese name."""
+    reasoning, language = (_mean(category_means, names) for names in (REASONING, LANGUAGE))
+    return Overall(reasoning, language, 0.5 * (reasoning + language))
+
+
+def _mean(means: Mapping[str, float | None], names: Mapping[str, str]) -> float:
+    given = [means.get(short, means.get(name)) for short, name in names.items()]
+    return math.fsum(math.nan if one is None else one for one in given) / len(given)

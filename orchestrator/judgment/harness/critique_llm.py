@@ -1,0 +1,167 @@
+"""CritiqueLLM: pointwise scores, pairwise labels over both orders, and its correlations.
+
+Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702), and its code (commit e1e0241b).
+
+The released code gives 5 to a text without a score and -1 to one without a label, both of which it
+counts; `convention="critique_llm"` does the same. Without it such a verdict is None.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.judgment.harness._numbers import NUMBER, within
+
+Floats = NDArray[np.float64]
+
+LOW: Final = 0.0
+HIGH: Final = 10.0
+UNPARSED_SCORE: Final = 5.0
+UNPARSED_LABEL: Final = -1
+GROUP: Final = 8
+"""Answers to one question that stand together in the released data."""
+LABELS: Final = ("助手1", "助手2", "质量相当")
+"""Assistant 1 is better (0), assistant 2 is better (1), equal (2)."""
+
+# In this order, as published; the first that is found anywhere counts.
+_BEFORE: Final = ("'综合得分': ", "综合得分: ", "综合得分\uff1a")
+_SCORES = tuple(re.compile(f"{before}({NUMBER})") for before in _BEFORE)
+# Reads 100 as 10 and 0.5 as 0.
+_SCORES_AS_PUBLISHED = tuple(
+    re.compile(rf"{before}((?:0|10)(?:\.0*+)?|\d(?:\.\d*+)?)") for before in _BEFORE
+)
+
+
+def parse_score(text: str, *, convention: Literal["critique_llm"] | None = None) -> float | None:
+    """The score in a critique, 0..10.
+
+    Args:
+        text: What the judge wrote.
+        convention: None gives None for no score and for one outside 0..10, "critique_llm" gives
+            5 for no score.
+    """
+    published = convention == "critique_llm"
+    for pattern in _SCORES_AS_PUBLISHED if published else _SCORES:
+        match = pattern.search(text)
+        if match is not None:
+            return within(match.group(1), LOW, HIGH)
+    return UNPARSED_SCORE if published else None
+
+
+def parse_label(text: str, *, convention: Literal["critique_llm"] | None = None) -> int | None:
+    """The verdict of a comparison: 0 assistant 1, 1 assistant 2, 2 equal.
+
+    Args:
+        text: What the judge wrote.
+        convention: None gives None for no verdict, "critique_llm" gives -1.
+    """
+    for label, name in enumerate(LABELS):
+        if f"{{'综合比较结果': '{name}'}}" in text:
+            return label
+    return UNPARSED_LABEL if convention == "critique_llm" else None
+
+
+def swapped(label: int | None) -> int | None:
+    """A verdict of the swapped order in the view of the first."""
+    return label if label is None or label > 1 else 1 - label
+
+
+class PairwiseAgreement(msgspec.Struct, frozen=True):
+    """Over pairs judged in both orders; the shares are nan for no pair.
+
+    Attributes:
+        agreement: Share where both orders say the same and it is the label.
+        consistency: Share where both orders say the same.
+        n: Pairs with both verdicts.
+        n_missing: Pairs without; they are in no share.
+    """
+
+    agreement: float
+    consistency: float
+    n: int
+    n_missing: int
+
+
+def pairwise_agreement(
+    first: Sequence[int | None], second: Sequence[int | None], labels: Sequence[int]
+) -> PairwiseAgreement:
+    """Agreement with labels and consistency of verdicts in both orders (also Auto-J's).
+
+    Args:
+        first: n verdicts with the answers in order 1, 2.
+        second: n verdicts with the answers in order 2, 1, as the judge saw them.
+        labels: n labels in order 1, 2.
+    """
+    n = consistent = right = 0
+    for one, two, label in zip(first, second, labels, strict=True):
+        if one is None or two is None:
+            continue
+        n += 1
+        consistent += one == swapped(two)
+        right += one == swapped(two) == label
+    missing = len(labels) - n
+    if not n:
+        return PairwiseAgreement(math.nan, math.nan, 0, missing)
+    return PairwiseAgreement(right / n, consistent / n, n, missing)
+
+
+def sample_level(
+    scores: ArrayLike,
+    gold: ArrayLike,
+    statistic: Callable[[Floats, Floats], float],
+    group: int = GROUP,
+) -> float:
+    """Mean of a correlation over consecutive groups of answers to one question.
+
+    Groups whose correlation is nan (a constant in it) are left out, as published; so is what is
+    left over at the end. nan where no group has one.
+
+    Args:
+        scores: Shape (n,), in groups.
+        gold: Shape (n,), in the same order.
+        statistic: A correlation of two arrays of shape (group,).
+        group: Answers to one question.
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+    x, y = _paired(scores, gold)
+    whole = x.size // group * group
+    values = [
+        statistic(a, b)
+        for a, b in zip(x[:whole].reshape(-1, group), y[:whole].reshape(-1, group), strict=True)
+    ]
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else math.nan
+
+
+def system_level(
+    scores: ArrayLike,
+    gold: ArrayLike,
+    models: Sequence[str],
+    statistic: Callable[[Floats, Floats], float],
+) -> float:
+    """A correlation over the models' mean scores.
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+    x, y = _paired(scores, gold)
+    _, codes = np.unique(np.asarray(models), return_inverse=True)
+    if codes.size != x.size:
+        raise StatisticsError(f"{x.size} scores need a model each, got {codes.size}")
+    counts = np.bincount(codes)
+    return statistic(np.bincount(codes, x) / counts, np.bincount(codes, y) / counts)
+
+
+def _paired(scores: ArrayLike, gold: ArrayLike) -> tuple[Floats, Floats]:
+    x, y = np.asarray(scores, np.float64), np.asarray(gold, np.float64)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise StatisticsError(f"scores and gold need one shape (n,), got {x.shape} and {y.shape}")
+    return x, y
