@@ -1,0 +1,72 @@
+import math
+
+import pytest
+
+from orchestrator.judgment.harness import align_bench, alpaca_eval, critique_llm, mt_bench
+
+
+def nan_is_none(values):
+    return [None if value == "NaN" else value for value in values]
+
+
+def test_ratings_as_fastchat_reads_them(reference):
+    inputs, outputs = reference("mtbench.parse_rating")
+    read = [mt_bench.parse_rating(text, convention="fastchat") for text in inputs["texts"]]
+    assert read == outputs["ratings"]
+
+
+def test_ratings_that_fastchat_calls_minus_one_are_missing(reference):
+    inputs, outputs = reference("mtbench.parse_rating")
+    read = [mt_bench.parse_rating(text) for text in inputs["texts"]]
+    assert read == [None if rating == -1 else rating for rating in outputs["ratings"]]
+
+
+def test_winners_as_fastchat_reads_them(reference):
+    inputs, outputs = reference("mtbench.parse_winner")
+    read = [mt_bench.parse_winner(text, convention="fastchat") for text in inputs["texts"]]
+    assert read == outputs["winner"]
+
+
+def test_a_verdict_that_fastchat_calls_an_error_is_missing(reference):
+    inputs, outputs = reference("mtbench.parse_winner")
+    read = [mt_bench.parse_winner(text) for text in inputs["texts"]]
+    assert read == [None if winner == "error" else winner for winner in outputs["winner"]]
+
+
+def test_preferences_from_alternatives(reference):
+    inputs, outputs = reference("alpaca.logprob_parser")
+    read = [alpaca_eval.preference_from_top(top) for top in inputs["top_logprobs"]]
+    for ours, theirs in zip(read, nan_is_none(outputs["preference_1to2"]), strict=True):
+        assert ours == (None if theirs is None else pytest.approx(theirs, abs=1e-9))
+    for ours, theirs in zip(read, nan_is_none(outputs["P_output2_better"]), strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            assert ours - 1.0 == pytest.approx(theirs, abs=1e-9)
+    assert [alpaca_eval.binarised(one) for one in read] == outputs["binarised"]
+
+
+def test_win_rates_of_alpaca_eval(reference):
+    inputs, outputs = reference("alpaca.winrate")
+    found = alpaca_eval.win_rate(nan_is_none(inputs["preferences"]))
+    for name, value in outputs.items():
+        assert getattr(found, name) == pytest.approx(value, abs=1e-9), name
+    assert found.n_missing == 1
+
+
+def test_overall_of_align_bench_is_a_macro_average(reference):
+    inputs, outputs = reference("alignbench.overall")
+    means, counts = inputs["category_means"], inputs["counts"]
+    found = align_bench.overall(means)
+    for name in ("reasoning", "language", "overall"):
+        assert getattr(found, name) == pytest.approx(outputs[name], abs=1e-9)
+    micro = math.fsum(means[name] * n for name, n in counts.items()) / sum(counts.values())
+    assert micro == pytest.approx(outputs["micro_average_for_comparison"], abs=1e-9)
+    assert abs(found.overall - micro) > 0.1
+
+
+def test_agreement_and_consistency_over_swapped_pairs(reference):
+    inputs, outputs = reference("critique.pairwise")
+    first, second, labels = zip(*inputs["(pred order1, pred order2, label)"], strict=True)
+    found = critique_llm.pairwise_agreement(first, second, labels)
+    assert found.agreement == pytest.approx(outputs["agreement"], abs=1e-9)
+    assert found.consistency == pytest.approx(outputs["consistency"], abs=1e-9)
