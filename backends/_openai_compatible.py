@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from backends._transport import KEEPALIVE_S, AiohttpTransport, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Capabilities, Endpoint, Provenance, ServerLoad
-from orchestrator.records import Choice, Failure, Generation, Sampling, Scored
+from orchestrator.records import FEATURES, Choice, Failure, Generation, Sampling, Scored
 from orchestrator.wire import failures, labels, metrics, replies, requests
 from orchestrator.wire.requests import Dialect
 
@@ -146,13 +146,12 @@ class Native(OpenaiCompatible):
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
         method = f"{self.kind}.score"
-        if not ask.token_ids and not ask.text:
-            return replies.scored_nothing(method, ask.top_logprobs)
+        if not ask.token_ids and not ask.text and not ask.end_of_turn:
+            return replies.scored_nothing(method, ask)
         body = await self._post("/score", lambda: requests.score(self._endpoint.model, ask))
         if isinstance(body, Failure):
             return body
-        secret, top = self._endpoint.api_key, ask.top_logprobs
-        return replies.scored(body, ask.token_ids or None, method, secret, top)
+        return replies.scored(body, ask, method, self._endpoint.api_key)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -199,7 +198,9 @@ class NativeConfig(BaseModel):
     )
 
 
-NATIVE_CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact")
+NATIVE_CAPABILITIES: Final = Capabilities(
+    generate=True, score=True, choose="exact", features=FEATURES
+)
 NATIVE_DIALECT: Final = Dialect(token_ids=True, top_k_off=0)
 
 

@@ -11,7 +11,7 @@ of a score. A key does not hold the model's name in the recipe but its identity.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from orchestrator.records import (
     Prefix,
     Sampling,
     Scored,
+    unknown_features,
 )
 
 KEY_BYTES = 16
@@ -72,6 +73,8 @@ class GenerateAsk(msgspec.Struct, frozen=True):
         repeat: Which of several independent draws this is.
         top_logprobs: How many alternatives to observe at each position; 0 observes the chosen
             token's log-probability only.
+        turn: Which answer of the item this is, from 1; 0 where it is none (a rewriting, a
+            judgment). Finds answers that already exist; no part of the key.
     """
 
     model: str
@@ -80,6 +83,7 @@ class GenerateAsk(msgspec.Struct, frozen=True):
     item_key: str = ""
     repeat: int = 0
     top_logprobs: int = 0
+    turn: int = 0
 
     def key(self, identity: bytes, seed: int) -> bytes:
         """Content address of the draw; `seed` is the recipe's."""
@@ -111,6 +115,8 @@ class ScoreAsk(msgspec.Struct, frozen=True):
         token_ids: The continuation, without a stop token.
         text: The same as text, for servers that take no ids.
         top_logprobs: How many alternatives to observe at each position.
+        features: What else to observe in the pass, of `records.FEATURES`, sorted.
+        end_of_turn: Whether the token that ends the model's turn is scored too, as the last one.
     """
 
     model: str
@@ -118,16 +124,18 @@ class ScoreAsk(msgspec.Struct, frozen=True):
     token_ids: tuple[int, ...]
     text: str = ""
     top_logprobs: int = 0
+    features: tuple[str, ...] = ()
+    end_of_turn: bool = False
 
     def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
         """Content address; the seed plays no part."""
         what = (identity, messages_digest(self.messages), self.token_ids or self.text)
-        # Scoring costs the same with and without alternatives, so these are two outcomes.
-        return (
-            digest("score", *what, self.top_logprobs)
-            if self.top_logprobs
-            else digest("score", *what)
-        )
+        # Scoring costs the same with and without alternatives, so these are two outcomes. What is
+        # not asked for is left out, so that stored scores keep their keys.
+        seen: tuple[object, ...] = (self.top_logprobs,) if self.top_logprobs else ()
+        if self.features or self.end_of_turn:
+            seen = (self.top_logprobs, self.features, self.end_of_turn)
+        return digest("score", *what, *seen)
 
     def __await__(self) -> Generator[ScoreAsk, Scored, Scored]:
         return (yield self)
@@ -217,7 +225,7 @@ class Ask:
 
     __slots__ = ()
 
-    def generate(
+    def generate(  # noqa: PLR0913 (the parts of a draw, most by keyword)
         self,
         model: str,
         messages: Messages,
@@ -226,14 +234,40 @@ class Ask:
         item_key: str = "",
         repeat: int = 0,
         top_logprobs: int = 0,
+        turn: int = 0,
     ) -> GenerateAsk:
         """A text drawn from `model`."""
-        return GenerateAsk(model, messages, sampling, item_key, repeat, top_logprobs)
+        return GenerateAsk(model, messages, sampling, item_key, repeat, top_logprobs, turn)
 
-    def score(self, model: str, messages: Messages, answer: Generation) -> ScoreAsk:
-        """The teacher-forced log-probabilities of an answer's tokens under `messages`."""
-        ids = () if answer.token_ids is None else tuple(answer.token_ids.tolist())
-        return ScoreAsk(model, messages, ids, answer.text)
+    def score(
+        self,
+        model: str,
+        messages: Messages,
+        answer: Generation | str,
+        *,
+        features: Iterable[str] = (),
+        top_logprobs: int = 0,
+        end_of_turn: bool = False,
+    ) -> ScoreAsk:
+        """The teacher-forced log-probabilities of an answer's tokens under `messages`.
+
+        Args:
+            model: Who scores.
+            messages: The chat prompt.
+            answer: What this very model drew, by its tokens; or a text, tokenised by the server.
+            features: What else to observe in the pass; see `records.Scored`.
+            top_logprobs: How many alternatives to observe at each position.
+            end_of_turn: Whether the token that ends the turn is scored too, as the last one.
+
+        Raises:
+            ValueError: For a feature that there is not.
+        """
+        if unknown := unknown_features(features := tuple(sorted(set(features)))):
+            raise ValueError(f"there is no feature {', '.join(unknown)}")
+        text = answer if isinstance(answer, str) else answer.text
+        ids = None if isinstance(answer, str) else answer.token_ids
+        token_ids = () if ids is None else tuple(ids.tolist())
+        return ScoreAsk(model, messages, token_ids, text, top_logprobs, features, end_of_turn)
 
     def choose(
         self,

@@ -43,12 +43,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         choose: Label probabilities: "exact" for any label, "top" where labels must show up among
             the top log-probabilities of one token, "none".
         choose_requests: HTTP requests that one choice takes at most (for the plan).
+        features: What it can observe in a scoring pass, of `records.FEATURES`.
     """
 
     generate: bool = True
     score: bool = False
     choose: str = "none"
     choose_requests: int = 1
+    features: frozenset[str] = frozenset()
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ costs several times as much to make); nothing here validates: recipes are valida
 are loaded, replies when they are decoded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -50,6 +50,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: Unique in its dataset, stable between calls.
         messages: The conversation that a model is to answer.
+        followups: Further turns of the user, each asked after the answer to the one before.
         reference: The right or a good answer, where the dataset has one.
         category: Where the dataset has one.
         fields: Every other column, by name.
@@ -57,6 +58,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     messages: Messages
+    followups: tuple[str, ...] = ()
     reference: str | None = None
     category: str | None = None
     fields: Mapping[str, Any] = {}
@@ -136,8 +138,40 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
         return float(self.logprobs.mean(dtype=np.float64))
 
 
+TOKEN_FEATURES: Final = (
+    "entropy",
+    "vocab_logprob_var",
+    "vocab_mean_logp_logit",
+    "compat_logprob",
+    "compat_vocab_logprob_var",
+    "compat_vocab_mean_logp_logit",
+)
+"""Features with one number a scored token; see `Scored`."""
+
+FEATURES: Final = frozenset({*TOKEN_FEATURES, "attention_entropy"})
+"""What may be observed in a scoring pass beyond log-probabilities; see `Scored`."""
+
+
+def unknown_features(names: Iterable[str]) -> list[str]:
+    """Those of `names` that are no features, in order."""
+    return sorted(set(names) - FEATURES)
+
+
 class Scored(msgspec.Struct, frozen=True, gc=False):
     """Teacher-forced log-probabilities of given tokens after a prompt.
+
+    `features` holds what was asked for of the names below. V is the width of the logits, natural
+    logarithms throughout, temperature 1; float32 of shape (T,) unless said otherwise.
+
+    * "entropy": -sum_v p ln p of the distribution that predicts each scored token, nats.
+    * "vocab_logprob_var": variance over the vocabulary of ln p there, ddof=1.
+    * "vocab_mean_logp_logit": mean over the vocabulary of ln p times the raw logit there.
+    * "compat_...": the same three as SelfEval's code has them, one place later: after each scored
+      token. "compat_logprob" is that of the next scored token, and after the last one that of the
+      sequence's very first token, where the code's `torch.roll` wraps around. For the code's own
+      numbers, score with `end_of_turn`, and take means.
+    * "attention_entropy": shape (layers, heads): -(1/I) sum_i sum_j a_ji ln a_ji over the I tokens
+      of the prompt and the T scored ones, a_ji being what j pays to i.
 
     Attributes:
         token_ids: int32, shape (T,).
@@ -146,6 +180,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False):
         boundary: "separate", "joint" or "merged" (how prompt and text were tokenised).
         method: Server call that gave the numbers.
         top: The most likely tokens at each position, where asked for.
+        features: By name, those asked for; None where none were.
     """
 
     token_ids: IntArray
@@ -155,6 +190,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False):
     method: str = ""
     n_cached_tokens: int = 0
     top: TopLogprobs | None = None
+    features: dict[str, FloatArray] | None = None
 
     @property
     def mean_logprob(self) -> float:
@@ -191,12 +227,23 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 
 class PairScores(msgspec.Struct, frozen=True, gc=False):
-    """Precision and recall of every ordered pair of N texts: float32 arrays of shape (N, N)."""
+    """How alike N texts are, by every ordered pair.
+
+    Attributes:
+        precision: float32, shape (N, N): in row h, column r how much of text h is found in text r,
+            in [-1, 1]; 0 for texts without a token, nan where it is undefined. 1 on the diagonal
+            of a text that has tokens.
+        recall: Shape (N, N): how much of text r is found in text h.
+        encoder: What compared them.
+        layer: Of the encoder; 0 where it has none.
+        n_truncated: Texts that were longer than the encoder reads.
+    """
 
     precision: FloatArray
     recall: FloatArray
     encoder: str
     layer: int
+    n_truncated: int = 0
 
 
 Outcome = Generation | Scored | Choice | PairScores

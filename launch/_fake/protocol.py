@@ -43,6 +43,8 @@ class Request(msgspec.Struct, gc=False):
     continue_final_message: bool = False
     token_ids: list[int] | None = None
     text: str | None = None
+    features: list[str] = []
+    end_of_turn: bool = False
     labels: list[list[str]] | None = None
     prefix: Prefix | None = None
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from launch._fake import judge, language
+from launch._fake import features, judge, language
 from launch._fake.protocol import (
     Prompt,
     RefusedError,
@@ -64,6 +64,8 @@ class Speaker:
         if ids is None:
             ids = language.encode(request.text or "")
         check_ids(ids)
+        ids = [*ids, language.END] if request.end_of_turn else ids
+        features.check(request.features)
         k = request.top_logprobs or 0
         if not 0 <= k < language.VOCABULARY:
             most = language.VOCABULARY - 1
@@ -84,6 +86,11 @@ class Speaker:
             ]
             body["top_token_ids"] = [[token_id for token_id, _ in row] for row in rows]
             body["top_logprobs"] = [[value for _, value in row] for row in rows]
+        if request.features:
+            body["features"] = {
+                name: features.observe(name, prompt.context, start, ids)
+                for name in request.features
+            }
         return encode(body)
 
     def choose(self, request: Request, verdict: Verdict) -> bytes:

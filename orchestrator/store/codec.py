@@ -4,6 +4,7 @@ An outcome becomes two blobs. The *head* holds text, counts and shapes; the *arr
 and log-probabilities, little-endian, so that a reader of texts never touches them.
 """
 
+import math
 import struct
 from typing import Annotated, Any, NamedTuple, assert_never
 
@@ -63,6 +64,7 @@ class _Scored(msgspec.Struct, array_like=True, tag=2, gc=False):
     boundary: bytes
     method: bytes
     top: _Shape | None = None
+    features: tuple[tuple[bytes, tuple[_Count, ...]], ...] | None = None
 
 
 class _Choice(msgspec.Struct, array_like=True, tag=3, gc=False):
@@ -80,6 +82,7 @@ class _PairScores(msgspec.Struct, array_like=True, tag=4, gc=False):
     recall: _Shape
     encoder: bytes
     layer: int
+    n_truncated: int = 0
 
 
 class _Failure(msgspec.Struct, array_like=True, tag=5, gc=False):
@@ -147,7 +150,7 @@ def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
         case Generation():
             return _generation_head(outcome)
         case Scored():
-            ids, logprobs = outcome.token_ids, outcome.logprobs
+            ids, logprobs, features = outcome.token_ids, outcome.logprobs, outcome.features
             scored = _Scored(
                 len(ids),
                 len(logprobs),
@@ -156,12 +159,19 @@ def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
                 _bytes(outcome.boundary),
                 _bytes(outcome.method),
                 None if outcome.top is None else _shape(outcome.top.token_ids),
+                None if features is None else _feature_shapes(features),
             )
-            return scored, _ints(ids) + _floats(logprobs) + b"".join(_top_parts(outcome.top))
+            parts = [_ints(ids), _floats(logprobs), *_top_parts(outcome.top)]
+            parts += [_floats(array, array.ndim) for array in (features or {}).values()]
+            return scored, b"".join(parts)
         case PairScores():
             precision, recall = outcome.precision, outcome.recall
             pairs = _PairScores(
-                _shape(precision), _shape(recall), _bytes(outcome.encoder), outcome.layer
+                _shape(precision),
+                _shape(recall),
+                _bytes(outcome.encoder),
+                outcome.layer,
+                outcome.n_truncated,
             )
             return pairs, _floats(precision, 2) + _floats(recall, 2)
         case Failure(cause, message, permanent, status, retry_after_s):
@@ -213,6 +223,10 @@ def _top_parts(top: TopLogprobs | None) -> list[bytes]:
     return [_ints(top.token_ids, 2), _floats(top.logprobs, 2)]
 
 
+def _feature_shapes(features: dict[str, FloatArray]) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+    return tuple((_bytes(name), array.shape) for name, array in features.items())
+
+
 def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
     match head:
         case _Choice():
@@ -230,7 +244,8 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
             return _generation(head, arrays)
         case _Scored():
             n_top = 0 if head.top is None else _size(head.top)
-            cut = _Cutter(arrays, head.n_ids + head.n_logprobs + 2 * n_top)
+            n_features = sum(math.prod(shape) for _, shape in head.features or ())
+            cut = _Cutter(arrays, head.n_ids + head.n_logprobs + 2 * n_top + n_features)
             return Scored(
                 cut.ints(head.n_ids),
                 cut.floats(head.n_logprobs),
@@ -239,12 +254,18 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
                 _text(head.method),
                 head.n_cached_tokens,
                 cut.top(head.top),
+                None
+                if head.features is None
+                else {
+                    _text(name): cut.floats(math.prod(shape)).reshape(shape)
+                    for name, shape in head.features
+                },
             )
         case _PairScores():
             cut = _Cutter(arrays, _size(head.precision) + _size(head.recall))
             precision = cut.floats(_size(head.precision)).reshape(head.precision)
             recall = cut.floats(_size(head.recall)).reshape(head.recall)
-            return PairScores(precision, recall, _text(head.encoder), head.layer)
+            return PairScores(precision, recall, _text(head.encoder), head.layer, head.n_truncated)
         case _Failure():
             return Failure(
                 _text(head.cause),

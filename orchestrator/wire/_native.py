@@ -1,11 +1,21 @@
 """Replies of our own routes, `/v1/score` and `/v1/choose` -> `Scored`, `Choice` or `Failure`."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
 
-from orchestrator.records import Choice, Failure, Scored, TopLogprobs
+from orchestrator.ask import ScoreAsk
+from orchestrator.records import (
+    TOKEN_FEATURES,
+    Choice,
+    Failure,
+    FloatArray,
+    IntArray,
+    Scored,
+    TopLogprobs,
+)
 from orchestrator.wire._parsing import (
     NO_USAGE,
     Decoder,
@@ -29,6 +39,10 @@ class _ListedScores(_Scores, gc=False):
     top_logprobs: list[list[float | None]] | None = None
 
 
+class _ObservedScores(_ListedScores, gc=False):
+    features: dict[str, list[float | list[float | None] | None]] | None = None
+
+
 class _Choices(msgspec.Struct, gc=False):
     logprobs: list[float | None] | None = None
     usage: Usage | None = None
@@ -37,50 +51,65 @@ class _Choices(msgspec.Struct, gc=False):
 
 _scores: Final = Decoder(_Scores)
 _listed_scores: Final = Decoder(_ListedScores)
+_observed_scores: Final = Decoder(_ObservedScores)
+_MOST_HEADS: Final = 2**16
 _choices: Final = Decoder(_Choices)
 
 
-def scored(
-    body: bytes, token_ids: tuple[int, ...] | None, method: str, secret: str, top: int = 0
-) -> Scored | Failure:
+def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Failure:
     """Teacher-forced log-probabilities from our own `/v1/score`; the ids must be those asked.
 
-    With `token_ids` None a text was asked, and the ids are the server's. With `top` the reply must
-    list that many alternatives at each position; they are put in order, most likely first.
+    Where a text was asked, the ids are the server's; with `end_of_turn` one more follows. The reply
+    must list as many alternatives as asked at each position; they are put in order, most likely
+    first. It must hold every feature asked for.
 
-    Failures: "unparseable", "no_logprobs", and what an error in the reply says.
+    Failures: "unparseable", "no_logprobs", "unsupported", and what an error in the reply says.
     """
-    reply = (_listed_scores if top else _scores)(body, secret)
+    reply = _decoder(ask)(body, secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.logprobs is None:
         return error_in(body, secret)
-    ids = token_ids if reply.token_ids is None else tuple(reply.token_ids)
-    said = _mismatch(ids, token_ids, len(reply.logprobs))
+    ids = _implied(ask) if reply.token_ids is None else tuple(reply.token_ids)
+    said = _mismatch(ids, ask, len(reply.logprobs))
     if ids is None or said:
         return Failure("unparseable", said, permanent=True)
-    values = logprob_array(reply.logprobs)
-    if isinstance(values, Failure):
-        return values
-    listed = _listed(reply, len(ids), top) if isinstance(reply, _ListedScores) else None
-    if isinstance(listed, Failure):
-        return listed
+    return _assembled(reply, np.array(ids, dtype=np.int32), ask, method)
+
+
+def _assembled(reply: _Scores, ids: IntArray, ask: ScoreAsk, method: str) -> Scored | Failure:
+    """The parts of a reply that may each be wrong, put together."""
+    parts = (
+        logprob_array(reply.logprobs or []),
+        _listed(reply, len(ids), ask.top_logprobs),
+        _features(reply, len(ids), ask.features),
+    )
+    for part in parts:
+        if isinstance(part, Failure):
+            return part
+    logprobs, top, features = cast(
+        "tuple[FloatArray, TopLogprobs | None, dict[str, FloatArray] | None]", parts
+    )
     usage = reply.usage or NO_USAGE
     return Scored(
-        np.array(ids, dtype=np.int32),
-        values,
+        ids,
+        logprobs,
         usage.n_prompt,
         method=method,
         n_cached_tokens=usage.n_cached,
-        top=listed,
+        top=top,
+        features=features,
     )
 
 
-def scored_nothing(method: str, top: int = 0) -> Scored:
+def scored_nothing(method: str, ask: ScoreAsk) -> Scored:
     """The log-probabilities of no tokens: none, known without asking."""
-    ids, values = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    ids, values, top = np.empty(0, np.int32), np.empty(0, np.float32), ask.top_logprobs
     none = TopLogprobs(ids.reshape(0, top), values.reshape(0, top)) if top else None
-    return Scored(ids, values, method=method, top=none)
+    features = {
+        name: values if name in TOKEN_FEATURES else values.reshape(0, 0) for name in ask.features
+    }
+    return Scored(ids, values, method=method, top=none, features=features or None)
 
 
 def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Failure:
@@ -100,18 +129,70 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
     return Choice(values, upper, method, usage.n_prompt, usage.n_cached)
 
 
-def _mismatch(given: tuple[int, ...] | None, asked: tuple[int, ...] | None, n_logprobs: int) -> str:
+def _decoder(ask: ScoreAsk) -> Callable[[bytes, str], _Scores | Failure]:
+    """One that reads no more than was asked for."""
+    if ask.features:
+        return _observed_scores
+    return _listed_scores if ask.top_logprobs else _scores
+
+
+def _implied(ask: ScoreAsk) -> tuple[int, ...] | None:
+    """The ids of a reply that names none."""
+    return None if ask.end_of_turn else ask.token_ids or None
+
+
+def _mismatch(given: tuple[int, ...] | None, ask: ScoreAsk, n_logprobs: int) -> str:
     if given is None:
         return "the server does not say which ids it scored"
-    if asked is not None and given != asked:
+    asked = given[: len(given) - ask.end_of_turn]
+    if len(asked) + ask.end_of_turn != len(given) or (ask.token_ids and asked != ask.token_ids):
         return "the server scored other ids than asked"
     if n_logprobs != len(given):
         return f"the server gave {n_logprobs} log-probabilities for {len(given)} ids"
     return ""
 
 
-def _listed(reply: _ListedScores, n_tokens: int, k: int) -> TopLogprobs | Failure:
+def _features(
+    reply: _Scores, n_tokens: int, asked: tuple[str, ...]
+) -> dict[str, FloatArray] | Failure | None:
+    """The features asked for, of the shapes that `Scored` states."""
+    if not asked or not isinstance(reply, _ObservedScores):
+        return None
+    given = reply.features or {}
+    if missing := sorted(set(asked) - given.keys()):
+        said = f"the server gives no {', '.join(missing)}; the embedded server does"
+        return Failure("unsupported", said, permanent=True)
+    found: dict[str, FloatArray] = {}
+    for name in asked:
+        array = _numbers(given[name])
+        if array is None or not _fits(array, name, n_tokens):
+            said = f"the server's {name} has another shape, or a number out of range"
+            return Failure("unparseable", said, permanent=True)
+        found[name] = array
+    return found
+
+
+def _fits(array: FloatArray, name: str, n_tokens: int) -> bool:
+    if name in TOKEN_FEATURES:
+        return array.shape == (n_tokens,)
+    return array.ndim == 2 and array.size <= _MOST_HEADS
+
+
+def _numbers(given: list[float | list[float | None] | None]) -> FloatArray | None:
+    """An array of one or two axes, null as nan; None where rows differ or a number is too large."""
+    rows = [row for row in given if isinstance(row, list)]
+    if rows and (len(rows) != len(given) or len({*map(len, rows)}) > 1):
+        return None
+    wide = np.array(given, dtype=np.float64)
+    if np.any(np.abs(wide) > np.finfo(np.float32).max):
+        return None
+    return wide.astype(np.float32)
+
+
+def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | None:
     """The alternatives of a reply, both arrays of shape (n_tokens, k), most likely first."""
+    if not k or not isinstance(reply, _ListedScores):
+        return None
     ids, rows = reply.top_token_ids, reply.top_logprobs
     if ids is None or rows is None:
         return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)

@@ -119,6 +119,10 @@ def score(model: str, ask: ScoreAsk) -> bytes:
         body["text"] = ask.text
     if ask.top_logprobs:
         body["top_logprobs"] = ask.top_logprobs
+    if ask.features:
+        body["features"] = ask.features
+    if ask.end_of_turn:
+        body["end_of_turn"] = True
     return _encode(body)
 
 

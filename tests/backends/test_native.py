@@ -11,6 +11,8 @@ from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import (
+    FEATURES,
+    TOKEN_FEATURES,
     Choice,
     Failure,
     Generation,
@@ -114,6 +116,49 @@ async def test_a_text_is_scored_where_there_are_no_ids(connect):
     outcome = await backend.score(ScoreAsk("m", MESSAGES, (), "bade kofu"))
     assert isinstance(outcome, Scored)
     assert len(outcome.token_ids) == 2
+
+
+async def test_features_of_a_score_have_the_shapes_that_are_stated(connect):
+    backend, _ = await connect()
+    ask = ScoreAsk("m", MESSAGES, (), "bade kofu", features=tuple(sorted(FEATURES)))
+    outcome = await backend.score(ask)
+    assert isinstance(outcome, Scored)
+    assert outcome.features is not None
+    assert outcome.features.keys() == FEATURES
+    assert all(outcome.features[name].shape == (2,) for name in TOKEN_FEATURES)
+    assert outcome.features["attention_entropy"].ndim == 2
+    again = await backend.score(ask)
+    assert isinstance(again, Scored)
+    assert again.features is not None
+    for name, array in outcome.features.items():
+        np.testing.assert_array_equal(again.features[name], array)
+
+
+async def test_the_released_codes_positions_are_one_token_later(connect):
+    backend, _ = await connect()
+    names = ("compat_logprob", "compat_vocab_logprob_var", "vocab_logprob_var")
+    outcome = await backend.score(ScoreAsk("m", MESSAGES, (), "bade kofu sido", features=names))
+    assert isinstance(outcome, Scored)
+    assert outcome.features is not None
+    np.testing.assert_array_equal(outcome.features["compat_logprob"][:-1], outcome.logprobs[1:])
+    later, plain = outcome.features[names[1]], outcome.features[names[2]]
+    np.testing.assert_array_equal(later[:-1], plain[1:])
+
+
+async def test_a_feature_that_there_is_not_is_refused(connect):
+    backend, _ = await connect()
+    outcome = await backend.score(ScoreAsk("m", MESSAGES, (65,), features=("mood",)))
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("bad_request", True)
+    assert "mood" in outcome.message
+
+
+async def test_the_end_of_the_turn_is_scored_where_asked(connect):
+    backend, _ = await connect()
+    outcome = await backend.score(ScoreAsk("m", MESSAGES, (65, 66), end_of_turn=True))
+    assert isinstance(outcome, Scored)
+    assert outcome.token_ids[:2].tolist() == [65, 66]
+    assert len(outcome.token_ids) == len(outcome.logprobs) == 3
 
 
 async def test_the_score_of_nothing_is_known_without_asking(connect):

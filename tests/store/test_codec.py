@@ -4,6 +4,7 @@ import math
 import struct
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,7 +53,15 @@ generations = st.builds(
     n_cached_tokens=counts,
 )
 scores = st.builds(
-    Scored, lengths.flatmap(ints), lengths.flatmap(floats), counts, texts, texts, counts
+    Scored,
+    lengths.flatmap(ints),
+    lengths.flatmap(floats),
+    counts,
+    texts,
+    texts,
+    counts,
+    st.none() | tops,
+    st.none() | st.dictionaries(texts, lengths.flatmap(floats) | shapes.flatmap(floats)),
 )
 choices = st.builds(
     Choice,
@@ -81,6 +90,8 @@ def bits(value: object) -> object:
             return struct.pack("<d", value)
         case tuple():
             return tuple(bits(inner) for inner in value)
+        case dict():
+            return tuple((name, bits(inner)) for name, inner in value.items())
         case TopLogprobs() | Generation() | Scored() | Choice() | PairScores() | Failure():
             fields = (bits(getattr(value, name)) for name in value.__struct_fields__)
             return type(value).__name__, *fields
@@ -113,6 +124,23 @@ def test_arrays_that_were_not_observed_differ_from_empty_ones() -> None:
     assert isinstance(back, Generation)
     assert back.token_ids is not None
     assert back.logprobs is None
+
+
+def test_a_score_stored_before_there_were_features_has_none() -> None:
+    scored = Scored(np.zeros(2, np.int32), np.zeros(2, np.float32))
+    head, arrays = codec.pack(scored)
+    fields = msgspec.msgpack.decode(head[2:])
+    older = head[:2] + msgspec.msgpack.encode(fields[:-1])
+    back = codec.decode(older, arrays)
+    assert isinstance(back, Scored)
+    assert back.features is None
+    np.testing.assert_array_equal(back.logprobs, scored.logprobs)
+
+
+def test_a_feature_of_another_type_is_refused() -> None:
+    wide: Any = {"entropy": np.zeros(2)}
+    with pytest.raises(StoreError, match="float64"):
+        codec.encode(Scored(np.zeros(2, np.int32), np.zeros(2, np.float32), features=wide))
 
 
 def test_nan_payload_of_a_logprob_survives() -> None:

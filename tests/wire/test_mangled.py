@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.ask import ScoreAsk
 from orchestrator.records import Choice, Failure, Generation, Scored, labels
 from orchestrator.wire import failures, replies
 from orchestrator.wire.labels import choice_from_top
@@ -17,9 +19,11 @@ BODIES = (
          token_ids=[5, 6, 2]),
     b'{"logprobs":[-0.5,-1.5],"token_ids":[1,2],"usage":{"prompt_tokens":3,"cached_tokens":1}}',
     b'{"logprobs":[-0.5,-1.5],"token_ids":[1,2],"top_token_ids":[[1,7],[8,2]],'
-    b'"top_logprobs":[[-0.5,-3],[-0.1,-1.5]]}',
+    b'"top_logprobs":[[-0.5,-3],[-0.1,-1.5]],'
+    b'"features":{"entropy":[0.5,1.5],"attention_entropy":[[1,2],[3,4]]}}',
     b'{"error":{"message":"no","type":"x","code":400}}',
 )  # fmt: skip
+EVERYTHING = ("attention_entropy", "entropy")
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -48,13 +52,16 @@ def with_another_value(draw):
         place = place[step]
 
 
+def score(ids=(), top=0, features=()):
+    return ScoreAsk("x", (), ids, "t", top, features)
+
+
 def read_everything(body):
     for reading in (Reading(), Reading(top=2), Reading(logprobs=False)):
         assert isinstance(replies.generation(body, reading), Generation | Failure)
     assert isinstance(choice_from_top(body, labels("A", "B")), Choice | Failure)
-    assert isinstance(replies.scored(body, (1, 2), "m", ""), Scored | Failure)
-    assert isinstance(replies.scored(body, None, "m", ""), Scored | Failure)
-    assert isinstance(replies.scored(body, (1, 2), "m", "", 2), Scored | Failure)
+    for ask in (score((1, 2)), score(), score((1, 2), 2), score((1, 2), 2, EVERYTHING)):
+        assert isinstance(replies.scored(body, ask, "m", ""), Scored | Failure)
     assert isinstance(replies.choice(body, 2, "m", ""), Choice | Failure)
     assert isinstance(failures.classify(400, body, {}), Failure)
     replies.version(body)
@@ -93,9 +100,20 @@ def test_arrays_of_a_generation_are_aligned_and_no_log_probability_is_positive(b
 @given(with_another_value())
 @settings(max_examples=200, deadline=None)
 def test_alternatives_of_a_score_are_aligned_and_in_order(body):
-    outcome = replies.scored(body, (1, 2), "m", "", 2)
+    outcome = replies.scored(body, score((1, 2), 2), "m", "")
     if isinstance(outcome, Scored):
         assert outcome.top is not None
         assert outcome.top.token_ids.shape == outcome.top.logprobs.shape == (2, 2)
         assert not (outcome.top.logprobs[:, 0] < outcome.top.logprobs[:, 1]).any()
         assert not (outcome.top.logprobs > 0.01).any()
+
+
+@given(with_another_value())
+@settings(max_examples=200, deadline=None)
+def test_features_of_a_score_are_complete_and_never_infinite(body):
+    outcome = replies.scored(body, score((1, 2), features=EVERYTHING), "m", "")
+    if isinstance(outcome, Scored):
+        assert outcome.features is not None
+        assert tuple(outcome.features) == EVERYTHING
+        assert outcome.features["entropy"].shape == (2,)
+        assert not any(np.isinf(array).any() for array in outcome.features.values())

@@ -71,6 +71,14 @@ def test_a_score_asks_for_alternatives_where_wanted(wanted, sent):
     assert json.loads(requests.score("m", ask)).get("top_logprobs") == sent
 
 
+def test_a_score_sends_what_else_is_observed_and_nothing_where_that_is_nothing():
+    bare = json.loads(requests.score("m", ScoreAsk("x", MESSAGES, (1, 2))))
+    assert not {"features", "end_of_turn"} & bare.keys()
+    ask = ScoreAsk("x", MESSAGES, (1, 2), features=("entropy",), end_of_turn=True)
+    body = json.loads(requests.score("m", ask))
+    assert (body["features"], body["end_of_turn"]) == (["entropy"], True)
+
+
 @pytest.mark.parametrize(
     ("prefix", "expected"),
     [
