@@ -28,15 +28,19 @@ from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report import numbers, tables
 from orchestrator.report.files import write_frame
 from orchestrator.report.page import print_to, write_to
-from orchestrator.report.results import as_tables, as_text
+from orchestrator.report.results import Findings, as_tables, as_text
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
 from orchestrator.runner.prepare import prepare
-from orchestrator.store import RunDirectory
 
 Handler = Callable[[argparse.Namespace], int]
 
 _MAX_PORT = 65_535
+_FAMILIES = {
+    "methods": plugins.METHODS,
+    "analyses": plugins.ANALYSES,
+    "backends": plugins.BACKENDS,
+}
 
 
 def entry() -> None:
@@ -107,7 +111,8 @@ def _exit_code(result: api.Result) -> int:
     if result.ended is not None and result.ended.stopping:
         _complain(f"stopped: {result.ended.stopping}; raise it and go on with the same command")
         return EXIT_PARTIAL
-    failed = sum(int((frame["status"] != "ok").sum()) for frame in result.frames.values())
+    rows = [frame["status"] for frame in result.frames.values() if "status" in frame.columns]
+    failed = sum(int((status != "ok").sum()) for status in rows)
     if failed:
         where = f"see the table of failures, or {result.path}/results"
         _complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
@@ -119,11 +124,11 @@ def _show_result(result: api.Result, form: str) -> None:
     if result.ended is not None and result.ended.progress is not None:
         # To stderr, so that what is redirected holds the result alone.
         print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
-    found = result.rankings, result.exact_match, result.frames.get("answers")
+    found = Findings(result.rankings, result.exact_match, result.tables)
     if form == "table":
-        _show(*as_tables(*found))
+        _show(*as_tables(found))
     else:
-        write_to(sys.stdout, as_text("json" if form == "json" else "markdown", *found))
+        write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -165,26 +170,15 @@ def _check_one(path: Path, options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> int:
     result = api.load(_run_path(options.run))
-    if left := _left(result):
+    if result.n_left:
         _complain(
-            f"this run is not finished: {left:,} units are left, of which nothing is said here"
+            f"this run is not finished: {result.n_left:,} units are left, of which nothing is said "
+            f"here"
         )
     for note in result.notes:
         _complain(note)
     _show_result(result, options.format)
     return EXIT_COMPLETE
-
-
-def _left(result: api.Result) -> int:
-    """Units that have no row yet, as far as the run has said how many there are."""
-    said = RunDirectory.open(result.path).read_status()
-    revisions = [file.stat().st_mtime for file in (result.path / "revisions").glob("*.yaml")]
-    status = result.path / "status.json"
-    # Where a later call had nothing to send, its plan is complete and the status an older plan's.
-    if said is None or max(revisions, default=0.0) > status.stat().st_mtime:
-        return 0
-    total = int(said.values.get("units_total", 0))
-    return max(0, total - sum(frame.height for frame in result.frames.values()))
 
 
 def _run_path(name: str) -> Path:
@@ -238,7 +232,7 @@ def _kinds(options: argparse.Namespace) -> int:
     elif family == "datasets":
         rows = list(DATASET_KINDS.items())
     else:
-        package = plugins.METHODS if family == "methods" else plugins.BACKENDS
+        package = _FAMILIES[family]
         rows = [(kind, _doc(package, kind)) for kind in plugins.kinds(package)]
     _show(tables.listing(rows))
     return EXIT_COMPLETE
@@ -303,7 +297,7 @@ def _parser() -> argparse.ArgumentParser:
     runs = _command(commands, "runs", _runs, "list the runs kept in a folder")
     runs.add_argument("folder", nargs="?", default=str(api.RUNS), help="runs/ where left out")
     _serve_options(_command(commands, "serve", _serve, "serve models on this machine"))
-    for family in ("methods", "backends", "datasets", "recipes"):
+    for family in (*_FAMILIES, "datasets", "recipes"):
         listing = _command(commands, family, _kinds, f"list the {family} there are")
         listing.set_defaults(family=family)
     return parser

@@ -18,7 +18,7 @@ from orchestrator.records import Item, Unit
 
 # Who takes part is in the positions and in the identities, not in a unit's fingerprint: adding a
 # candidate must not make the units of the others stale.
-_NOT_IN_FINGERPRINT = {"candidates", "judges"}
+_NOT_IN_FINGERPRINT = {"candidates", "judges", "name"}
 
 
 class Items(Protocol):
@@ -37,13 +37,33 @@ class Items(Protocol):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One method of the recipe with its settings, or a companion that came with one."""
+    """One method of the recipe with its settings, or a companion that came with one.
+
+    Attributes:
+        kind: Of the method.
+        method: Its module.
+        config: Its settings.
+        candidates: The models that it evaluates.
+        fingerprint: Of kind, version, name and settings.
+        name: In the column `method` of its rows.
+    """
 
     kind: str
     method: Method
     config: Any
     candidates: tuple[str, ...]
     fingerprint: bytes
+    name: str = ""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns of its rows in its frame, name to type."""
+        return {"method": "str", **self.method.SCHEMA}
+
+    @property
+    def settings(self) -> str:
+        """Its settings as JSON, without who takes part and what it is called."""
+        return settings_of(self.config)
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -108,10 +128,24 @@ class _Kept(msgspec.Struct, frozen=True):
     content: bytes
 
 
-def make_part(kind: str, method: Method, config: Any, candidates: Sequence[str]) -> Part:  # noqa: ANN401
-    """A part with the fingerprint of its method and settings."""
-    settings = config.model_dump_json(exclude=_NOT_IN_FINGERPRINT)
-    return Part(kind, method, config, tuple(candidates), digest(kind, method.VERSION, settings))
+def settings_of(config: Any) -> str:  # noqa: ANN401 (a `Config` of any method)
+    """Settings as JSON, without who takes part and what the method is called."""
+    found: str = config.model_dump_json(exclude=_NOT_IN_FINGERPRINT)
+    return found
+
+
+def make_part(
+    kind: str,
+    method: Method,
+    config: Any,  # noqa: ANN401 (a `Config` of any method)
+    candidates: Sequence[str],
+    name: str = "",
+) -> Part:
+    """A part with the fingerprint of its method, settings and name (`kind` where left out)."""
+    name = name or kind
+    # The name is in the rows, so another name makes new ones.
+    fingerprint = digest(kind, method.VERSION, name, settings_of(config))
+    return Part(kind, method, config, tuple(candidates), fingerprint, name)
 
 
 def check_needs(kind: str, method: Method, config: Any, items: Items) -> None:  # noqa: ANN401
@@ -269,8 +303,8 @@ class Plan:
         kept = self._kept.get(index)
         if kept is None:
             item = self.items.item(index)
-            content = (item.key, item.messages, item.reference, item.category, item.fields)
-            kept = _Kept(item, digest(content))
+            content = (item.key, item.messages, item.followups, item.reference, item.category)
+            kept = _Kept(item, digest(*content, item.fields))
             if len(item.prompt) <= _KEPT_CHARACTERS:
                 if len(self._kept) >= _KEPT_ITEMS:
                     del self._kept[next(iter(self._kept))]

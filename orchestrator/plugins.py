@@ -15,11 +15,15 @@ from orchestrator.errors import PluginError
 BACKENDS = "backends"
 LAUNCH = "launch"
 METHODS = "orchestrator.methods"
+ANALYSES = "orchestrator.analyses"
+SUMMARIES = "orchestrator.summaries"
 
 _WORDS = {
     BACKENDS: "backend",
     LAUNCH: "server",
     METHODS: "method",
+    ANALYSES: "analysis",
+    SUMMARIES: "summary",
     "orchestrator.datasets": "dataset",
 }
 
@@ -35,7 +39,7 @@ def kinds(family: str) -> tuple[str, ...]:
     names = sorted(
         info.name for info in pkgutil.iter_modules(package.__path__) if info.name[0] != "_"
     )
-    if not names:
+    if not names and not family.startswith("orchestrator."):
         raise PluginError(
             f"the package {family!r} in {list(package.__path__)} has no plug-ins: another package "
             f"of that name is in the way; start orchestrator from another folder"

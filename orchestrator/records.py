@@ -51,7 +51,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         key: Unique in its dataset, stable between calls.
         messages: The conversation that a model is to answer.
         followups: Further turns of the user, each asked after the answer to the one before.
-        reference: The right or a good answer, where the dataset has one.
+        reference: The right or a good answer, where the dataset has one; with followups that of
+            the first turn.
+        references: One for each turn, where turns after the first have any; else empty.
         category: Where the dataset has one.
         fields: Every other column, by name.
     """
@@ -60,13 +62,20 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     messages: Messages
     followups: tuple[str, ...] = ()
     reference: str | None = None
+    references: tuple[str | None, ...] = ()
     category: str | None = None
     fields: Mapping[str, Any] = {}
 
     @property
     def prompt(self) -> str:
-        """The text of the last user turn."""
+        """The text of the last user turn that is given; followups come after its answer."""
         return self.messages[-1].content
+
+    def reference_of(self, turn: int) -> str | None:
+        """The reference of a turn, counted from 1; None where there is none."""
+        if turn == 1:
+            return self.reference
+        return self.references[turn - 1] if turn <= len(self.references) else None
 
 
 class Label(msgspec.Struct, frozen=True):

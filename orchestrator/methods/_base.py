@@ -9,6 +9,7 @@ A method file exports
 * `columns(unit)`: the columns that identify a unit, also in the row of a failed one,
 * `stages(candidates, config)`: what one item costs, for the plan,
 * `needs(config)`, if it has one: parts of an item (such as `reference`) that it can't do without,
+* `summarise(context)`, if it has one (see `orchestrator/summaries/_base.py`): what its rows mean,
 * `companions(config)`: other methods whose frames come with it, from the same answers,
 * `evaluate(unit, ask, config)`: the coroutine itself.
 """
@@ -56,6 +57,18 @@ class Settings(BaseModel):
     """Base of every settings model: frozen, and unknown keys are faults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MethodSettings(Settings):
+    """Base of every method's `Config`."""
+
+    name: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$",
+        max_length=60,
+        description="What tables call it, in the column `method` of its rows; the kind where left "
+        "out. Needed where a recipe has several of one kind.",
+    )
 
 
 class Drawing(Settings):

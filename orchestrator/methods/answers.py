@@ -1,8 +1,8 @@
-"""Answers: every candidate answers every item once; nothing is judged.
+"""Answers: every candidate answers every item once, turn by turn; nothing is judged.
 
 On its own it generates answers with their mean log-probability; other methods bring it along, so
 that their answers stand in a frame of their own. Exact match is reported where the item has a
-reference: equal after stripping white space at both ends.
+reference: equal after stripping white space at both ends; the reference is that of the last turn.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,17 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from orchestrator.ask import Ask
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Settings, Stage
+from orchestrator.methods._base import (
+    STATUS_COLUMNS,
+    Combination,
+    Drawing,
+    MethodSettings,
+    Stage,
+)
+from orchestrator.methods._conversation import Turn, converse
 from orchestrator.records import Generation, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = "answers"
 # Its units draw what other units of the item ask for: those are opened when these have ended.
 FEEDS_OTHERS: Final = True
@@ -23,6 +30,7 @@ SCHEMA: Final = {
     "item": "str",
     "category": "str",
     "model": "str",
+    "turn": "i64",
     "prompt": "str",
     "text": "str",
     "reference": "str",
@@ -36,7 +44,7 @@ SCHEMA: Final = {
 }
 
 
-class Config(Settings):
+class Config(MethodSettings):
     """Settings of `answers`."""
 
     candidates: tuple[str, ...] | None = Field(
@@ -59,7 +67,7 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:  # noqa: ARG001
 
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One draw a model."""
+    """One draw a model, and one for each further turn an item has."""
     return [
         Stage("answers", model, "generate", 1, max_tokens=config.answer.max_tokens)
         for model in candidates
@@ -78,29 +86,31 @@ def columns(unit: Unit) -> Row:
 
 
 async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """The model's answer as a row."""
-    answer = await ask.generate(
-        unit.models[0],
-        unit.item.messages,
-        config.answer.sampling(),
-        item_key=unit.item.key,
-        top_logprobs=config.top_logprobs,
+    """The model's answer as a row, one a turn."""
+    turns = await converse(
+        unit.item, unit.models, ask, config.answer, top_logprobs=config.top_logprobs
     )
-    reference = unit.item.reference
+    return [_row(unit, turn, last=turn.number == len(turns)) for (turn,) in turns]
+
+
+def _row(unit: Unit, turn: Turn, *, last: bool) -> Row:
+    answer = turn.answer
+    reference = unit.item.reference if last else None
     mean = answer.mean_logprob
-    return [
-        {
-            **columns(unit),
-            "text": answer.text,
-            "exact_match": None if reference is None else answer.text.strip() == reference.strip(),
-            "mean_logprob": None if mean != mean else mean,
-            "mean_top_mass": _mean_top_mass(answer),
-            "observed": answer.observed,
-            "n_tokens": answer.n_completion_tokens,
-            "finish_reason": answer.finish_reason,
-            "status": "ok",
-        }
-    ]
+    return {
+        **columns(unit),
+        "turn": turn.number,
+        "prompt": turn.messages[-1].content,
+        "text": answer.text,
+        "reference": reference,
+        "exact_match": None if reference is None else answer.text.strip() == reference.strip(),
+        "mean_logprob": None if mean != mean else mean,
+        "mean_top_mass": _mean_top_mass(answer),
+        "observed": answer.observed,
+        "n_tokens": answer.n_completion_tokens,
+        "finish_reason": answer.finish_reason,
+        "status": "ok",
+    }
 
 
 def _mean_top_mass(answer: Generation) -> float | None:

@@ -3,7 +3,8 @@
 For every item and every pair of candidates the judge sees the answers as (A, B) and as (B, A). What
 is read is not the symbol it would write but the whole distribution over `[[>>]] [[>]] [[=]] [[<]]
 [[<<]]` where the symbol stands. P(A better) = P(>>) + P(>) + P(=)/2. Distributions of both orders
-are averaged before a statistic is taken (pre-aggregation) and after (post-aggregation).
+are averaged before a statistic is taken (pre-aggregation) and after (post-aggregation). Where an
+item has several turns, there is one judgment a turn, of the conversations up to it.
 
 Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgment Distribution"
 (arXiv 2503.03064); formulas as in `docs/methods/pairwise_ranking.md`.
@@ -23,7 +24,14 @@ from orchestrator.ask import Ask, AskFailed, ChooseAsk
 from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import answers
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Settings, Stage
+from orchestrator.methods._base import (
+    STATUS_COLUMNS,
+    Combination,
+    Drawing,
+    MethodSettings,
+    Stage,
+)
+from orchestrator.methods._conversation import Turn, converse, questions, replies
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.pairwise import PROMPTS, PairwisePrompt
 from orchestrator.records import (
@@ -39,7 +47,7 @@ from orchestrator.records import (
     labels,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = "judgments"
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final = labels(*SYMBOLS)
@@ -49,6 +57,7 @@ SCHEMA: Final = {
     "model_a": "str",
     "model_b": "str",
     "judge": "str",
+    "turn": "i64",
     "p_ab": "list[f64]",
     "p_ba": "list[f64]",
     "coverage_ab": "f64",
@@ -71,7 +80,7 @@ FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
 _SYMBOL = re.compile(r"\[\[(?:>>|>|=|<|<<)\]\]")
 
 
-class Config(Settings):
+class Config(MethodSettings):
     """Settings of `pairwise_ranking`."""
 
     candidates: tuple[str, ...] | None = Field(
@@ -165,30 +174,33 @@ def columns(unit: Unit) -> Row:
 
 
 async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """Both answers, both orders, one row."""
-    sampling = config.answer.sampling()
-    a, b = await ask.all(
-        *(
-            ask.generate(model, unit.item.messages, sampling, item_key=unit.item.key)
-            for model in unit.models
-        )
-    )
-    prompts = (_messages(unit, config, a, b), _messages(unit, config, b, a))
+    """Both answers, both orders, one row a turn."""
+    turns = await converse(unit.item, unit.models, ask, config.answer)
+    prompts = [
+        _messages(unit, config, first, second)
+        for n_turns in range(1, len(turns) + 1)
+        for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
+        for first, second in ((a, b), (b, a))
+    ]
     if config.chain_of_thought:
         asks = await _after_reasoning(unit, ask, config, prompts)
     else:
         asks = [ask.choose(unit.judge, messages, LABELS) for messages in prompts]
-    ab, ba = (_read(choice) for choice in await ask.all(*asks))
-    return [_row(unit, ab, ba, same_text=a.text == b.text)]
+    read = [_read(choice) for choice in await ask.all(*asks)]
+    return [
+        _row(unit, made, ab, ba) for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
+    ]
 
 
-def _messages(unit: Unit, config: Config, first: Generation, second: Generation) -> Messages:
+def _messages(
+    unit: Unit, config: Config, first: Sequence[Turn], second: Sequence[Turn]
+) -> Messages:
     templates = config.templates()
     fields = {
-        "prompt": unit.item.prompt,
+        "prompt": questions(first),
         "reference": unit.item.reference,
-        "answer_a": first.text,
-        "answer_b": second.text,
+        "answer_a": replies(first),
+        "answer_b": replies(second),
     }
     template = templates.chain_of_thought if config.chain_of_thought else templates.direct
     try:
@@ -251,10 +263,12 @@ def _read(choice: Choice) -> _Order:
     return _Order(distribution.probabilities, distribution.coverage, distribution.exact)
 
 
-def _row(unit: Unit, ab: _Order, ba: _Order, *, same_text: bool) -> Row:
+def _row(unit: Unit, turns: tuple[Turn, ...], ab: _Order, ba: _Order) -> Row:
+    a, b = turns
     judged = judge_pair(ab.probabilities, ba.probabilities)
     return {
         **columns(unit),
+        "turn": a.number,
         "p_ab": list(ab.probabilities),
         "p_ba": list(reversed(ba.probabilities)),
         "coverage_ab": ab.coverage,
@@ -267,6 +281,6 @@ def _row(unit: Unit, ab: _Order, ba: _Order, *, same_text: bool) -> Row:
         "mode_pre": judged.mode_pre,
         "mode_post": judged.mode_post,
         "exact": ab.exact and ba.exact,
-        "same_text": same_text,
+        "same_text": a.answer.text == b.answer.text,
         "status": "ok",
     }

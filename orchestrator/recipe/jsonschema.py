@@ -23,6 +23,7 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _MODE: Final[JsonSchemaMode] = "validation"
 _SLOTS: Final = {
     "method": plugins.METHODS,
+    "analysis": plugins.ANALYSES,
     "server": plugins.LAUNCH,
     "backend": plugins.BACKENDS,
     "dataset": DATASETS,
@@ -95,6 +96,7 @@ def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
     """Put the unions where the models have `Any`."""
     recipe["properties"]["dataset"] |= {"$ref": "#/$defs/dataset"}
     recipe["properties"]["methods"]["items"] = {"$ref": "#/$defs/method"}
+    recipe["properties"]["analyses"]["items"] = {"$ref": "#/$defs/analysis"}
     models = recipe["properties"]["models"]
     models["additionalProperties"] = False
     entry = definitions[next(iter(models["patternProperties"].values()))["$ref"].rpartition("/")[2]]

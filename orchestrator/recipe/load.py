@@ -122,6 +122,7 @@ class _Loading:
         models = loader.models(data.get("models"), checked)
         dataset = self._dataset(data)
         methods = self._methods(data)
+        analyses = self._analyses(data)
         if self._faults or checked is None or dataset is None:
             return None, self._faults
         recipe = Recipe(
@@ -132,6 +133,7 @@ class _Loading:
             models=models,
             dataset=dataset,
             methods=tuple(methods),
+            analyses=tuple(analyses),
             statistics=checked.statistics,
             limits=checked.limits,
             budget=checked.budget,
@@ -178,7 +180,26 @@ class _Loading:
                 self._check_roles(entry, path, models)
             if method is not None:
                 found.append(method)
+        self._check_names(found)
         return found
+
+    def _check_names(self, methods: Sequence[PluginRef]) -> None:
+        """Rows of two methods are told apart by the name."""
+        names = [method.name for method in methods]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                self._fault(
+                    ("methods", index),
+                    f"methods.{index}: there is another method called {name!r}; give each a 'name'",
+                )
+
+    def _analyses(self, data: dict[str, Any]) -> list[PluginRef]:
+        entries = data.get("analyses")
+        found = [
+            self._plugs.mapping(plugins.ANALYSES, entry, ("analyses", index))
+            for index, entry in enumerate(entries if isinstance(entries, list) else ())
+        ]
+        return [analysis for analysis in found if analysis is not None]
 
     def _check_roles(
         self, entry: Mapping[str, Any], path: source.Path, models: Mapping[str, Any]

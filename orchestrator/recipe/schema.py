@@ -129,6 +129,8 @@ class RecipeFile(Settings):
     """Where the items come from."""
     methods: list[Any] = Field(min_length=1)
     """What is done with the items; each entry has a `kind` and the kind's settings."""
+    analyses: list[Any] = []
+    """What is made of the rows afterwards, also of a run that is done; each entry has a `kind`."""
     statistics: StatisticsSettings = StatisticsSettings()
     limits: Limits = Limits()
     """Of every model that has none of its own."""
@@ -142,6 +144,11 @@ class PluginRef:
 
     kind: str
     config: BaseModel
+
+    @property
+    def name(self) -> str:
+        """What tables call it: its own name, else its kind."""
+        return getattr(self.config, "name", None) or self.kind.rpartition(".")[2]
 
     def resolved(self) -> dict[str, Any]:
         """Kind and settings as plain data."""
@@ -207,6 +214,7 @@ class Recipe:
         models: By name, in the recipe's order.
         dataset: Where the items come from; a `path` among its settings is absolute.
         methods: In the recipe's order.
+        analyses: In the recipe's order.
         statistics: How uncertainty is given.
         limits: Of models that have none of their own.
         budget: When to stop asking.
@@ -221,6 +229,7 @@ class Recipe:
     models: Mapping[str, ModelSpec]
     dataset: PluginRef
     methods: tuple[PluginRef, ...]
+    analyses: tuple[PluginRef, ...]
     statistics: StatisticsSettings
     limits: Limits
     budget: Budget
@@ -247,6 +256,7 @@ class Recipe:
             "models": {name: spec.resolved() for name, spec in self.models.items()},
             "dataset": self.dataset.resolved(),
             "methods": [method.resolved() for method in self.methods],
+            "analyses": [analysis.resolved() for analysis in self.analyses],
             "statistics": self.statistics.model_dump(mode="json"),
             "limits": self.limits.model_dump(mode="json"),
             "budget": self.budget.model_dump(mode="json"),

@@ -22,18 +22,19 @@ def ranking_json(
         analysis: What `orchestrator.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
-    values = _plain(msgspec.to_builtins(analysis))
+    values = plain(msgspec.to_builtins(analysis))
     document = {"format": FORMAT, "order_resolvable": not verdict(analysis), **values}
     if exact_match:
-        document["exact_match"] = _plain(dict(exact_match))
+        document["exact_match"] = plain(dict(exact_match))
     return document
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 (JSON values)
+def plain(value: Any) -> Any:  # noqa: ANN401 (JSON values)
+    """The value with numbers that JSON lacks as null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return value

@@ -31,8 +31,11 @@ from orchestrator.runner.results import (
     export,
     remember_schemas,
     server_notes,
+    units_left,
 )
+from orchestrator.runner.tables import summarise
 from orchestrator.store import RunDirectory, Store, newest
+from orchestrator.tables import Table
 
 RUNS = Path("runs")
 
@@ -46,12 +49,23 @@ class Result:
         path: The run directory.
         ended: How the last call ended; None where the run was only loaded.
         notes: What a reader of the tables must know, e.g. that several servers answered.
+        n_left: Units that have no row yet.
     """
 
-    def __init__(self, path: Path, ended: Ended | None = None, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        ended: Ended | None = None,
+        notes: Sequence[str] = (),
+        *,
+        n_left: int = 0,
+        allow_code: bool = False,
+    ) -> None:
         self.path = path
         self.ended = ended
         self.notes = tuple(notes)
+        self.n_left = n_left
+        self._allow_code = allow_code
 
     @cached_property
     def frames(self) -> dict[str, pl.DataFrame]:
@@ -78,13 +92,22 @@ class Result:
         )
 
     @cached_property
+    def tables(self) -> list[Table]:
+        """What the methods' summaries and the recipe's analyses say, in the recipe's order."""
+        return summarise(self.frames, self.settings, allow_code=self._allow_code)
+
+    @cached_property
     def exact_match(self) -> dict[str, float | None]:
         """Share of answers equal to the reference, by model."""
         return answer_summary(self.frames)
 
 
-def load(run_dir: str | Path) -> Result:
+def load(run_dir: str | Path, *, allow_code: bool = False) -> Result:
     """Read a run, also one that is still running or was interrupted.
+
+    Args:
+        run_dir: Its folder.
+        allow_code: Import kinds from outside this project for what they say about their rows.
 
     Raises:
         RunDirectoryError: If there is no run.
@@ -98,7 +121,8 @@ def load(run_dir: str | Path) -> Result:
         identities = (last_revision(directory) or {}).get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = server_notes(store, keys)
-    return Result(path, notes=notes)
+        left = units_left(store)
+    return Result(path, notes=notes, n_left=left, allow_code=allow_code)
 
 
 def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
@@ -142,7 +166,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             notes = server_notes(store, prepared.plan.identities)
             for line in notes:
                 shown.note(line)
-        return Result(directory.path, ended, notes)
+        return Result(directory.path, ended, notes, n_left=ended.n_left, allow_code=allow_code)
 
 
 def _finish(

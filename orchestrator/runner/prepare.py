@@ -9,7 +9,7 @@ import msgspec
 from orchestrator import plugins
 from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.methods._base import Method
-from orchestrator.plan import Part, Plan, make_part
+from orchestrator.plan import Part, Plan, make_part, settings_of
 from orchestrator.recipe.schema import PluginRef, Recipe
 from orchestrator.runner.fleet import identity_key, model_identity
 
@@ -61,19 +61,31 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
 
 
 def _parts(recipe: Recipe, *, allow_code: bool) -> list[Part]:
-    """The methods of the recipe, each after the companions it brings; equal ones once."""
-    parts: dict[tuple[bytes, tuple[str, ...]], Part] = {}
+    """The methods of the recipe, each after the companions it brings.
 
-    def add(kind: str, config: Any) -> None:  # noqa: ANN401 (each method has a Config of its own)
-        module = plugins.load(plugins.METHODS, kind, allow_code=allow_code)
+    Companions with equal settings are one part over all their models, so that no answer has two
+    rows; where a method of the recipe has these settings, it is that one.
+    """
+    parts: dict[tuple[str, str, str], Part] = {}
+    names = {
+        (method.kind, settings_of(method.config)): method.name
+        for method in reversed(recipe.methods)
+    }
+
+    def add(reference: PluginRef, name: str) -> None:
+        module = plugins.load(plugins.METHODS, reference.kind, allow_code=allow_code)
         method = cast("Method", module)
-        part = make_part(kind, method, config, recipe.candidates(PluginRef(kind, config)))
-        for companion_kind, companion_config in method.companions(config):
-            add(companion_kind, companion_config)
-        parts.setdefault((part.fingerprint, part.candidates), part)
+        for kind, config in method.companions(reference.config):
+            taken = kind in names.values()
+            free = f"{kind} ({name})" if taken else kind
+            add(PluginRef(kind, config), names.setdefault((kind, settings_of(config)), free))
+        key = (reference.kind, settings_of(reference.config), name)
+        before = parts[key].candidates if key in parts else ()
+        models = dict.fromkeys((*before, *recipe.candidates(reference)))
+        parts[key] = make_part(reference.kind, method, reference.config, tuple(models), name)
 
     for reference in recipe.methods:
-        add(reference.kind, reference.config)
+        add(reference, reference.name)
     return list(parts.values())
 
 

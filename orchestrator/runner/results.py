@@ -15,14 +15,26 @@ from orchestrator.runner.fleet import provenance_words, server_label
 from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
+_UNITS = "units"
 
 
 def remember_schemas(plan: Plan, store: Store) -> None:
     """Keep the columns of the plan's frames in the store, so that it can be read without recipe."""
-    schemas = {part.method.FRAME: part.method.SCHEMA for part in plan.parts}
-    text = msgspec.json.encode(schemas).decode()
-    if store.get_meta(_SCHEMAS) != text:
-        store.set_meta(_SCHEMAS, text)
+    schemas = {part.method.FRAME: part.columns for part in plan.parts}
+    for key, text in (
+        (_SCHEMAS, msgspec.json.encode(schemas).decode()),
+        (_UNITS, str(len(plan))),
+    ):
+        if store.get_meta(key) != text:
+            store.set_meta(key, text)
+
+
+def units_left(store: Store) -> int:
+    """Units of the current plan that have no row yet."""
+    plan_id, total = store.current_plan, store.get_meta(_UNITS)
+    if plan_id is None or total is None:
+        return 0
+    return store.done_bitmap(plan_id, int(total)).count(0)
 
 
 def export(store: Store, run_dir: RunDirectory) -> dict[str, Path]:

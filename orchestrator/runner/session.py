@@ -239,8 +239,8 @@ class Session:
     def _record(self, end: Finished) -> None:
         plan = self._w.plan
         self._window.end(end.position)
-        columns = plan.work(end.position).part.method.SCHEMA
-        rows = [pack_row(columns, row) for row in end.rows]
+        part = plan.work(end.position).part
+        rows = [pack_row(part.columns, {"method": part.name, **row}) for row in end.rows]
         self._w.store.put_unit(
             plan.unit_hash(end.position),
             self._w.plan_id,

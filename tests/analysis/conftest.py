@@ -11,6 +11,7 @@ from orchestrator.methods.pairwise_ranking import SCHEMA
 DTYPES = {
     "str": pl.String(),
     "f64": pl.Float64(),
+    "i64": pl.Int64(),
     "bool": pl.Boolean(),
     "list[f64]": pl.List(pl.Float64()),
 }

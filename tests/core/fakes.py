@@ -2,8 +2,9 @@
 
 import types
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from orchestrator.ask import Request, digest
+from orchestrator.ask import AskFailed, Request, Several, digest
 from orchestrator.methods._base import Combination, Settings, Stage
 from orchestrator.plan import Part, Plan, make_part
 from orchestrator.records import (
@@ -94,6 +95,24 @@ def answer(request: Request) -> Outcome:
     raise AssertionError(request.kind)
 
 
+def answered(coroutine: Any, respond: Callable[[Any], Any]) -> Any:
+    """Drive a method's coroutine to its end, each ask answered by `respond`, which may give a
+    Failure; asks are not joined and nothing is kept."""
+    value: Any = None
+    try:
+        while True:
+            if isinstance(value, Failure):
+                asked = coroutine.throw(AskFailed(value))
+            else:
+                asked = coroutine.send(value)
+            if isinstance(asked, Several):
+                value = [respond(ask) for ask in asked.asks]
+            else:
+                value = respond(asked)
+    except StopIteration as end:
+        return end.value
+
+
 REFUSED = Failure("refused", "nobody listens")
 BUSY = Failure("rate_limited", "slow down", status=429)
 BAD = Failure("bad_request", "no", permanent=True, status=400)
@@ -107,6 +126,7 @@ __all__ = [
     "Items",
     "Scored",
     "answer",
+    "answered",
     "digest",
     "generation",
     "make_part",

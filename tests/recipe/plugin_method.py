@@ -15,6 +15,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    name: str | None = Field(None, description="What tables call it.")
     candidates: tuple[str, ...] | None = Field(None, description="Models.", min_length=2)
     judges: tuple[str, ...] = Field((), description="Models that judge.")
     answer: Drawing = Field(Drawing(), description="How answers are drawn.")

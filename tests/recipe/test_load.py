@@ -28,6 +28,7 @@ methods:
   - kind: tests.recipe.plugin_method
     judges: [gpt-4.1]
   - kind: tests.recipe.plugin_method
+    name: second
     candidates: [big, gpt-4.1]
 limits: {max_attempts: 2}
 """
@@ -261,3 +262,11 @@ def test_the_name_of_a_recipe_is_looked_up_with_a_suggestion():
     for name in names[:1]:
         with pytest.raises(UsageError, match=f"did you mean '{name}'"):
             find(Path(name + "x"))
+
+
+def test_two_methods_of_one_kind_need_names(file):
+    (fault,) = faults_of(file, "methods.1.name=null")
+    assert fault == (
+        "good.yaml:20: methods.1: there is another method called 'plugin_method'; "
+        "give each a 'name'"
+    )

@@ -1,37 +1,69 @@
 import json
 
-import polars as pl
+import pytest
 from rich.console import Console
 
-from orchestrator.report.results import as_tables, as_text
+from orchestrator.report.generic import cell_text
+from orchestrator.report.results import Findings, as_tables, as_text
+from orchestrator.tables import Column, Measured, make_table
 
-ANSWERS = pl.DataFrame({
-    "model": ["a", "a", "a", "b|<x>"],
-    "exact_match": [True, False, None, None],
-    "mean_logprob": [-1.0, -2.0, None, -0.5],
-    "status": ["ok", "ok", "failed", "ok"],
-})  # fmt: skip
+TABLE = make_table(
+    "made.up",
+    "Made up",
+    [Column("model"), Column("right", "percent"), Column("n", "count")],
+    [["a", Measured(0.5, 0.4, 0.6), 1200], ["b|<x>", Measured(None, why="one item"), None]],
+    basis="12 prompts",
+    notes=["a note"],
+)
+FOUND = Findings([], {}, [TABLE])
 
 
-def test_answers_alone_say_how_many_they_rest_on():
-    console = Console(width=100)
+def shown(width=100):
+    console = Console(width=width)
     with console.capture() as captured:
-        console.print(*as_tables([], {}, ANSWERS))
-    lines = [" ".join(line.split()) for line in captured.get().splitlines()]
-    assert "a 2 1 50.0 % 2 -1.500" in lines
-    assert "b|<x> 1 0 \u2013 0 -0.500" in lines
+        console.print(*as_tables(FOUND))
+    return [" ".join(line.split()) for line in captured.get().splitlines()]
 
 
-def test_answers_alone_are_a_document_too():
-    (document,) = json.loads(as_text("json", [], {}, ANSWERS))
-    assert document["answers"][0]["n_failed"] == 1
-    assert document["answers"][1]["exact_match"] is None
+def test_a_table_says_what_it_rests_on_and_why_a_number_is_missing():
+    lines = shown()
+    assert "Made up 12 prompts" in lines
+    assert "a 50.0 % [40.0, 60.0] 1,200" in lines
+    assert "b|<x> \u2013 (one item) \u2013" in lines
 
 
-def test_answers_alone_are_escaped_in_markdown():
-    assert "| b\\|&lt;x&gt; | 1 |" in as_text("markdown", [], {}, ANSWERS)
+def test_a_table_is_a_document_with_null_for_what_is_undefined():
+    (document,) = json.loads(as_text("json", FOUND))
+    assert document["table"] == "made.up"
+    assert document["rows"][0]["right"]["low"] == 0.4
+    assert document["rows"][1]["right"]["value"] is None
 
 
-def test_no_answers_are_an_empty_list():
-    assert json.loads(as_text("json", [], {}, None)) == []
-    assert as_tables([], {}, ANSWERS.clear()) == []
+def test_a_table_is_escaped_in_markdown():
+    text = as_text("markdown", FOUND)
+    assert "b\\|&lt;x&gt;" in text
+    assert "- a note" in text
+
+
+def test_nothing_found_is_an_empty_list():
+    assert json.loads(as_text("json", Findings([], {}))) == []
+    assert as_tables(Findings([], {})) == []
+
+
+def test_a_row_that_does_not_fit_its_columns_is_refused():
+    with pytest.raises(ValueError, match="a row of 1 cells under 2 columns"):
+        make_table("k", "t", [Column("a"), Column("b")], [["x"]])
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "text"),
+    [
+        (Column("r", "number", 2), Measured(-0.001, n=7), "0.00 n=7"),
+        (Column("r", "signed"), 0.25, "+0.250"),
+        (Column("r", "p"), 0.0001, "< 0.001"),
+        (Column("r", "rating"), Measured(float("inf"), 10.0, float("inf")), "unbounded [10, open)"),
+        (Column("r", "number"), float("nan"), "\u2013"),
+    ],
+)
+def test_numbers_are_written_in_the_form_of_their_column(column, cell, text):
+    assert cell_text(column, cell) == text

@@ -1,0 +1,1 @@
+"""Analyses over the frames of a run, asked for under `analyses:` in a recipe."""

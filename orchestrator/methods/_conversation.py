@@ -1,0 +1,78 @@
+"""The answers of one item: one, or one a turn where the item has followups.
+
+Every method draws its answers here, so that methods over the same settings share them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from orchestrator.ask import Ask
+from orchestrator.methods._base import Drawing
+from orchestrator.records import Generation, Item, Message, Messages
+
+
+class Turn(NamedTuple):
+    """An answer and what it answers.
+
+    Attributes:
+        number: From 1.
+        messages: The conversation so far, the user's turn last; earlier answers are this model's.
+        answer: What the model said.
+    """
+
+    number: int
+    messages: Messages
+    answer: Generation
+
+
+async def converse(
+    item: Item, models: Sequence[str], ask: Ask, drawing: Drawing, *, top_logprobs: int = 0
+) -> list[tuple[Turn, ...]]:
+    """Each turn's answers, one a model in the order of `models`.
+
+    A model sees its own earlier answers. All models answer a turn before the next begins.
+
+    Raises:
+        AskFailed: With the first failure: without an answer the conversation can't go on.
+    """
+    sampling = drawing.sampling()
+    contexts: list[Messages] = [item.messages] * len(models)
+    turns: list[tuple[Turn, ...]] = []
+    for number in range(1, len(item.followups) + 2):
+        answers: list[Generation] = await ask.all(
+            *(
+                ask.generate(
+                    model,
+                    messages,
+                    sampling,
+                    item_key=item.key,
+                    turn=number,
+                    top_logprobs=top_logprobs,
+                )
+                for model, messages in zip(models, contexts, strict=True)
+            )
+        )
+        made = [Turn(number, *pair) for pair in zip(contexts, answers, strict=True)]
+        turns.append(tuple(made))
+        if number <= len(item.followups):
+            asked = Message("user", item.followups[number - 1])
+            contexts = [
+                (*turn.messages, Message("assistant", turn.answer.text), asked) for turn in made
+            ]
+    return turns
+
+
+def questions(turns: Sequence[Turn]) -> str:
+    """What the user said, for a judge: the question itself, or all of them, numbered."""
+    return _numbered([turn.messages[-1].content for turn in turns])
+
+
+def replies(turns: Sequence[Turn]) -> str:
+    """What the model said, for a judge: the answer itself, or all of them, numbered."""
+    return _numbered([turn.answer.text for turn in turns])
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    return "\n\n".join(f"[Turn {number}]\n{text}" for number, text in enumerate(texts, 1))

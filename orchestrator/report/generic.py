@@ -1,0 +1,158 @@
+"""Tables of plain values (`orchestrator.tables`) for a terminal, as Markdown and as JSON."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from rich.console import RenderableType
+
+from orchestrator.report import numbers
+from orchestrator.report.markdown import escaped
+from orchestrator.report.page import FAINT, HEADING, Column, Page, Paged
+from orchestrator.report.structured import plain
+from orchestrator.tables import Cell, Measured, Table
+from orchestrator.tables import Column as TableColumn
+
+FORMAT: Final = 1
+_MAX_NAME: Final = 40
+_SMALL: Final = 0.001
+
+
+def generic_table(table: Table) -> RenderableType:
+    """For a terminal."""
+
+    def build(page: Page) -> Iterator[RenderableType]:
+        yield page.heading(*_heading(table))
+        if table.rows:
+            yield page.table(*_laid_out(table, page))
+        else:
+            yield page.words("nothing to show", FAINT)
+        for note in table.notes:
+            yield page.prose(note, FAINT, bullet=True)
+        yield page.words("")
+
+    return Paged(build)
+
+
+def generic_markdown(table: Table) -> str:
+    """As Markdown."""
+    title, basis = _heading(table)
+    lines = [f"## {escaped(title)}", ""]
+    if basis:
+        lines += [escaped(basis), ""]
+    lines.append(f"| {' | '.join(escaped(column.name) for column in table.columns)} |")
+    sides = [":---" if column.form == "text" else "---:" for column in table.columns]
+    lines.append(f"| {' | '.join(sides)} |")
+    for row in table.rows:
+        cells = [escaped(text) for text in _texts(table.columns, row)]
+        lines.append(f"| {' | '.join(cells)} |")
+    if table.notes:
+        lines += ["", *(f"- {escaped(note)}" for note in table.notes)]
+    return "\n".join(lines)
+
+
+def generic_json(table: Table) -> dict[str, Any]:
+    """As plain values; undefined is null."""
+    names = [column.name for column in table.columns]
+    rows = [
+        {name: plain(msgspec.to_builtins(cell)) for name, cell in zip(names, row, strict=True)}
+        for row in table.rows
+    ]
+    return {
+        "format": FORMAT,
+        "table": table.key,
+        "source": table.source,
+        "title": table.title,
+        "basis": table.basis,
+        "columns": names,
+        "rows": rows,
+        "notes": list(table.notes),
+    }
+
+
+def cell_text(column: TableColumn, cell: Cell) -> str:
+    """A cell in its column's form, with its interval where it has one."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Measured):
+        if cell.value is None:
+            return f"{numbers.UNDEFINED} ({cell.why})" if cell.why else numbers.UNDEFINED
+        return _with_interval(column, cell)
+    return numbers.UNDEFINED if cell is None else _form(column)(float(cell))
+
+
+def _with_interval(column: TableColumn, cell: Measured) -> str:
+    value = float("nan") if cell.value is None else cell.value
+    write = _form(column)
+    text = write(value)
+    if cell.low is not None and cell.high is not None:
+        low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
+        high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
+        text = f"{text} {low}, {high}"
+    return text if cell.n is None else f"{text} n={numbers.count(cell.n)}"
+
+
+def _end(column: TableColumn, value: float) -> str:
+    # The unit is said once, at the value.
+    return f"{100 * value:.1f}" if column.form == "percent" else _form(column)(value)
+
+
+def _form(column: TableColumn) -> Callable[[float], str]:
+    def decimals(value: float) -> str:
+        return f"{round(value, column.digits) + 0.0:.{column.digits}f}"
+
+    def signed(value: float) -> str:
+        return f"{round(value, column.digits) + 0.0:+.{column.digits}f}"
+
+    def p_value(value: float) -> str:
+        return f"< {_SMALL}" if value < _SMALL else f"{value:.3f}"
+
+    written: dict[str, Callable[[float], str]] = {
+        "count": lambda value: numbers.count(round(value)),
+        "percent": numbers.percent,
+        "rating": numbers.rating,
+        "signed": signed,
+        "p": p_value,
+    }
+    chosen = written.get(column.form, decimals)
+
+    def finite(value: float) -> str:
+        if math.isnan(value):
+            return numbers.UNDEFINED
+        if math.isinf(value):
+            return "unbounded"
+        return chosen(value)
+
+    return finite
+
+
+def _heading(table: Table) -> tuple[str, str]:
+    title = table.title
+    if table.source and table.source not in table.key.split("."):
+        title = f"{title} ({table.source})"
+    return title, table.basis
+
+
+def _texts(columns: Sequence[TableColumn], row: Sequence[Cell]) -> list[str]:
+    return [cell_text(column, cell) for column, cell in zip(columns, row, strict=True)]
+
+
+def _laid_out(table: Table, page: Page) -> tuple[list[Column], list[list[RenderableType]]]:
+    left = [column.form == "text" for column in table.columns]
+    columns = [
+        Column(column.name, "left" if is_left else "right")
+        for column, is_left in zip(table.columns, left, strict=True)
+    ]
+    rows: list[list[RenderableType]] = []
+    for row in table.rows:
+        texts = _texts(table.columns, row)
+        rows.append(
+            [
+                page.name(text, _MAX_NAME, HEADING if index == 0 else "")
+                if is_left
+                else page.cell(text, FAINT if text == numbers.UNDEFINED else "")
+                for index, (text, is_left) in enumerate(zip(texts, left, strict=True))
+            ]
+        )
+    return columns, rows

@@ -1,0 +1,95 @@
+"""Tables of a run: the summary of each method, then the analyses that the recipe asks for."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import polars as pl
+from pydantic import ValidationError
+
+from orchestrator import plugins
+from orchestrator.errors import PluginError
+from orchestrator.recipe.schema import PluginRef
+from orchestrator.summaries._base import Context, Source
+from orchestrator.tables import Table
+
+_log = logging.getLogger(__name__)
+
+
+def summarise(
+    frames: Mapping[str, pl.DataFrame], settings: Mapping[str, Any], *, allow_code: bool = False
+) -> list[Table]:
+    """The tables, in the recipe's order.
+
+    Args:
+        frames: All frames of the run by name.
+        settings: The resolved recipe.
+        allow_code: Import kinds from outside this project.
+    """
+    found: list[Table] = []
+    methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
+    sources = [Source(ref.name, ref.kind, ref.config, module.FRAME) for ref, module in methods]
+    for source, (_, module) in zip(sources, methods, strict=True):
+        summary = _summary_of(source.kind, module)
+        if summary is not None:
+            found += _said(summary, _context(source.name, source.config, source, settings, frames))
+    for reference, module in _loaded(
+        plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code
+    ):
+        context = _context(reference.name, reference.config, None, settings, frames)
+        found += _said(module, msgspec.structs.replace(context, sources=sources))
+    return found
+
+
+def _loaded(
+    family: str, entries: Sequence[Mapping[str, Any]], *, allow_code: bool
+) -> list[tuple[PluginRef, ModuleType]]:
+    """The kinds of a resolved recipe with their settings; those that can't be had are said."""
+    found = []
+    for entry in entries:
+        kind = str(entry.get("kind"))
+        given = {key: value for key, value in entry.items() if key != "kind"}
+        try:
+            module = plugins.load(family, kind, allow_code=allow_code)
+            found.append((PluginRef(kind, module.Config.model_validate(given)), module))
+        except (PluginError, ValidationError) as error:
+            # A run of another version, or of code that is not allowed now.
+            _log.warning("nothing is said about %s: %s", kind, error)
+    return found
+
+
+def _summary_of(kind: str, module: ModuleType) -> ModuleType | None:
+    if hasattr(module, "summarise"):
+        return module
+    known = kind in plugins.kinds(plugins.SUMMARIES)
+    return plugins.load(plugins.SUMMARIES, kind) if known else None
+
+
+def _context(
+    name: str,
+    config: Any,  # noqa: ANN401 (a `Config` of any kind)
+    source: Source | None,
+    settings: Mapping[str, Any],
+    frames: Mapping[str, pl.DataFrame],
+) -> Context:
+    statistics = settings.get("statistics", {})
+    context = Context(
+        name=name,
+        config=config,
+        frames=frames,
+        rows=pl.DataFrame(),
+        sources=(),
+        confidence_level=statistics.get("confidence_level", 0.95),
+        n_resamples=statistics.get("n_resamples", 2000),
+        seed=settings.get("seed", 0),
+    )
+    if source is None:
+        return context
+    return msgspec.structs.replace(context, rows=context.rows_of(source), sources=[source])
+
+
+def _said(module: ModuleType, context: Context) -> list[Table]:
+    tables: list[Table] = module.summarise(context)
+    return [msgspec.structs.replace(table, source=context.name) for table in tables]

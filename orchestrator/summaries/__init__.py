@@ -1,0 +1,1 @@
+"""What the rows of each method mean, as tables: one file a method, found by its name."""

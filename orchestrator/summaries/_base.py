@@ -1,0 +1,81 @@
+"""What a summary is given, and the contract of summaries and analyses.
+
+`orchestrator/summaries/<kind>.py` says what the rows of the method `<kind>` mean; it is found by
+the method's kind, and a method from outside may export `summarise` itself. An analysis
+(`orchestrator/analyses/<kind>.py`) is asked for under `analyses:` in a recipe, has a `Config`, and
+may read all frames of the run. Both export
+
+    def summarise(context: Context) -> list[Table]
+
+and send nothing: what they need is in the frames.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator.statistics.results import checked_level
+from orchestrator.tables import Table
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A method of the recipe, as analyses see it.
+
+    Attributes:
+        name: The value of the column `method` in its rows.
+        kind: Of the method.
+        config: Its settings.
+        frame: Name of the frame that its rows are in.
+    """
+
+    name: str
+    kind: str
+    config: Any
+    frame: str
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a summary works on.
+
+    Attributes:
+        name: Of the part of the recipe; in the column `method` of its rows.
+        config: Its settings, an instance of its `Config`.
+        frames: All frames of the run by name, e.g. "answers", "items".
+        rows: The rows of this method; for an analysis an empty frame.
+        sources: The methods of the recipe, companions not among them.
+        confidence_level: Of every interval, in (0, 1).
+        n_resamples: Of every bootstrap.
+        seed: The recipe's; `rng` is made of it.
+    """
+
+    name: str
+    config: Any
+    frames: Mapping[str, pl.DataFrame]
+    rows: pl.DataFrame
+    sources: Sequence[Source]
+    confidence_level: float
+    n_resamples: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        checked_level(self.confidence_level)
+
+    def rng(self) -> np.random.Generator:
+        """A fresh generator, the same at every call: tables do not depend on their order."""
+        return np.random.default_rng(self.seed)
+
+    def rows_of(self, source: Source) -> pl.DataFrame:
+        """The rows of another method of the recipe."""
+        frame = self.frames.get(source.frame)
+        return pl.DataFrame() if frame is None else frame.filter(pl.col("method") == source.name)
+
+
+class Summary(Protocol):
+    """The contract of a module in `orchestrator/summaries`."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """The tables, most important first; [] where there is nothing to say."""
+        ...

@@ -1,0 +1,104 @@
+"""What a method or an analysis has to say: tables of plain values, drawn by `orchestrator.report`.
+
+A cell says what it rests on (`Measured`), and one without a value says why there is none.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from orchestrator.statistics.results import Estimate
+
+Form = Literal["text", "count", "number", "signed", "percent", "rating", "p"]
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A number with its interval.
+
+    Attributes:
+        value: None where it is undefined; infinite where the data do not bound it.
+        low: Lower end of the interval; None without one, -inf where it is open.
+        high: Upper end, likewise.
+        n: What it rests on, mostly prompts; None where that is the same for a whole table.
+        why: Why there is no value or no interval; empty where there are both.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    why: str = ""
+
+
+Cell = str | int | float | Measured | None
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table.
+
+    Attributes:
+        name: Its heading, in the field's terms.
+        form: How numbers are written; shares are held as numbers in [0, 1].
+        digits: Decimals of "number" and "signed".
+    """
+
+    name: str
+    form: Form = "text"
+    digits: int = 3
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table of a report.
+
+    Attributes:
+        key: Stable name for programs, e.g. "probdiff.confidence"; tables of one key have the same
+            columns.
+        title: In words.
+        columns: Its columns.
+        rows: One tuple a row, as long as `columns`.
+        basis: What all of it rests on: "150 prompts · 2 missing".
+        notes: What a reader must know, a sentence each.
+        source: Name of the part of the recipe that it is about, where there could be several.
+    """
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    basis: str = ""
+    notes: tuple[str, ...] = ()
+    source: str = ""
+
+
+def make_table(
+    key: str,
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    basis: str = "",
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table, checked.
+
+    Raises:
+        ValueError: If a row is not as long as there are columns.
+    """
+    for row in rows:
+        if len(row) != len(columns):
+            raise ValueError(f"{key}: a row of {len(row)} cells under {len(columns)} columns")
+    return Table(key, title, tuple(columns), tuple(map(tuple, rows)), basis, tuple(notes))
+
+
+def measured(estimate: Estimate) -> Measured:
+    """A statistic as a cell."""
+    interval = estimate.interval
+    return Measured(
+        None if math.isnan(estimate.value) else float(estimate.value),
+        None if interval is None else float(interval.low),
+        None if interval is None else float(interval.high),
+        int(estimate.n),
+        estimate.undefined or "",
+    )
