@@ -83,9 +83,31 @@ def test_a_score_of_two_tokens(reference):
     masses = [alone, *inputs["P(first=s) for 2..9"].values(), ten]
     read = from_logprobs([math.log(mass) for mass in masses])
     scores = range(1, 11)
-    found = summarise_scores([read.probabilities], scores)
+    found = summarise_scores(np.array([read.probabilities], np.float64), scores)
     # The reference does not renormalise; the labels hold all the mass.
     assert read.coverage == pytest.approx(1.0, abs=1e-9)
     assert found.mean[0] == pytest.approx(outputs["mean_correct"], abs=1e-9)
     wrong = [one, *inputs["P(first=s) for 2..9"].values(), 0.0]
     assert np.dot(wrong, scores) == pytest.approx(outputs["mean_if_10_read_as_1"], abs=1e-9)
+
+
+def test_mean_scores_average_both_orders(reference):
+    # The distributions of this case are in one that is kept to check with; these have its means.
+    _, outputs = reference("judge.pairwise_scoring.2")
+    scores = np.arange(1.0, 6.0)
+    shifts = np.array([[-0.3, 0.4], [-0.4, 0.3]])
+    a, b = outputs["score_A"], outputs["score_B"]
+    ab, ba = np.array([[a, b], [b, a]]) + shifts
+    score_a, score_b = pairwise.mean_scores([spread(ab)], [spread(ba)], scores)
+    assert score_a[0] == pytest.approx(a, abs=1e-9)
+    assert score_b[0] == pytest.approx(b, abs=1e-9)
+    assert score_a[0] - score_b[0] == pytest.approx(outputs["diff"], abs=1e-9)
+
+
+def spread(means):
+    """Distributions over 1..5 with given means, on the two neighbouring scores."""
+    rows = np.zeros((len(means), 5))
+    for row, mean in zip(rows, means, strict=True):
+        below = int(mean)
+        row[below - 1], row[below] = below + 1 - mean, mean - below
+    return rows

@@ -10,14 +10,15 @@ the scale and an unparseable text are None; `convention="fastchat"` gives what F
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from orchestrator.judgment.harness._numbers import NUMBER, within
 
 Winner = Literal["A", "B", "tie"]
+K = TypeVar("K", bound=Hashable)
 
 LOW: Final = 1.0
 HIGH: Final = 10.0
@@ -156,7 +157,7 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 def agreement(
-    votes: Mapping[object, str], others: Mapping[object, Sequence[str]], *, ties: bool = True
+    votes: Mapping[K, str], others: Mapping[K, Sequence[str]], *, ties: bool = True
 ) -> Agreement:
     """Agreement of one judge with others, vote by vote over the same keys.
 
@@ -176,7 +177,7 @@ def agreement(
     return Agreement(n_agree, n, n_agree / n if n else math.nan)
 
 
-def agreement_within(votes: Mapping[object, Sequence[str]], *, ties: bool = True) -> Agreement:
+def agreement_within(votes: Mapping[K, Sequence[str]], *, ties: bool = True) -> Agreement:
     """Agreement of judges of one kind among themselves: every pair of votes on the same key."""
     n = n_agree = 0
     for each in votes.values():

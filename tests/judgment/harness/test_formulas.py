@@ -1,0 +1,134 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import StatisticsError
+from orchestrator.judgment.harness import align_bench, alpaca_eval, critique_llm, mt_bench
+
+winners = st.sampled_from(["A", "B", "tie", None])
+logprobs = st.floats(-60, 0) | st.just(-math.inf) | st.just(math.nan)
+
+
+@given(winners, winners)
+def test_two_games_give_a_winner_only_where_both_agree(one, two):
+    result = mt_bench.two_games(one, mt_bench.swapped(two))
+    if one is None or two is None:
+        assert result is None
+    elif one == mt_bench.swapped(two):
+        assert result == one
+    else:
+        assert result == "tie"
+
+
+@given(winners)
+def test_swapping_twice_changes_nothing(winner):
+    assert mt_bench.swapped(mt_bench.swapped(winner)) == winner
+
+
+@given(st.lists(winners, max_size=30))
+def test_win_rates_of_both_sides_add_up(results):
+    mine = mt_bench.win_rates(results)
+    theirs = mt_bench.win_rates(map(mt_bench.swapped, results))
+    assert mine.missing == theirs.missing == results.count(None)
+    if mine.missing == len(results):
+        assert math.isnan(mine.win_rate)
+    else:
+        assert mine.win_rate_adjusted + theirs.win_rate_adjusted == pytest.approx(1.0)
+        assert mine.loss_rate == pytest.approx(theirs.win_rate)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "winner"),
+    [(8, 8.1, "tie"), (8, 8.2, "B"), (9, 8, "A"), (None, 8, None), (8, None, None)],
+)
+def test_two_ratings_imply_a_winner(a, b, winner):
+    assert mt_bench.winner_of_scores(a, b) == winner
+
+
+def test_agreement_with_and_without_ties():
+    judge = {1: "A", 2: "tie (inconsistent)", 3: "B", 4: "A"}
+    humans = {1: ["A", "B", "tie"], 2: ["tie", "A"], 3: ["B"], 5: ["A"]}
+    both = mt_bench.agreement(judge, humans)
+    assert (both.n_agree, both.n) == (3, 6)
+    decided = mt_bench.agreement(judge, humans, ties=False)
+    assert (decided.n_agree, decided.n) == (2, 3)
+    assert math.isnan(mt_bench.agreement(judge, {}).share)
+
+
+def test_agreement_of_humans_among_themselves():
+    humans = {1: ["A", "A", "tie"], 2: ["tie", "tie"], 3: ["B"]}
+    assert (
+        mt_bench.agreement_within(humans).n_agree,
+        mt_bench.agreement_within(humans).n,
+    ) == (2, 4)
+    decided = mt_bench.agreement_within(humans, ties=False)
+    assert (decided.n_agree, decided.n) == (1, 1)
+
+
+@given(logprobs, logprobs)
+def test_a_preference_in_the_other_order_is_flipped(one, two):
+    preferred = alpaca_eval.preference(one, two)
+    other = alpaca_eval.preference(two, one)
+    if preferred is None:
+        assert other is None
+    else:
+        assert 1.0 <= preferred <= 2.0
+        assert alpaca_eval.flipped(preferred) == pytest.approx(other)
+
+
+def test_order_is_alpaca_evals_own():
+    switched = [alpaca_eval.is_switched(f"instruction {i}") for i in range(400)]
+    assert switched[:8] == [alpaca_eval.is_switched(f"instruction {i}") for i in range(8)]
+    assert 160 < sum(switched) < 240
+    assert switched != [alpaca_eval.is_switched(f"instruction {i}", seed=1) for i in range(400)]
+
+
+def test_win_rate_of_nothing_is_undefined():
+    found = alpaca_eval.win_rate([None, math.nan])
+    assert math.isnan(found.win_rate)
+    assert math.isnan(found.discrete_win_rate)
+    assert found.n_missing == 2
+    assert math.isnan(alpaca_eval.win_rate([1.7]).standard_error)
+
+
+def test_overall_takes_either_name_and_is_undefined_without_a_category():
+    names = {**align_bench.REASONING, **align_bench.LANGUAGE}
+    by_name = align_bench.overall(dict.fromkeys(names.values(), 5.0))
+    assert by_name.overall == 5.0
+    lacking = align_bench.overall(dict.fromkeys(list(names)[1:], 5.0))
+    assert math.isnan(lacking.overall)
+    assert lacking.language == 5.0
+
+
+def test_missing_verdicts_are_in_no_share():
+    found = critique_llm.pairwise_agreement([0, None, 2], [1, 1, 0], [0, 0, 2])
+    assert (found.agreement, found.consistency) == (0.5, 0.5)
+    assert (found.n, found.n_missing) == (2, 1)
+    assert math.isnan(critique_llm.pairwise_agreement([None], [0], [0]).agreement)
+
+
+def pearson(x, y):
+    with np.errstate(invalid="ignore"):
+        centred = x - x.mean(), y - y.mean()
+        scale = math.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum())
+    return float((centred[0] * centred[1]).sum() / scale) if scale else math.nan
+
+
+def test_sample_level_leaves_out_groups_without_a_correlation():
+    scores = [1, 2, 3, 5, 5, 5, 3, 2, 1, 9]
+    gold = [1, 2, 3, 1, 2, 3, 1, 2, 3, 9]
+    assert critique_llm.sample_level(scores, gold, pearson, group=3) == pytest.approx(0.0)
+    assert math.isnan(critique_llm.sample_level([1, 1], [1, 2], pearson, group=2))
+
+
+def test_system_level_correlates_means():
+    models = ["a", "b", "c"] * 2
+    found = critique_llm.system_level([1, 2, 3, 3, 2, 1.5], [1, 2, 3, 1, 2, 3], models, pearson)
+    assert found == pytest.approx(pearson(np.array([2, 2, 2.25]), np.array([1.0, 2, 3])))
+    with pytest.raises(StatisticsError):
+        critique_llm.system_level([1.0], [1.0], [], pearson)
+    with pytest.raises(StatisticsError):
+        critique_llm.sample_level([1.0], [1.0, 2.0], pearson)
