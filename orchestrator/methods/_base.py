@@ -43,6 +43,8 @@ class Stage(msgspec.Struct, frozen=True):
         per_item: Requests for one item.
         exact: False where the number depends on what is answered: then it is an upper bound.
         max_tokens: Bound on generated tokens of one request.
+        features: Of `records.FEATURES`, what is observed in a scoring pass and can't be done
+            without.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Stage(msgspec.Struct, frozen=True):
     per_item: int
     exact: bool = True
     max_tokens: int = 0
+    features: tuple[str, ...] = ()
 
 
 class Settings(BaseModel):

@@ -11,6 +11,7 @@ from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.methods._base import Method
 from orchestrator.plan import Part, Plan, make_part, settings_of
 from orchestrator.recipe.schema import PluginRef, Recipe
+from orchestrator.runner.capable import refuse_impossible
 from orchestrator.runner.fleet import identity_key, model_identity
 
 
@@ -48,6 +49,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     if recipe.limit is not None:
         dataset = dataset.limit(recipe.limit)
     parts = _parts(recipe, allow_code=allow_code)
+    refuse_impossible(parts, recipe, allow_code=allow_code)
     used = _used_models(parts)
     identities = {
         name: model_identity(spec, allow_code=allow_code)

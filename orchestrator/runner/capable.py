@@ -1,0 +1,63 @@
+"""Whether the servers of a recipe can do what its methods ask, said before anything is sent."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from orchestrator import plugins
+from orchestrator.backend import Capabilities
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Stage
+from orchestrator.plan import Part
+from orchestrator.recipe.schema import ModelSpec, Recipe
+
+_REMEDY: Final = {
+    "score": "scoring given tokens takes a server of kind embedded, or one whose back-end scores",
+    "choose": "reading label probabilities takes a server that returns log-probabilities",
+    "features": "the embedded server gives them: serve the weights by `server: embedded`, or score "
+    "the answers by another model",
+    "generate": "its texts are given, so it can't write new ones",
+}
+
+
+def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool = False) -> None:
+    """Refuse a recipe whose methods ask what a model's server can't give.
+
+    Raises:
+        UsageError: With every method, model and what is missing.
+    """
+    faults: dict[str, None] = {}
+    for part in parts:
+        for stage in part.method.stages(part.candidates, part.config):
+            spec = recipe.models.get(stage.model)
+            if spec is None:
+                continue  # a local back-end that the method brought along
+            kind = backend_kind(spec, allow_code=allow_code)
+            module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
+            lacking = missing(stage, module.CAPABILITIES)
+            if lacking:
+                faults[f"{part.name}: {stage.name} by {stage.model!r} ({kind}): {lacking}"] = None
+    if faults:
+        raise UsageError("\n".join(faults))
+
+
+def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:
+    """Kind of the back-end that speaks to a model's server."""
+    if spec.server is None:
+        return spec.backend
+    module = plugins.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
+    return str(module.BACKEND)
+
+
+def missing(stage: Stage, capabilities: Capabilities) -> str:
+    """What a server lacks for a stage, and what would help; empty for nothing."""
+    can = {
+        "generate": capabilities.generate,
+        "score": capabilities.score,
+        "choose": capabilities.choose != "none",
+    }
+    if not can.get(stage.ask, True):
+        return f"it can't {stage.ask}; {_REMEDY[stage.ask]}"
+    lacking = sorted(set(stage.features) - capabilities.features)
+    if lacking:
+        return f"it does not give {', '.join(lacking)}; {_REMEDY['features']}"
+    return ""
