@@ -303,8 +303,9 @@ class Plan:
         kept = self._kept.get(index)
         if kept is None:
             item = self.items.item(index)
-            content = (item.key, item.messages, item.followups, item.reference, item.category)
-            kept = _Kept(item, digest(*content, item.fields))
+            asked = (item.key, item.messages, item.followups)
+            known = (item.reference, item.references, item.category, item.fields)
+            kept = _Kept(item, digest(*asked, *known))
             if len(item.prompt) <= _KEPT_CHARACTERS:
                 if len(self._kept) >= _KEPT_ITEMS:
                     del self._kept[next(iter(self._kept))]

@@ -88,7 +88,9 @@ def from_items(name: str, items: Sequence[Item]) -> Dataset:
 
 def content_digest(item: Item) -> bytes:
     """Hash of everything in an item."""
-    return digest(item.key, item.messages, item.reference, item.category, item.fields)
+    asked = (item.messages, item.followups)
+    known = (item.reference, item.references, item.category, item.fields)
+    return digest(item.key, *asked, *known)
 
 
 def key_hash(item: Item) -> int:
@@ -96,5 +98,6 @@ def key_hash(item: Item) -> int:
 
     Other columns play no part, so they may be added to a file without changing its keys.
     """
-    parts = (item.key,) if item.key else (item.messages, item.reference, item.category)
+    shown = (item.messages, item.followups, item.reference, item.references, item.category)
+    parts = (item.key,) if item.key else shown
     return int.from_bytes(digest("key", *parts)[:8], "little")

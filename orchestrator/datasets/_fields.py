@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from pydantic import Field, model_serializer
 
@@ -17,10 +17,12 @@ from orchestrator.records import Item, Message, Messages
 DEFAULTS: Final = {
     "prompt": ("prompt", "question", "instruction", "input"),
     "messages": ("messages",),
+    "turns": ("turns",),
     "reference": ("reference", "answer", "target"),
     "key": ("key", "id", "question_id"),
     "category": ("category",),
 }
+_QUESTIONS: Final = ("prompt", "messages", "turns")
 _ROLES: Final = ("system", "user", "assistant")
 _MAX_NAMES: Final = 12
 
@@ -34,8 +36,15 @@ class FieldNames(Settings):
     messages: str | None = Field(
         None, description="A conversation instead: a list of {role, content}, the last by the user."
     )
+    turns: str | None = Field(
+        None,
+        description="Several questions instead: a list of texts, each asked after the answer to "
+        "the one before.",
+    )
     reference: str | None = Field(
-        None, description="A right answer; reference, answer or target where left out."
+        None,
+        description="A right answer, or a list with one for each turn; reference, answer or "
+        "target where left out.",
     )
     key: str | None = Field(
         None,
@@ -54,6 +63,7 @@ class Columns(NamedTuple):
 
     prompt: str | None
     messages: str | None
+    turns: str | None
     reference: str | None
     key: str | None
     category: str | None
@@ -71,13 +81,15 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> Columns:
             prompt.
     """
     found = {part: _column(part, names, there, file) for part in DEFAULTS}
-    given = names.model_fields_set
-    if found["prompt"] and found["messages"]:
-        if ("prompt" in given) == ("messages" in given):
-            raise _ambiguous(file, "prompt", [found["prompt"], found["messages"]], "messages: null")
-        found["messages" if "prompt" in given else "prompt"] = None
-    if not found["prompt"] and not found["messages"]:
-        usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], "messages"))
+    there_are = [part for part in _QUESTIONS if found[part]]
+    if len(there_are) > 1:
+        said = [part for part in there_are if part in names.model_fields_set]
+        if len(said) != 1:
+            which = [found[part] or "" for part in there_are]
+            raise _ambiguous(file, there_are[0], which, f"{there_are[1]}: null")
+        found.update(dict.fromkeys(set(there_are) - set(said)))
+    if not there_are:
+        usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], "messages", "turns"))
         raise DatasetError(
             f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; "
             f"say which by fields: {{prompt: COLUMN}}"
@@ -92,10 +104,14 @@ def make_item(row: Mapping[str, Any], columns: Columns) -> Item:
         RowError: If a value is missing or of the wrong kind.
     """
     try:
+        messages, followups = _conversation_of(row, columns)
+        references = _references(row, columns, 1 + len(followups))
         return Item(
             key=_given_key(row, columns),
-            messages=_messages(row, columns),
-            reference=_text_of(row, columns.reference),
+            messages=messages,
+            followups=followups,
+            reference=references[0],
+            references=references if any(references[1:]) else (),
             category=_text_of(row, columns.category),
             fields={name: plain(row[name]) for name in sorted(row) if name not in columns},
         )
@@ -183,32 +199,63 @@ def _text_of(row: Mapping[str, Any], column: str | None) -> str | None:
             raise RowError(f"{column!r} is a {_kind(value)}, not text")
 
 
-def _messages(row: Mapping[str, Any], columns: Columns) -> Messages:
+def _conversation_of(row: Mapping[str, Any], columns: Columns) -> tuple[Messages, tuple[str, ...]]:
+    """What is asked first, and the turns that follow."""
     if columns.messages is not None:
-        return _conversation(row.get(columns.messages), columns.messages)
-    name = columns.prompt or ""
+        return _conversation(row.get(columns.messages), columns.messages), ()
+    name = columns.turns or columns.prompt or ""
     value = row.get(name)
     if value is None and name not in row:
         raise RowError(
             f"no {name!r}, which is the prompt; {_listed(sorted(row))}{_near(name, sorted(row))}"
         )
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        raise RowError(
-            f"{name!r} is a list; questions of several turns are not supported yet: give one "
-            f"text, or a conversation in 'messages'"
-        )
-    text = _text_of(row, name)
-    if text is None or not text.strip():
+    if columns.turns is not None and isinstance(value, str):
+        value = _json(value, name)
+        if isinstance(value, str):
+            raise RowError(f"{name!r} is one text; for one question say fields: {{prompt: {name}}}")
+    if not _is_list(value):
+        text = _text_of(row, name)
+        if text is None or not text.strip():
+            raise RowError(f"{name!r}, which is the prompt, is empty")
+        return (Message("user", text),), ()
+    turns = [_said(turn, f"{name}[{index}]") for index, turn in enumerate(value)]
+    if not turns:
         raise RowError(f"{name!r}, which is the prompt, is empty")
-    return (Message("user", text),)
+    return (Message("user", turns[0]),), tuple(turns[1:])
+
+
+def _references(row: Mapping[str, Any], columns: Columns, n_turns: int) -> tuple[str | None, ...]:
+    """One for each turn; a single text is that of the first."""
+    name = columns.reference
+    value = None if name is None else row.get(name)
+    if not _is_list(value):
+        return (_text_of(row, name), *[None] * (n_turns - 1))
+    given = tuple(value)
+    if len(given) not in {0, n_turns}:
+        one = "" if n_turns > 1 else "; say which by another column, or join them"
+        raise RowError(
+            f"{name!r} lists {len(given)} references, but there "
+            f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
+        )
+    if not all(one is None or isinstance(one, str) for one in given):
+        raise RowError(f"{name!r} must be a text, or a list of texts")
+    return given or (None,) * n_turns
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _json(value: str, column: str) -> Any:  # noqa: ANN401 (any JSON)
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"{column!r} is text, but not JSON: {error}") from error
 
 
 def _conversation(value: object, column: str) -> Messages:
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise RowError(f"{column!r} is text, but not JSON: {error}") from error
+        value = _json(value, column)
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or not value:
         raise RowError(f"{column!r} must be a list of {{role, content}}, not a {_kind(value)}")
     messages = tuple(_turn(turn, f"{column}[{index}]") for index, turn in enumerate(value))
@@ -225,14 +272,19 @@ def _turn(turn: object, place: str) -> Message:
     content = turn.get("content") if isinstance(turn, Mapping) else None
     if role not in _ROLES:
         raise RowError(f"{place}: 'role' must be {', '.join(_ROLES)}, got {role!r:.40}")
+    return Message(str(role), _said(content, f"{place}: 'content'"))
+
+
+def _said(content: object, what: str) -> str:
+    """A turn's text."""
     if not isinstance(content, str) or not content.strip():
-        what = "is empty" if content is None or isinstance(content, str) else "must be text"
-        raise RowError(f"{place}: 'content' {what}")
+        wrong = "is empty" if content is None or isinstance(content, str) else "must be text"
+        raise RowError(f"{what} {wrong}")
     try:
         content.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"{place}: 'content' holds half of a character") from error
-    return Message(str(role), content)
+        raise RowError(f"{what} holds half of a character") from error
+    return content
 
 
 def _kind(value: object) -> str:

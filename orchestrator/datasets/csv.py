@@ -37,10 +37,12 @@ def create(config: Config, base: Path) -> Dataset:
     """
     file, shown = located(config.path, base)
     separator = config.separator or ("\t" if file.suffix.lower() == ".tsv" else ",")
-    return from_rows(_CsvRows(file, shown, separator), config.fields)
+    return from_rows(CsvRows(file, shown, separator), config.fields)
 
 
-class _CsvRows:
+class CsvRows:
+    """Rows of a file with a header line."""
+
     def __init__(self, path: Path, shown: str, separator: str) -> None:
         # The limit of the csv module is for the whole process and a hundredth of ours.
         csv.field_size_limit(MAX_ROW_BYTES)
@@ -66,6 +68,7 @@ class _CsvRows:
         return len(self._lines)
 
     def row(self, index: int) -> Mapping[str, Any]:
+        """See `_rows.Rows`."""
         try:
             lines = io.StringIO(decoded(self._lines.read(index)), newline="\n")
             values = next(csv.reader(lines, delimiter=self._separator, strict=True))
@@ -76,6 +79,7 @@ class _CsvRows:
         return {name: value or None for name, value in zip(self.columns, values, strict=False)}
 
     def where(self, index: int) -> str:
+        """See `_rows.Rows`."""
         return self._lines.where(index)
 
     def _rows(self) -> Iterator[tuple[int, int, list[str] | ValueError]]:

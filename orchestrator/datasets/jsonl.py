@@ -26,10 +26,12 @@ def create(config: Config, base: Path) -> Dataset:
         DatasetError: With every line that is not right.
     """
     file, shown = located(config.path, base)
-    return from_rows(_JsonLines(file, shown), config.fields)
+    return from_rows(JsonLines(file, shown), config.fields)
 
 
-class _JsonLines:
+class JsonLines:
+    """Rows of a file of JSON lines."""
+
     def __init__(self, path: Path, shown: str) -> None:
         self.file = shown
         self._lines = LineFile(path, shown)
@@ -53,6 +55,7 @@ class _JsonLines:
         return len(self._lines)
 
     def row(self, index: int) -> Mapping[str, Any]:
+        """See `_rows.Rows`."""
         try:
             return _object(self._lines.read(index))
         except ValueError as error:
@@ -60,6 +63,7 @@ class _JsonLines:
             raise DatasetError(f"{where}: changed while it was in use: {error}") from error
 
     def where(self, index: int) -> str:
+        """See `_rows.Rows`."""
         return self._lines.where(index)
 
 

@@ -25,11 +25,13 @@ def create(config: Config, base: Path) -> Dataset:
         DatasetError: If it is not Parquet, or with every row that is not right.
     """
     file, shown = located(config.path, base)
-    return from_rows(_ParquetRows(file, shown), config.fields)
+    return from_rows(ParquetRows(file, shown), config.fields)
 
 
-class _ParquetRows:
-    def __init__(self, path: Path, shown: str) -> None:
+class ParquetRows:
+    """Rows of a Parquet file, or of several with the same columns."""
+
+    def __init__(self, path: Path | list[Path], shown: str) -> None:
         self.file = shown
         try:
             self._frame = pl.read_parquet(path)
@@ -42,7 +44,9 @@ class _ParquetRows:
         return len(self._frame)
 
     def row(self, index: int) -> Mapping[str, Any]:
+        """See `_rows.Rows`."""
         return self._frame.row(index, named=True)
 
     def where(self, index: int) -> str:
+        """See `_rows.Rows`."""
         return f"{self.file}: row {index + 1}"

@@ -72,6 +72,15 @@ def replies(turns: Sequence[Turn]) -> str:
     return _numbered([turn.answer.text for turn in turns])
 
 
+def references(item: Item, turns: Sequence[Turn]) -> str | None:
+    """The references of these turns, for a judge: the one there is, or all of them, numbered."""
+    known = [(turn.number, item.reference_of(turn.number)) for turn in turns]
+    given = [f"[Turn {number}]\n{text}" for number, text in known if text is not None]
+    if len(turns) == 1 or not given:
+        return known[0][1]
+    return "\n\n".join(given)
+
+
 def _numbered(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]

@@ -2,7 +2,7 @@
 
 On its own it generates answers with their mean log-probability; other methods bring it along, so
 that their answers stand in a frame of their own. Exact match is reported where the item has a
-reference: equal after stripping white space at both ends; the reference is that of the last turn.
+reference for the turn: equal after stripping white space at both ends.
 """
 
 from collections.abc import Sequence
@@ -90,12 +90,12 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
     turns = await converse(
         unit.item, unit.models, ask, config.answer, top_logprobs=config.top_logprobs
     )
-    return [_row(unit, turn, last=turn.number == len(turns)) for (turn,) in turns]
+    return [_row(unit, turn) for (turn,) in turns]
 
 
-def _row(unit: Unit, turn: Turn, *, last: bool) -> Row:
+def _row(unit: Unit, turn: Turn) -> Row:
     answer = turn.answer
-    reference = unit.item.reference if last else None
+    reference = unit.item.reference_of(turn.number)
     mean = answer.mean_logprob
     return {
         **columns(unit),

@@ -31,7 +31,7 @@ from orchestrator.methods._base import (
     MethodSettings,
     Stage,
 )
-from orchestrator.methods._conversation import Turn, converse, questions, replies
+from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.pairwise import PROMPTS, PairwisePrompt
 from orchestrator.records import (
@@ -198,7 +198,7 @@ def _messages(
     templates = config.templates()
     fields = {
         "prompt": questions(first),
-        "reference": unit.item.reference,
+        "reference": references(unit.item, first),
         "answer_a": replies(first),
         "answer_b": replies(second),
     }

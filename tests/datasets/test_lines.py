@@ -44,7 +44,17 @@ def test_blank_lines_a_byte_order_mark_and_a_missing_last_line_break_are_fine(fi
         (b'{"prompt": "\\ud800"}', "x.jsonl:2: not JSON"),
         (b"[" * 100_000, "x.jsonl:2: not JSON"),
         (b'{"prompt": 1e999}', "x.jsonl:2: not JSON"),
-        (b'{"prompt": ["a", "b"]}', "x.jsonl:2: 'prompt' is a list; questions of several turns"),
+        (b'{"prompt": ["a", ""]}', "x.jsonl:2: prompt[1] is empty"),
+        (b'{"prompt": ["a", 2]}', "x.jsonl:2: prompt[1] must be text"),
+        (b'{"prompt": []}', "x.jsonl:2: 'prompt', which is the prompt, is empty"),
+        (
+            b'{"prompt": ["a", "b"], "reference": ["c"]}',
+            "x.jsonl:2: 'reference' lists 1 references, but there are 2 turns",
+        ),
+        (
+            b'{"prompt": "a", "reference": ["c", "d"]}',
+            "x.jsonl:2: 'reference' lists 2 references, but there is 1 turn; say which",
+        ),
         (b'{"prompt": {"a": 1}}', "x.jsonl:2: 'prompt' is a mapping, not text"),
         (b'{"promt": "x"}', "x.jsonl:2: no 'prompt', which is the prompt; there are 'promt'; did"),
         (b'{"prompt": null}', "x.jsonl:2: 'prompt', which is the prompt, is empty"),

