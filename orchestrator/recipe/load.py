@@ -20,7 +20,7 @@ from orchestrator.recipe.schema import NAME_PATTERN, PluginRef, Recipe, RecipeFi
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
 _PACKAGE: Final = Path(__file__).parents[1]
-_ROLES: Final = ("candidates", "judges")
+_ROLES: Final = ("candidates", "judges", "baseline")
 
 
 def load(
@@ -108,7 +108,7 @@ class _Loading:
         self._written = written
         self._file = file
         self._faults = list(written.faults)
-        self._plugs = Plugs(written, self._faults, allow_code=allow_code)
+        self._plugs = Plugs(written, self._faults, str(file.parent), allow_code=allow_code)
 
     def recipe(self, limit: int | None) -> tuple[Recipe | None, list[Fault]]:
         data = self._written.data
@@ -207,9 +207,9 @@ class _Loading:
         """Every model that a method names is one of the recipe's, and is named once."""
         for role in _ROLES:
             given = entry.get(role)
-            names: list[Any] = given if isinstance(given, list) else []
+            names: list[Any] = given if isinstance(given, list) else [given]
             for index, name in enumerate(names):
-                here = (*path, role, index)
+                here = (*path, role, index) if isinstance(given, list) else (*path, role)
                 if not isinstance(name, str):
                     continue  # the method's Config has said so
                 if name not in models:
@@ -227,7 +227,7 @@ class _Loading:
         settings = {**written["methods"][index], "candidates": list(names)}
         del settings["kind"]
         try:
-            type(method.config).model_validate(settings)
+            type(method.config).model_validate(settings, context={"folder": str(self._file.parent)})
         except ValidationError as error:
             wrong = [complaint(found) for found in error.errors()]
             message = (

@@ -18,11 +18,17 @@ DATASETS: Final = "orchestrator.datasets"
 
 
 class Plugs:
-    """Validates the plug-ins of a recipe; what is wrong is added to `faults`."""
+    """Validates the plug-ins of a recipe; what is wrong is added to `faults`.
 
-    def __init__(self, written: Written, faults: list[Fault], *, allow_code: bool) -> None:
+    Settings that name files find the recipe's folder in the validation context, as "folder".
+    """
+
+    def __init__(
+        self, written: Written, faults: list[Fault], folder: str, *, allow_code: bool
+    ) -> None:
         self._written = written
         self._faults = faults
+        self._context = {"folder": folder}
         self._allow_code = allow_code
 
     def slot(self, family: str, value: Any, path: Path) -> PluginRef | None:  # noqa: ANN401
@@ -79,7 +85,7 @@ class Plugs:
         """The settings of `value`, its `kind` left out."""
         settings = {key: setting for key, setting in value.items() if key != "kind"}
         try:
-            return model.model_validate(settings)
+            return model.model_validate(settings, context=self._context)
         except ValidationError as error:
             self._faults += from_pydantic(error, self._written, path, model)
             return None
