@@ -40,6 +40,9 @@ class Config(BaseModel):
     )
     max_rows: int = Field(128, ge=1, description="Answers that are decoded at the same time.")
     prefix_cache_mb: int = Field(256, ge=0, description="Prefix cache of each model; 0: off.")
+    attention_tokens: int = Field(
+        4096, ge=0, description="Longest sequence, in tokens, whose attention may be asked for."
+    )
     start_timeout_s: float = Field(
         300.0, gt=0, description="Seconds from start to ready, loading included."
     )
@@ -69,6 +72,7 @@ def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tu
         "--max-model-len": config.max_model_len,
         "--max-rows": config.max_rows,
         "--prefix-cache-mb": config.prefix_cache_mb,
+        "--attention-tokens": config.attention_tokens,
     }
     given = [(name, str(value)) for name, value in settings.items() if value is not None]
     return python_module(

@@ -40,6 +40,7 @@ class Limits:
         max_waiting: Requests that may wait; more are refused.
         prefill_tokens: Prompt tokens computed between two decoding steps.
         prefix_bytes: Size of the prefix cache; 0 turns it off.
+        attention_tokens: Longest sequence whose attention may be asked for.
     """
 
     max_len: int
@@ -47,6 +48,7 @@ class Limits:
     max_waiting: int = 4096
     prefill_tokens: int = 1024
     prefix_bytes: int = 256 << 20
+    attention_tokens: int = 4096
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from launch.embedded.readers import Reader
+from launch.embedded.readers import AttentionReader, Reader
 from launch.embedded.sampling import Alternatives, Draw
 from launch.embedded.tokens import Tokens
 
@@ -97,6 +97,7 @@ class Job:
         tree: Which of the last tokens see each other (`trie.Trie.sees`); None for plain text.
         reader: What to read off given places.
         answers: Texts to draw after the last prompt token.
+        attention: What sees the attention weights of the tokens behind the prompt.
         reuse: How many leading tokens may come from the prefix cache.
         on_done: Called once, on the engine's thread, with None or what went wrong.
         on_token: Called after each token, on the engine's thread, with the answer's index.
@@ -110,6 +111,7 @@ class Job:
     positions: Sequence[int] | None = None
     tree: Tensor | None = None
     reader: Reader | None = None
+    attention: AttentionReader | None = None
     answers: list[Answer] = field(default_factory=list)
     reuse: int = 0
     on_token: Callable[[int], None] | None = None

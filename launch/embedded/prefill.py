@@ -45,8 +45,11 @@ class Prefiller:
             jobs: Oldest first.
             budget: Most tokens of one group; a job's chunk is no longer either.
         """
-        self._plan = {job: _chunk_length(job, budget) for job in jobs}
-        ordered = sorted(jobs, key=lambda job: -self._plan[job])
+        self._plan = {job: self._chunk_length(job, budget) for job in jobs}
+        watched = [job for job in jobs if _watched(job)]
+        others = [job for job in jobs if not _watched(job)]
+        yield from ([job] for job in watched)
+        ordered = sorted(others, key=lambda job: -self._plan[job])
         group: list[Job] = []
         for job in ordered:
             longest = self._plan[group[0]] if group else 0
@@ -66,7 +69,11 @@ class Prefiller:
             `(jobs, vocabulary)`; None where there are none.
         """
         chunks = [self._chunk(job) for job in group]
-        prefilled = self._runner.prefill(chunks)
+        attention = group[0].attention if _watched(group[0]) else None
+        if attention is None:
+            prefilled = self._runner.prefill(chunks)
+        else:
+            prefilled = self._runner.watched(chunks[0], attention.see)
         drawing = []
         for row, (job, chunk) in enumerate(zip(group, chunks, strict=True)):
             self._read(job, row, len(chunk.ids), prefilled)
@@ -78,6 +85,16 @@ class Prefiller:
             return None
         rows, places = (torch.tensor(part) for part in zip(*drawing, strict=True))
         return self._runner.logits(prefilled.states[rows, places])
+
+    def _chunk_length(self, job: Job, budget: int) -> int:
+        """Tokens of the next chunk; a tree and the token before it are never cut apart."""
+        if _watched(job):
+            return min(job.n_left, budget, self._runner.watcher.tokens(len(job.ids)))
+        if job.attention is not None:
+            return min(job.n_prompt - job.n_done, budget)
+        tail = 0 if job.tree is None else job.tree.shape[0]
+        linear = job.n_left - tail
+        return job.n_left if linear <= budget else budget
 
     def _chunk(self, job: Job) -> Chunk:
         start, stop = job.n_done, job.n_done + self._plan[job]
@@ -121,8 +138,6 @@ class Prefiller:
             self._prefixes.keep(job.names, torch.cat(job.known)[: job.n_prompt])
 
 
-def _chunk_length(job: Job, budget: int) -> int:
-    """Tokens of the next chunk; a tree and the token before it are never cut apart."""
-    tail = 0 if job.tree is None else job.tree.shape[0]
-    linear = job.n_left - tail
-    return job.n_left if linear <= budget else budget
+def _watched(job: Job) -> bool:
+    """Whether the attention of a job's next chunk is wanted; such a chunk is computed alone."""
+    return job.attention is not None and job.n_done >= job.n_prompt

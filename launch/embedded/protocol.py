@@ -102,6 +102,8 @@ class ScoreRequest(Rendered, kw_only=True):
     token_ids: list[int] | None = None
     text: str | None = None
     top_logprobs: int | None = None
+    features: list[str] | None = None
+    end_of_turn: bool | None = None
 
 
 class ChooseRequest(Rendered, kw_only=True):

@@ -1,8 +1,7 @@
 """What is read off the logits of given tokens, and where other readings hook in.
 
 A reader names the places of a sequence whose logits it wants and is fed them in order, possibly in
-pieces. An `Observer` sees the same rows: this is where full-vocabulary entropy (and, from the
-runner, attention) is to be added without touching the engine.
+pieces. An `Observer` sees the same rows (`features` has those of the whole vocabulary).
 """
 
 from __future__ import annotations
@@ -30,8 +29,16 @@ class Observer(Protocol):
 
     name: str
 
-    def observe(self, logprobs: Tensor) -> list[float]:
-        """One number a row of full-vocabulary log-probabilities, shape `(n, vocabulary)`."""
+    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:
+        """One number a row of raw logits and of their log-softmax, shape `(n, vocabulary)`."""
+        ...
+
+
+class AttentionReader(Protocol):
+    """Sees attention weights, one layer at a time."""
+
+    def see(self, layer: int, weights: Tensor) -> None:
+        """Take weights of shape `(1, heads, tokens, keys)`; they must not be kept."""
         ...
 
 
@@ -70,9 +77,11 @@ class Forced:
             values, ids = logits.topk(min(self.n_top, logits.shape[-1]), -1)
             listed = (values - total[:, None]).tolist()
             self.top += zip(ids.tolist(), listed, strict=True)
-        for observer in self.observers:
-            seen = observer.observe(logits - total[:, None])
-            self.observations.setdefault(observer.name, []).extend(seen)
+        if self.observers:
+            logprobs = logits - total[:, None]
+            for observer in self.observers:
+                seen = observer.observe(logits, logprobs)
+                self.observations.setdefault(observer.name, []).extend(seen)
 
 
 @dataclass(slots=True)

@@ -15,8 +15,10 @@ from torch import Tensor
 
 from launch.embedded.errors import UnsupportedModelError
 from launch.embedded.layout import Layout, Pool, PrefillCache, ShapeCache, StepCache
+from launch.embedded.watching import See, Watcher
 
 _CHECK_TOKENS = 24
+_MOST_ATTENTION = 1.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,6 @@ class Runner:
         parameter: Tensor = next(model.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
         self.like = parameter.detach().new_empty(0)
-        self._additive = getattr(model.config, "_attn_implementation", "") == "eager"
         self._body = getattr(model, "base_model", None)
         self._head = model.get_output_embeddings()
         self.vocabulary: int = model.config.get_text_config().vocab_size
@@ -76,6 +77,13 @@ class Runner:
         capped = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
         self._whole = self._body in {None, model} or self._head is None or bool(capped)
         self._check()
+        self.watcher = Watcher(model, self.layout.layers)
+        self.unwatchable = self._check_watched()
+
+    def watched(self, chunk: Chunk, see: See) -> Prefilled:
+        """Compute one chunk like `prefill`, and hand its attention weights to `see`."""
+        with self.watcher.watching(see):
+            return self.prefill([chunk])
 
     def prefill(self, chunks: Sequence[Chunk]) -> Prefilled:
         """Compute the chunks together; row `i` of the result is chunk `i`, padded to the right."""
@@ -113,7 +121,8 @@ class Runner:
         return head.float()
 
     def _forward(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: object) -> Tensor:
-        if self._additive:
+        # Eager attention adds the mask; and attention is eager while it is watched.
+        if getattr(self.model.config, "_attn_implementation", "") == "eager":
             hidden = torch.zeros(mask.shape, dtype=self.dtype, device=self.device)
             mask = hidden.masked_fill_(~mask, torch.finfo(self.dtype).min)
         body: Any = self.model if self._whole else self._body
@@ -159,8 +168,7 @@ class Runner:
         drawn = torch.randint(0, vocabulary, (_CHECK_TOKENS,), generator=generator)
         ids: list[int] = drawn.tolist()
         plain = self.model(input_ids=drawn[None].to(self.device), use_cache=False).logits[0].float()
-        allowed = 1e-3 if self.dtype == torch.float32 else 0.1
-        allowed *= max(1.0, float(plain.abs().max()))
+        allowed = self._allowed(plain)
         found = ""
         for whole in (self._whole, True):
             self._whole = whole
@@ -175,6 +183,33 @@ class Runner:
         name = type(self.model).__name__
         text = f"{name} can't be computed over rows of different lengths ({found})"
         raise UnsupportedModelError(text)
+
+    def _allowed(self, plain: Tensor) -> float:
+        """How far a logit may be from those of a plain pass."""
+        allowed = 1e-3 if self.dtype == torch.float32 else 0.1
+        return allowed * max(1.0, float(plain.abs().max()))
+
+    @torch.inference_mode()
+    def _check_watched(self) -> str:
+        """Why attention can't be watched; empty where it can be and changes no logit."""
+        ids = list(range(_CHECK_TOKENS))
+        half = len(ids) // 2
+        plain = self.prefill([Chunk(ids, range(len(ids)))])
+        flat = self.layout.flatten(plain.cache.fresh, 0, half)
+        sums: list[Tensor] = []
+        chunk = Chunk(ids[half:], range(half, len(ids)), flat)
+        try:
+            watched = self.watched(chunk, lambda _, weights: sums.append(weights.float().sum(-1)))
+        except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
+            return f"{type(error).__name__}: {error}"
+        except UnsupportedModelError as error:
+            return str(error)
+        expected = self.logits(plain.states[0, half:])
+        worst = float((self.logits(watched.states[0]) - expected).abs().max())
+        most = max(float(total.max()) for total in sums)
+        if not worst <= self._allowed(expected) or not most <= _MOST_ATTENTION:
+            return f"largest difference of a logit {worst:.3g}, largest sum of a row {most:.3g}"
+        return ""
 
     def _distance(self, ids: list[int], plain: Tensor) -> float:
         """Largest difference to a plain pass: padded, after a prefix, as a tree, and decoding."""

@@ -11,9 +11,10 @@ from typing import Any
 
 from launch.embedded.drawing import LOWEST, finite, unresolved
 from launch.embedded.errors import bad_request
+from launch.embedded.features import Wanted, check_names
 from launch.embedded.jobs import Job
 from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest, check_ids, within
-from launch.embedded.readers import Branches, Forced, Observer
+from launch.embedded.readers import Branches, Forced
 from launch.embedded.served import Served
 from launch.embedded.tokens import Context, Continuation
 from launch.embedded.trie import Path, Trie, close_paths, log_sum_exp
@@ -56,46 +57,43 @@ class Scoring:
     job: Job
     reader: Forced
     continuation: Continuation
+    wanted: Wanted
 
     @classmethod
-    def of(
-        cls, request: ScoreRequest, served: Served, observers: tuple[Observer, ...] = ()
-    ) -> Scoring:
-        """Read a request.
-
-        Args:
-            request: With either token ids or a text.
-            served: The model.
-            observers: Further readings of the same pass, see `launch.embedded.readers`.
+    def of(cls, request: ScoreRequest, served: Served) -> Scoring:
+        """Read a request, which has either token ids or a text.
 
         Raises:
             ApiError: 400 for what can't be scored.
         """
-        if (request.token_ids is None) == (request.text is None):
-            raise bad_request("give either token_ids or text", "token_ids")
         n_top = request.top_logprobs or 0
         # Refused rather than cut, so that every row of a reply is as long as asked.
         within("top_logprobs", n_top, 0, served.runner.vocabulary)
+        check_names(request.features or ())
         begun = begin(request, served)
-        if request.text is not None:
-            found = served.tokens.continuation(begun.context, request.text)
-        else:
-            found = Continuation(request.token_ids or [], "ids")
-            check_ids("token_ids", found.ids, served.runner.vocabulary)
-        n_prompt = len(begun.ids)
-        served.check_length(n_prompt + len(found.ids), 0)
-        places = list(range(n_prompt - 1, n_prompt - 1 + len(found.ids)))
-        reader = Forced(places, found.ids, n_top, observers)
-        # The last token predicts nothing that is asked.
-        ids = [*begun.ids, *found.ids[:-1]]
+        found = _continuation(request, served, begun)
+        n_prompt, n_scored = len(begun.ids), len(found.ids)
+        served.check_length(n_prompt + n_scored, 0)
+        wanted = Wanted.of(request.features or (), n_prompt)
+        if wanted.attention is not None:
+            served.check_attention(n_prompt + n_scored)
+        ids = [*begun.ids, *found.ids]
+        targets, places = found.ids, range(n_prompt - 1, n_prompt - 1 + n_scored)
+        if wanted.after_last and n_scored:
+            targets, places = [*targets, ids[0]], range(n_prompt - 1, n_prompt + n_scored)
+        elif wanted.attention is None:
+            # The last token predicts nothing that is asked.
+            ids = ids[: n_prompt + max(0, n_scored - 1)]
+        reader = Forced(list(places), targets, n_top, wanted.observers)
         job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
-        return cls(job, reader, found)
+        job.attention = wanted.attention
+        return cls(job, reader, found, wanted)
 
     def reply(self) -> dict[str, Any]:
         """The reply's fields."""
         n_prompt, n_scored = self.job.n_prompt, len(self.continuation.ids)
         reply: dict[str, Any] = {
-            "logprobs": [finite(value) for value in self.reader.logprobs],
+            "logprobs": [finite(value) for value in self.reader.logprobs[:n_scored]],
             "token_ids": self.continuation.ids,
             "boundary": self.continuation.boundary,
             "usage": {
@@ -105,13 +103,34 @@ class Scoring:
             },
         }
         if self.reader.n_top:
-            reply["top_token_ids"] = [ids for ids, _ in self.reader.top]
-            reply["top_logprobs"] = [
-                [finite(value) for value in values] for _, values in self.reader.top
-            ]
-        if self.reader.observations:
-            reply["observations"] = self.reader.observations
+            top = self.reader.top[:n_scored]
+            reply["top_token_ids"] = [ids for ids, _ in top]
+            reply["top_logprobs"] = [[finite(value) for value in values] for _, values in top]
+        if self.wanted.names:
+            reply["features"] = self.wanted.reply(
+                self.reader.logprobs, self.reader.observations, n_scored
+            )
         return reply
+
+
+def _continuation(request: ScoreRequest, served: Served, begun: Begun) -> Continuation:
+    """What is scored.
+
+    Raises:
+        ApiError: 400 for ids that there are not, or an end of the turn that the model has not.
+    """
+    if (request.token_ids is None) == (request.text is None):
+        raise bad_request("give either token_ids or text", "token_ids")
+    if request.text is not None:
+        found = served.tokens.continuation(begun.context, request.text)
+    else:
+        found = Continuation(request.token_ids or [], "ids")
+        check_ids("token_ids", found.ids, served.runner.vocabulary)
+    if not request.end_of_turn:
+        return found
+    if served.tokens.end_of_turn is None:
+        raise bad_request("the tokenizer has no end-of-turn token", "end_of_turn")
+    return found._replace(ids=[*found.ids, served.tokens.end_of_turn])
 
 
 @dataclass(frozen=True, slots=True)

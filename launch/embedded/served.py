@@ -37,6 +37,7 @@ class Settings:
         max_rows: Answers that decode at the same time, per model.
         max_waiting: Requests that may wait, per model.
         prefix_bytes: Size of the prefix cache, per model.
+        attention_tokens: Longest sequence whose attention may be asked for.
     """
 
     dtype: str = "float32"
@@ -45,6 +46,7 @@ class Settings:
     max_rows: int = 128
     max_waiting: int = 4096
     prefix_bytes: int = 256 << 20
+    attention_tokens: int = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,26 @@ class Served:
                 f"{n_more} further tokens. Please reduce the length of the prompt."
             )
             raise bad_request(text, "input_tokens")
+
+    def check_attention(self, n_tokens: int) -> None:
+        """Refuse attention that can't be seen, or of a sequence that is too long.
+
+        Raises:
+            ApiError: 400 with the memory that it would take.
+        """
+        runner, most = self.runner, self.engine.limits.attention_tokens
+        if runner.unwatchable:
+            text = f"attention_entropy is not available for this model: {runner.unwatchable}"
+            raise bad_request(text, "features")
+        if n_tokens > most:
+            kept = 3 * n_tokens * runner.layout.width * runner.like.element_size()
+            mib = (kept + runner.watcher.n_bytes(n_tokens)) / 2**20
+            text = (
+                f"attention_entropy of {n_tokens} tokens would take about {mib:,.0f} MiB beside "
+                f"the model's weights, and time that grows with the square of the length; this "
+                f"server takes at most {most} tokens (--attention-tokens)"
+            )
+            raise bad_request(text, "features")
 
     async def run(self, request: Request, jobs: Sequence[Job]) -> None:
         """Queue jobs and wait until all are done; a closed connection drops them.
@@ -229,6 +251,7 @@ def load(
         max_rows=settings.max_rows,
         max_waiting=settings.max_waiting,
         prefix_bytes=settings.prefix_bytes,
+        attention_tokens=settings.attention_tokens,
     )
     return Served(name, place, tokens, runner, Engine(runner, tokens, limits, before_step))
 

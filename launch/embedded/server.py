@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add("--max-rows", type=int, default=128, metavar="N", help="answers decoding at a time")
     add("--max-waiting", type=int, default=4096, metavar="N", help="more are answered 503")
     add("--prefix-cache-mb", type=int, default=256, metavar="MB", help="per model; 0: off")
+    add("--attention-tokens", type=int, default=4096, metavar="N", help="longest with attention")
     return found
 
 
@@ -94,6 +95,7 @@ def _serve(options: argparse.Namespace) -> None:
         max_rows=options.max_rows,
         max_waiting=options.max_waiting,
         prefix_bytes=options.prefix_cache_mb << 20,
+        attention_tokens=options.attention_tokens,
     )
     key = os.environ.get(KEY_VARIABLE, "")
     serve(models, settings, options.threads, Listener(options.host, options.port, key))

@@ -219,21 +219,3 @@ def test_a_choice_about_a_known_head_keeps_its_numbers(served: Served) -> None:
     run(served.engine, second.job)
     assert second.job.n_cached >= 32
     assert second.reply()["logprobs"] == CLOSE(first.reply()["logprobs"], abs=1e-4)
-
-
-class Entropy:
-    """An observer, as a later issue will add one."""
-
-    name = "entropy"
-
-    def observe(self, logprobs: torch.Tensor) -> list[float]:
-        return [float(value) for value in -(logprobs.exp() * logprobs).sum(-1)]
-
-
-def test_an_observer_sees_every_scored_position(served: Served) -> None:
-    request = ScoreRequest(messages=USER, token_ids=[70, 81, 9])
-    scoring = Scoring.of(request, served, (Entropy(),))
-    run(served.engine, scoring.job)
-    rows = forced(served, [*prompt(served), 70, 81, 9])[-4:-1]
-    expected = [float(value) for value in -(rows.exp() * rows).sum(-1)]
-    assert scoring.reply()["observations"]["entropy"] == CLOSE(expected, abs=1e-4)

@@ -1,0 +1,146 @@
+"""Further readings of a scoring pass: of the whole vocabulary, and of attention.
+
+They are what "Self-Evaluation of Large Language Model based on Glass-box Features" (SelfEval) reads
+off a model, on correctly aligned positions, and as its released code has them (`compat_...`); the
+names are told in `orchestrator.records.Scored`. Each is reduced to numbers as it is met: no logits
+and no attention weights are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from launch.embedded.errors import bad_request
+from launch.embedded.readers import Observer
+from orchestrator.records import unknown_features
+
+_COMPAT = "compat_"
+_ATTENTION = "attention_entropy"
+Values = list[float | None]
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that are no features.
+
+    Raises:
+        ApiError: 400 that names them.
+    """
+    if unknown := unknown_features(names):
+        raise bad_request(f"there is no feature {', '.join(unknown)}", "features")
+
+
+class Entropy:
+    """-sum_v p ln p, in nats; a token that can't come adds nothing."""
+
+    name = "entropy"
+
+    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:  # noqa: ARG002, D102
+        found: list[float] = torch.special.entr(logprobs.exp()).sum(-1).tolist()
+        return found
+
+
+class VocabLogprobVar:
+    """Var_v(ln p), unbiased; what SelfEval's code calls "logprobs-variance"."""
+
+    name = "vocab_logprob_var"
+
+    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:  # noqa: ARG002, D102
+        found: list[float] = logprobs.var(-1, correction=1).tolist()
+        return found
+
+
+class VocabMeanLogpLogit:
+    """mean_v(ln p * logit); what SelfEval's code calls "logprobs-entropy"."""
+
+    name = "vocab_mean_logp_logit"
+
+    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:  # noqa: D102
+        found: list[float] = (logprobs * logits).mean(-1).tolist()
+        return found
+
+
+_OBSERVERS: dict[str, Observer] = {
+    one.name: one for one in (Entropy(), VocabLogprobVar(), VocabMeanLogpLogit())
+}
+
+
+@dataclass(slots=True)
+class AttentionEntropy:
+    """Sums -a ln a over what each head of each layer pays from scored tokens to the prompt's.
+
+    Attributes:
+        n_prompt: Tokens of the prompt, I.
+        sums: By layer: a float64 sum for each head, shape (heads,).
+    """
+
+    n_prompt: int
+    sums: dict[int, Tensor] = field(default_factory=dict)
+
+    def see(self, layer: int, weights: Tensor) -> None:
+        """Take one layer's weights of some scored tokens, shape (1, heads, tokens, keys)."""
+        paid = weights[0, :, :, : self.n_prompt].float()
+        added = torch.special.entr(paid).sum(-1).double().sum(-1)
+        known = self.sums.get(layer)
+        self.sums[layer] = added if known is None else known + added
+
+    def values(self) -> list[Values]:
+        """By layer and head, divided by I; nothing where no token was scored."""
+        return [_wire((self.sums[layer] / self.n_prompt).tolist()) for layer in sorted(self.sums)]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request wants to have observed.
+
+    Attributes:
+        names: As asked.
+        observers: What they need of each row of logits.
+        attention: Where attention is wanted.
+    """
+
+    names: tuple[str, ...] = ()
+    observers: tuple[Observer, ...] = ()
+    attention: AttentionEntropy | None = None
+
+    @classmethod
+    def of(cls, names: Sequence[str], n_prompt: int) -> Wanted:
+        """What `names` need, in a sequence whose prompt has so many tokens."""
+        plain = dict.fromkeys(name.removeprefix(_COMPAT) for name in names)
+        observers = tuple(_OBSERVERS[name] for name in plain if name in _OBSERVERS)
+        attention = AttentionEntropy(n_prompt) if _ATTENTION in names else None
+        return cls(tuple(names), observers, attention)
+
+    @property
+    def after_last(self) -> bool:
+        """Whether the distribution behind the last scored token is needed too."""
+        return any(name.startswith(_COMPAT) for name in self.names)
+
+    def reply(
+        self, logprobs: Sequence[float], observations: dict[str, list[float]], n_scored: int
+    ) -> dict[str, Values | list[Values]]:
+        """The reply's `features`.
+
+        Args:
+            logprobs: Of the scored tokens and, where `after_last`, of the one that wraps around.
+            observations: By observer, likewise.
+            n_scored: How many tokens were scored.
+        """
+        rows = {**observations, "logprob": list(logprobs)}
+        found: dict[str, Values | list[Values]] = {}
+        for name in self.names:
+            if name == _ATTENTION:
+                found[name] = [] if self.attention is None else self.attention.values()
+            else:
+                first = int(name.startswith(_COMPAT))
+                values = rows.get(name.removeprefix(_COMPAT), [])
+                found[name] = _wire(values[first : first + n_scored])
+        return found
+
+
+def _wire(values: Sequence[float]) -> Values:
+    """Numbers as the wire has them: None where one is not finite."""
+    return [value if abs(value) < float("inf") else None for value in values]
