@@ -1,0 +1,240 @@
+"""Pearson, Spearman and Kendall's tau-b, and the same without each cluster or with clusters drawn.
+
+Own code rather than `scipy.stats`: that module takes longer to import than a whole command does,
+and has no leave-one-cluster-out.
+"""
+
+import math
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.concordance import pair_sums
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Kind = Literal["pearson", "spearman", "kendall"]
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+EXACT_CELLS: Final = 4_000_000
+"""Clusters times points up to which Spearman is ranked anew without each cluster."""
+
+QUADRATIC_POINTS: Final = 4096
+"""Points up to which all pairs are held in memory, to draw clusters for tau-b."""
+
+_NO_SPREAD: Final = 1e-12
+_CHUNK_CELLS: Final = 2**20
+
+
+def association(x: Floats, y: Floats, kind: Kind) -> float:
+    """The correlation of two finite arrays of shape (n,); nan where either is constant.
+
+    Source: tau-b is Kendall 1945, doi:10.1093/biomet/33.3.239; Spearman is Pearson of midranks.
+    """
+    if x.size < 2 or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
+        return math.nan
+    if kind == "kendall":
+        sums = pair_sums(x, y)
+        return float(_tau(*(part.sum() / 2 for part in (sums.agree, sums.differ_x, sums.differ_y))))
+    if kind == "spearman":
+        x, y = midranks(x), midranks(y)
+    return float(_from_moments(_moments(x, y).sum(axis=0)))
+
+
+def midranks(values: Floats) -> Floats:
+    """Ranks from 1, equal values sharing the mean of theirs; shape (n,)."""
+    _, code, counts = np.unique(values, return_inverse=True, return_counts=True)
+    result: Floats = (np.cumsum(counts) - 0.5 * (counts - 1))[code.reshape(-1)]
+    return result
+
+
+def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
+    """The correlation without each of the P clusters, shape (P,); nan where it is undefined.
+
+    Exact, except for Spearman where clusters times points exceed `EXACT_CELLS`: there by its
+    influence function, which differs by terms of the order 1 / P of the change.
+
+    Args:
+        x: Shape (n,), finite.
+        y: Shape (n,), finite.
+        clusters: Shape (n,), in [0, P), each with at least one point.
+        kind: Which correlation.
+    """
+    n_clusters = int(clusters.max()) + 1
+    if kind == "pearson":
+        parts = _by_cluster(_moments(x, y), clusters, n_clusters)
+        return _from_moments(parts.sum(axis=0) - parts)
+    if kind == "kendall":
+        return _kendall_without(x, y, clusters, n_clusters)
+    if n_clusters * x.size > EXACT_CELLS:
+        return _spearman_by_influence(x, y, clusters, n_clusters)
+    rows = max(1, _CHUNK_CELLS // x.size)
+    chunks = [
+        1.0 - np.eye(min(rows, n_clusters - begin), n_clusters, begin)
+        for begin in range(0, n_clusters, rows)
+    ]
+    return np.concatenate([_weighted_spearman(x, y, chunk[:, clusters]) for chunk in chunks])
+
+
+def reweighted(x: Floats, y: Floats, clusters: Ints, kind: Kind, weights: Floats) -> Floats:
+    """The correlation of each of B resamples in which cluster p comes `weights[b, p]` times.
+
+    Args:
+        x: Shape (n,), finite.
+        y: Shape (n,), finite.
+        clusters: Shape (n,), in [0, P).
+        kind: Which correlation.
+        weights: Shape (B, P), not negative.
+
+    Returns:
+        Shape (B,); nan where it is undefined.
+
+    Raises:
+        StatisticsError: For tau-b of more than `QUADRATIC_POINTS` points.
+    """
+    n_clusters = weights.shape[1]
+    if kind == "pearson":
+        return _from_moments(weights @ _by_cluster(_moments(x, y), clusters, n_clusters))
+    if kind == "spearman":
+        rows = max(1, _CHUNK_CELLS // x.size)
+        parts = [weights[i : i + rows] for i in range(0, len(weights), rows)]
+        return np.concatenate([_weighted_spearman(x, y, part[:, clusters]) for part in parts])
+    if x.size > QUADRATIC_POINTS:
+        raise StatisticsError(f"clusters are drawn for tau-b up to {QUADRATIC_POINTS} points")
+    return _weighted_kendall(x, y, clusters, weights)
+
+
+def _moments(x: Floats, y: Floats) -> Floats:
+    """Shape (n, 6): what Pearson is made of, of values brought to mean 0 and spread 1."""
+    one = (x - x.mean()) / x.std()
+    two = (y - y.mean()) / y.std()
+    return np.stack((np.ones_like(one), one, two, one * one, two * two, one * two), axis=-1)
+
+
+def _from_moments(moments: Floats) -> Floats:
+    """Pearson from sums of moments, shape (..., 6) to (...)."""
+    n, x, y, xx, yy, xy = np.moveaxis(moments, -1, 0)
+    safe = np.maximum(n, 1.0)
+    var_x, var_y = xx / safe - (x / safe) ** 2, yy / safe - (y / safe) ** 2
+    defined = (n > 1.0) & (var_x > _NO_SPREAD) & (var_y > _NO_SPREAD)
+    scale = np.sqrt(np.where(defined, var_x * var_y, 1.0))
+    value = (xy / safe - x * y / safe**2) / scale
+    result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
+    return result
+
+
+def _by_cluster(values: Floats, clusters: Ints, n_clusters: int) -> Floats:
+    """Rows of shape (n, K) added up by cluster: (P, K)."""
+    columns = [np.bincount(clusters, column, minlength=n_clusters) for column in values.T]
+    return np.stack(columns, axis=-1).astype(np.float64)
+
+
+def _weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Spearman of points that count `weights` times, shape (B, n) to (B,)."""
+    one, two = _weighted_midranks(x, weights), _weighted_midranks(y, weights)
+    n = weights.sum(axis=1, keepdims=True)
+    # Midranks have mean (n + 1) / 2 whatever the ties.
+    one -= 0.5 * (n + 1.0)
+    two -= 0.5 * (n + 1.0)
+    cov, var_x, var_y = (
+        np.einsum("bi,bi,bi->b", weights, a, b) for a, b in ((one, two), (one, one), (two, two))
+    )
+    defined = (var_x > _NO_SPREAD) & (var_y > _NO_SPREAD)
+    value = cov / np.sqrt(np.where(defined, var_x * var_y, 1.0))
+    result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
+    return result
+
+
+def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
+    _, code = np.unique(values, return_inverse=True)
+    code = code.reshape(-1)
+    order = np.argsort(code, kind="stable")
+    starts = np.searchsorted(code[order], np.arange(int(code.max()) + 1))
+    totals = np.add.reduceat(weights[:, order], starts, axis=1)
+    ranks = np.cumsum(totals, axis=1) - 0.5 * (totals - 1.0)
+    result: Floats = ranks[:, code]
+    return result
+
+
+def _spearman_by_influence(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
+    n = x.size
+    a, b = (midranks(x) - 0.5) / n - 0.5, (midranks(y) - 0.5) / n - 0.5
+    var_x, var_y = (a * a).mean(), (b * b).mean()
+    value = (a * b).mean() / math.sqrt(var_x * var_y)
+    # A point counts by its own ranks, and by moving the ranks of the points above it.
+    d_cov = a * b + _mean_above(x, b) + _mean_above(y, a)
+    d_x, d_y = a * a + 2.0 * _mean_above(x, a), b * b + 2.0 * _mean_above(y, b)
+    influence = d_cov / math.sqrt(var_x * var_y) - 0.5 * value * (d_x / var_x + d_y / var_y)
+    influence -= influence.mean()
+    sizes = np.bincount(clusters, minlength=n_clusters)
+    shift = np.bincount(clusters, influence, minlength=n_clusters) / np.maximum(n - sizes, 1)
+    result: Floats = np.clip(value - shift, -1.0, 1.0)
+    return result
+
+
+def _mean_above(values: Floats, of: Floats) -> Floats:
+    """For each point, the sum of `of` over points with a larger value (equal: half), over n."""
+    _, code = np.unique(values, return_inverse=True)
+    totals = np.bincount(code.reshape(-1), of)
+    above = totals.sum() - np.cumsum(totals) + 0.5 * totals
+    result: Floats = above[code.reshape(-1)] / values.size
+    return result
+
+
+def _tau(agree: Floats, differ_x: Floats, differ_y: Floats) -> Floats:
+    defined = (np.asarray(differ_x) > 0.5) & (np.asarray(differ_y) > 0.5)
+    scale = np.sqrt(np.where(defined, differ_x, 1.0)) * np.sqrt(np.where(defined, differ_y, 1.0))
+    result: Floats = np.where(defined, np.clip(agree / scale, -1.0, 1.0), np.nan)
+    return result
+
+
+def _kendall_without(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
+    everyone = pair_sums(x, y)
+    inside = _pairs_inside(x, y, clusters, n_clusters)
+    left = []
+    for total, own in zip(everyone.parts, inside, strict=True):
+        touched = np.bincount(clusters, total, minlength=n_clusters)
+        # Pairs within the cluster were met from both ends.
+        left.append(total.sum() / 2 - (touched - own))
+    return _tau(*left)
+
+
+def _pairs_inside(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
+    """Shape (3, P): sums over the pairs within each cluster."""
+    result = np.zeros((3, n_clusters))
+    order = np.argsort(clusters, kind="stable")
+    sizes = np.bincount(clusters, minlength=n_clusters)
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes[sizes > 1]):
+        of_size = np.flatnonzero(sizes == size)
+        rows = max(1, _CHUNK_CELLS // int(size) ** 2)
+        for begin in range(0, len(of_size), rows):
+            chosen = of_size[begin : begin + rows]
+            result[:, chosen] = _all_pairs(x, y, order[starts[chosen, None] + np.arange(size)])
+    return result
+
+
+def _all_pairs(x: Floats, y: Floats, points: Ints) -> Floats:
+    """Shape (3, m): sums over the pairs within each row of `points`, shape (m, k)."""
+    if points.shape[1] > QUADRATIC_POINTS:
+        rows = [pair_sums(x[row], y[row]).parts for row in points]
+        return np.array([[part.sum() / 2 for part in row] for row in rows]).T
+    dx = np.sign(x[points][:, :, None] - x[points][:, None, :])
+    dy = np.sign(y[points][:, :, None] - y[points][:, None, :])
+    sums = [(part.sum(axis=(1, 2)) / 2) for part in (dx * dy, np.abs(dx), np.abs(dy))]
+    return np.stack(sums)
+
+
+def _weighted_kendall(x: Floats, y: Floats, clusters: Ints, weights: Floats) -> Floats:
+    n_clusters = weights.shape[1]
+    member = np.zeros((n_clusters, x.size))
+    member[clusters, np.arange(x.size)] = 1.0
+    dx, dy = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])
+    sums = []
+    for part in (dx * dy, np.abs(dx), np.abs(dy)):
+        between = member @ part @ member.T
+        sums.append(0.5 * np.einsum("bp,bp->b", weights @ between, weights))
+    return _tau(*sums)

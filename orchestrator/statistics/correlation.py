@@ -1,0 +1,331 @@
+"""How a score goes along with gold: signed correlations with intervals over prompts.
+
+Signed, since the sign is the finding: in SelfEval's own data mean log-probability goes *against*
+the grade, and its table prints the absolute value. Intervals come from leaving out one prompt with
+all its points at a time, on the scale on which the coefficient is nearest to normal (Fisher's z for
+Pearson, the arcsine for ranks), with Student's t. `docs/statistics.md` has their measured coverage:
+they hold at 20 prompts, except Pearson's of strongly skewed and strongly correlated values, which
+stays far below its level also with many prompts; use a rank correlation there.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.statistics.association import (
+    QUADRATIC_POINTS,
+    Kind,
+    association,
+    leave_one_out,
+    midranks,
+    reweighted,
+)
+from orchestrator.statistics.bootstrap import prompt_weights
+from orchestrator.statistics.jackknife import (
+    ARCSINE,
+    FISHER,
+    Jackknifed,
+    Resampling,
+    Scale,
+    complete_rows,
+    jackknifed,
+    student_interval,
+)
+from orchestrator.statistics.results import Interval
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MIN_POINTS: Final = 3
+METHOD: Final = "jackknife over prompts, t quantile"
+BOOTSTRAP: Final = "bootstrap over prompts, t quantile"
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A correlation and what it rests on.
+
+    Attributes:
+        kind: "pearson", "spearman" or "kendall" (tau-b).
+        value: Signed; None where undefined.
+        interval: Over prompts; None where there is none (see `undefined`).
+        n: Prompts.
+        n_points: Points with all values.
+        n_missing: Points left out since a value is missing.
+        method: Of the interval.
+        undefined: Why there is no value or no interval; None where there are both.
+    """
+
+    kind: Kind
+    value: float | None
+    interval: Interval | None
+    n: int
+    n_points: int
+    n_missing: int
+    method: str
+    undefined: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WithinCategories:
+    """Correlations within each category, and their unweighted mean over categories.
+
+    Attributes:
+        categories: Name and correlation, in the order of the names.
+        mean: Of the categories where it is defined; `undefined` says where it is not.
+    """
+
+    categories: tuple[tuple[str, Correlation], ...]
+    mean: Correlation
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Complete points of columns that belong to prompts.
+
+    Attributes:
+        codes: Shape (n,), prompt of each point, in [0, P).
+        columns: Each of shape (n,); ranks where the kind is one of ranks.
+        n_missing: Points left out.
+        undefined: Why nothing can be correlated; None if something can.
+    """
+
+    codes: Ints
+    columns: tuple[Floats, ...]
+    n_missing: int
+    undefined: str | None
+
+    @property
+    def n_prompts(self) -> int:
+        """Prompts that have a point."""
+        return int(self.codes.max()) + 1 if self.codes.size else 0
+
+
+def correlate(
+    score: Floats,
+    gold: Floats,
+    prompts: Ints,
+    *,
+    kind: Kind = "spearman",
+    confidence_level: float = 0.95,
+    resampling: Resampling | None = None,
+) -> Correlation:
+    """Correlation of a score with gold.
+
+    Args:
+        score: Shape (n,); nan where missing. Infinite values have a rank but no Pearson.
+        gold: Shape (n,); nan where missing.
+        prompts: Shape (n,), the prompt of each point, any whole numbers.
+        kind: Which correlation.
+        confidence_level: In (0, 1); that of `resampling` where it is given.
+        resampling: Takes the standard error from resampled prompts instead of the jackknife; for
+            tau-b up to 4,096 points, beyond which the jackknife is exact enough to be the same.
+
+    Raises:
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
+    """
+    points = points_of((score, gold), prompts, ("score", "gold"), kind)
+    if points.undefined:
+        return nothing(kind, points)
+    found = coefficient(points, 0, 1, kind)
+    if resampling is None:
+        return reported(found.value, found.standard_error, kind, points, confidence_level)
+    level = resampling.confidence_level
+    if kind == "kendall" and points.codes.size > QUADRATIC_POINTS:
+        return reported(found.value, found.standard_error, kind, points, level)
+    drawn = drawn_coefficients(points, 0, 1, kind, resampling)
+    error = _spread(drawn, kind, found)
+    return replace(reported(found.value, error, kind, points, level), method=BOOTSTRAP)
+
+
+def partial_correlation(
+    score: Floats,
+    gold: Floats,
+    given: Floats,
+    prompts: Ints,
+    *,
+    kind: Literal["pearson", "spearman"] = "spearman",
+    confidence_level: float = 0.95,
+) -> Correlation:
+    """Correlation of a score with gold that length, or another covariate, does not explain.
+
+    (r_sg - r_sc r_gc) / sqrt((1 - r_sc^2) (1 - r_gc^2)): Pearson's is that of residuals of linear
+    regressions on the covariate, Spearman's the same of ranks.
+
+    Args:
+        score: Shape (n,); nan where missing.
+        gold: Shape (n,); nan where missing.
+        given: Shape (n,), the covariate; nan where missing.
+        prompts: Shape (n,).
+        kind: Which correlation.
+        confidence_level: In (0, 1).
+    """
+    points = points_of((score, gold, given), prompts, ("score", "gold", "covariate"), kind)
+    if points.undefined:
+        return nothing(kind, points)
+    parts = [coefficient(points, i, j, kind) for i, j in ((0, 1), (0, 2), (1, 2))]
+    values = _partial(*(np.array([part.value]) for part in parts))
+    if math.isnan(values[0]):
+        return nothing(kind, points, "the covariate determines the score or gold")
+    slopes = _partial_slopes(*(part.value for part in parts))
+    errors = sum((w * part.errors for w, part in zip(slopes, parts, strict=True)), np.zeros(1))
+    found = Jackknifed(float(values[0]), errors)
+    return reported(found.value, found.standard_error, kind, points, confidence_level)
+
+
+def correlate_within(
+    score: Floats,
+    gold: Floats,
+    prompts: Ints,
+    categories: Sequence[str],
+    *,
+    kind: Kind = "spearman",
+    confidence_level: float = 0.95,
+) -> WithinCategories:
+    """Correlations within categories, so that easy and hard categories add nothing, and their mean.
+
+    Args:
+        score: Shape (n,); nan where missing.
+        gold: Shape (n,); nan where missing.
+        prompts: Shape (n,).
+        categories: n names; a prompt may have points in several.
+        kind: Which correlation.
+        confidence_level: In (0, 1).
+    """
+    labels = np.asarray(list(categories), dtype=object)
+    codes = np.unique(prompts, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    given = ~(np.isnan(score) | np.isnan(gold))
+    errors = np.zeros(codes.size)
+    rows, found, used = [], [], np.zeros(codes.size, dtype=np.bool_)
+    for name in sorted(set(categories)):
+        chosen = labels == name
+        points = points_of((score[chosen], gold[chosen]), codes[chosen], ("score", "gold"), kind)
+        if points.undefined:
+            rows.append((name, nothing(kind, points)))
+            continue
+        one = coefficient(points, 0, 1, kind)
+        rows.append((name, reported(one.value, one.standard_error, kind, points, confidence_level)))
+        # Codes are places in a table of prompts, and there are no more prompts than points.
+        errors[np.unique(codes[chosen & given])] += one.errors
+        used |= chosen & given
+        found.append(one.value)
+    counts = np.unique(codes[used]).size, int(used.sum()), int((~given).sum())
+    return WithinCategories(tuple(rows), _mean_of(found, errors, rows, counts, confidence_level))
+
+
+def points_of(columns: Sequence[Floats], prompts: Ints, names: Sequence[str], kind: Kind) -> Points:
+    """The complete points, as ranks where the kind is one of ranks; or why there is nothing."""
+    codes, kept, n_missing = complete_rows(prompts, columns)
+    reason = None
+    if codes.size < MIN_POINTS:
+        reason = f"{codes.size} points, fewer than {MIN_POINTS}"
+    for name, column in zip(names, kept, strict=True):
+        if reason is None and kind == "pearson" and not np.isfinite(column).all():
+            reason = f"{name} is infinite somewhere: it has ranks but no Pearson correlation"
+        elif reason is None and np.all(column == column[0]):
+            reason = f"{name} is constant"
+    if reason is None and kind != "pearson":
+        kept = [midranks(column) for column in kept]
+    return Points(codes, tuple(kept), n_missing, reason)
+
+
+def coefficient(points: Points, one: int, two: int, kind: Kind) -> Jackknifed:
+    """The correlation of two columns, with each prompt's error."""
+    x, y = points.columns[one], points.columns[two]
+    return jackknifed(association(x, y, kind), leave_one_out(x, y, points.codes, kind))
+
+
+def drawn_coefficients(
+    points: Points, one: int, two: int, kind: Kind, resampling: Resampling
+) -> Floats:
+    """The correlation of two columns in resamples of the prompts, shape (n_resamples,)."""
+    x, y = points.columns[one], points.columns[two]
+    chunks = prompt_weights(points.n_prompts, resampling.n_resamples, resampling.rng)
+    return np.concatenate([reweighted(x, y, points.codes, kind, chunk) for chunk in chunks])
+
+
+def scale_of(kind: Kind) -> Scale:
+    """Where intervals of a kind are made."""
+    return FISHER if kind == "pearson" else ARCSINE
+
+
+def reported(
+    value: float, standard_error: float, kind: Kind, points: Points, confidence_level: float
+) -> Correlation:
+    """A correlation with its interval, or why there is none."""
+    n = points.n_prompts
+    interval = student_interval(value, standard_error, n, confidence_level, scale=scale_of(kind))
+    counts = n, points.codes.size, points.n_missing
+    if isinstance(interval, str):
+        return Correlation(kind, value, None, *counts, METHOD, interval)
+    return Correlation(kind, value, interval, *counts, METHOD)
+
+
+def nothing(kind: Kind, points: Points, reason: str | None = None) -> Correlation:
+    """An undefined correlation."""
+    why = reason or points.undefined or "undefined"
+    return Correlation(
+        kind, None, None, points.n_prompts, points.codes.size, points.n_missing, METHOD, why
+    )
+
+
+def _mean_of(
+    values: Sequence[float],
+    errors: Floats,
+    rows: Sequence[tuple[str, Correlation]],
+    counts: tuple[int, int, int],
+    confidence_level: float,
+) -> Correlation:
+    kind = rows[0][1].kind
+    if not values:
+        return Correlation(kind, None, None, *counts, METHOD, "undefined in every category")
+    mean = Jackknifed(float(np.mean(values)), errors / len(values))
+    interval = student_interval(
+        mean.value,
+        mean.standard_error,
+        counts[0],
+        confidence_level,
+        scale=scale_of(kind),
+        n_strata=len(values),
+    )
+    lacking = [name for name, row in rows if row.value is None]
+    reasons = [f"undefined in {', '.join(lacking)}"] if lacking else []
+    if isinstance(interval, str):
+        return Correlation(kind, mean.value, None, *counts, METHOD, "; ".join([interval, *reasons]))
+    return Correlation(kind, mean.value, interval, *counts, METHOD, *reasons)
+
+
+def _spread(drawn: Floats, kind: Kind, found: Jackknifed) -> float:
+    """Standard error from resamples, on the plain scale, as at `found`."""
+    known = drawn[~np.isnan(drawn)]
+    if known.size < 2:
+        return math.nan
+    inside = np.clip(known, -1.0 + 1e-9, 1.0 - 1e-9)
+    moved = np.arctanh(inside) if kind == "pearson" else np.arcsin(inside)
+    n = found.n_prompts
+    slope = scale_of(kind).slope(min(max(found.value, 1e-9 - 1.0), 1.0 - 1e-9))
+    # A resample has (n - 1) / n of the variance.
+    return float(moved.std(ddof=1)) * math.sqrt(n / max(n - 1, 1)) / slope
+
+
+def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
+    left = (1.0 - r_sc**2) * (1.0 - r_gc**2)
+    defined = left > 1e-12
+    value = (r_sg - r_sc * r_gc) / np.sqrt(np.where(defined, left, 1.0))
+    result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
+    return result
+
+
+def _partial_slopes(r_sg: float, r_sc: float, r_gc: float) -> tuple[float, float, float]:
+    """Derivatives of the partial correlation by the three correlations."""
+    scale = math.sqrt((1.0 - r_sc**2) * (1.0 - r_gc**2))
+    value = (r_sg - r_sc * r_gc) / scale
+    return (
+        1.0 / scale,
+        -r_gc / scale + value * r_sc / (1.0 - r_sc**2),
+        -r_sc / scale + value * r_gc / (1.0 - r_gc**2),
+    )

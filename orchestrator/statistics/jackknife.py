@@ -1,0 +1,196 @@
+"""Leaving out one prompt at a time: what each adds to the error, intervals, and sign-flip tests."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.results import Interval, checked_level
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MIN_PROMPTS: Final = 3
+"""Prompts under which no interval is given."""
+
+ENUMERATED: Final = 12
+"""Prompts up to which all sign flips are gone through: 2 ** 12."""
+
+_NO_SPREAD: Final = 1e-12
+_CHUNK_CELLS: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """How often and from what a statistic is drawn anew.
+
+    Attributes:
+        n_resamples: At least 1,000 for a level of 95 %.
+        rng: Source of the draws.
+        confidence_level: In (0, 1).
+    """
+
+    n_resamples: int
+    rng: np.random.Generator
+    confidence_level: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Jackknifed:
+    """A statistic and what each of P prompts adds to its error.
+
+    Differences and averages of statistics over the same prompts are those of their values and of
+    their errors.
+
+    Attributes:
+        value: The statistic.
+        errors: Shape (P,), sum 0; the root of their sum of squares is the standard error. nan
+            where the statistic is undefined without a prompt.
+    """
+
+    value: float
+    errors: Floats
+
+    @property
+    def standard_error(self) -> float:
+        """Jackknife standard error (Efron and Stein 1981, doi:10.1214/aos/1176345462)."""
+        return math.sqrt(float(self.errors @ self.errors))
+
+    @property
+    def n_prompts(self) -> int:
+        """P."""
+        return int(self.errors.size)
+
+    def minus(self, other: "Jackknifed") -> "Jackknifed":
+        """The difference of two statistics over the same prompts."""
+        return Jackknifed(self.value - other.value, self.errors - other.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where a statistic is nearest to normal with a constant spread; intervals are made there.
+
+    Attributes:
+        forward: To that scale.
+        slope: Derivative of `forward`.
+        back: From that scale.
+    """
+
+    forward: Callable[[float], float]
+    slope: Callable[[float], float]
+    back: Callable[[float], float]
+
+
+PLAIN: Final = Scale(lambda r: r, lambda _: 1.0, lambda z: z)
+FISHER: Final = Scale(math.atanh, lambda r: 1.0 / (1.0 - r * r), math.tanh)
+ARCSINE: Final = Scale(
+    math.asin,
+    lambda r: 1.0 / math.sqrt(1.0 - r * r),
+    lambda z: math.sin(min(max(z, -0.5 * math.pi), 0.5 * math.pi)),
+)
+
+
+def jackknifed(value: float, left_out: Floats) -> Jackknifed:
+    """Errors from the values without each prompt, shape (P,)."""
+    n = left_out.size
+    return Jackknifed(value, math.sqrt((n - 1) / n) * (left_out.mean() - left_out))
+
+
+def jackknife_sums(parts: Floats, statistic: Callable[[Floats], Floats]) -> Jackknifed:
+    """A function of sums over prompts.
+
+    Args:
+        parts: Shape (P, K): each prompt's share of the K sums.
+        statistic: Takes sums of shape (B, K), gives shape (B,).
+    """
+    total = parts.sum(axis=0, keepdims=True)
+    return jackknifed(float(statistic(total)[0]), statistic(total - parts))
+
+
+def student_interval(
+    value: float,
+    standard_error: float,
+    n_prompts: int,
+    confidence_level: float,
+    *,
+    scale: Scale = PLAIN,
+    n_strata: int = 1,
+) -> Interval | str:
+    """Interval with Student's t for prompts minus strata degrees of freedom, or why there is none.
+
+    Args:
+        value: The statistic.
+        standard_error: Of the statistic; nan where it can't be had.
+        n_prompts: Prompts it rests on.
+        confidence_level: In (0, 1).
+        scale: Where the statistic is symmetric.
+        n_strata: Groups of prompts that have a mean of their own.
+    """
+    level = checked_level(confidence_level)
+    dof = n_prompts - n_strata
+    if n_prompts < MIN_PROMPTS or dof < 1:
+        return f"{n_prompts} prompts, too few for an interval"
+    if math.isnan(standard_error):
+        return "undefined where prompts are left out: no interval"
+    if standard_error <= _NO_SPREAD:
+        return "no spread over prompts: no interval"
+    if scale is not PLAIN and abs(value) >= 1.0 - _NO_SPREAD:
+        return "perfect: no spread for an interval"
+    reach = float(special.stdtrit(dof, 0.5 + 0.5 * level)) * standard_error
+    centre, reach = scale.forward(value), reach * scale.slope(value)
+    return Interval(scale.back(centre - reach), scale.back(centre + reach), level)
+
+
+def sign_flip_p_value(found: Jackknifed, resampling: Resampling) -> float:
+    """Two-sided p-value of a statistic being 0, from flipping the signs of its pseudo-values.
+
+    Exact where the prompts' pseudo-values are symmetric about 0, as those of an exchangeable pair
+    are; else right for many prompts. All flips are gone through up to `ENUMERATED` prompts; beyond,
+    p is (1 + flips at least as far) / (1 + flips drawn), never 0 (Phipson and Smyth 2010,
+    doi:10.2202/1544-6115.1585). nan where errors are undefined or there is one prompt.
+    """
+    n = found.n_prompts
+    if n < 2 or np.isnan(found.errors).any() or math.isnan(found.value):
+        return math.nan
+    pseudo = found.value + math.sqrt(n * (n - 1)) * found.errors
+    seen = abs(pseudo.sum()) * (1.0 - 1e-12)
+    if n <= ENUMERATED:
+        bits = np.arange(2**n)[:, None] >> np.arange(n) & 1
+        return float((np.abs((1.0 - 2.0 * bits) @ pseudo) >= seen).mean())
+    rows = max(1, _CHUNK_CELLS // n)
+    n_far = 0
+    for done in range(0, resampling.n_resamples, rows):
+        size = (min(rows, resampling.n_resamples - done), n)
+        signs = 2.0 * resampling.rng.integers(2, size=size) - 1.0
+        n_far += int((np.abs(signs @ pseudo) >= seen).sum())
+    return (1 + n_far) / (1 + resampling.n_resamples)
+
+
+def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[Floats], int]:
+    """Rows without nan: prompts as codes in [0, P), the columns, and how many rows were dropped.
+
+    Args:
+        prompts: Shape (n,), any whole numbers.
+        columns: Each of shape (n,).
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+    if any(column.shape != prompts.shape for column in columns) or prompts.ndim != 1:
+        shapes = ", ".join(str(column.shape) for column in columns)
+        raise StatisticsError(f"prompts {prompts.shape} and values {shapes} need one shape (n,)")
+    kept = ~np.isnan(np.stack(columns)).any(axis=0)
+    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes, [column[kept] for column in columns], int((~kept).sum())
+
+
+def sums_by_prompt(codes: Ints, columns: Sequence[Floats]) -> Floats:
+    """Columns of shape (n,) added up by prompt: shape (P, K)."""
+    n = int(codes.max()) + 1 if codes.size else 0
+    summed = [np.bincount(codes, column, minlength=n).astype(np.float64) for column in columns]
+    return np.stack(summed, axis=-1)

@@ -1,0 +1,224 @@
+"""Two evaluators on the same prompts: is one better, given how each goes along with gold."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.association import Kind
+from orchestrator.statistics.correlation import coefficient, points_of
+from orchestrator.statistics.jackknife import (
+    Jackknifed,
+    Resampling,
+    complete_rows,
+    jackknife_sums,
+    sign_flip_p_value,
+    student_interval,
+    sums_by_prompt,
+)
+from orchestrator.statistics.ratings import holm
+from orchestrator.statistics.results import Interval
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+METHOD: Final = "jackknife over prompts, t quantile; p by flipping signs of prompts"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How far a first evaluator is above a second.
+
+    Attributes:
+        value: Difference; None where undefined.
+        first: The first one's correlation or accuracy.
+        second: The second one's.
+        interval: Of the difference, not adjusted for the number of comparisons.
+        p_value: Two-sided, of no difference, not adjusted; None where there is none.
+        n: Prompts.
+        n_points: Points that both evaluators and gold have.
+        n_missing: Points left out.
+        method: Of interval and p-value.
+        undefined: Why there is no value or no interval; None where there are both.
+    """
+
+    value: float | None
+    first: float | None
+    second: float | None
+    interval: Interval | None
+    p_value: float | None
+    n: int
+    n_points: int
+    n_missing: int
+    method: str
+    undefined: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustedComparison:
+    """One of a family of comparisons.
+
+    Attributes:
+        first: Name.
+        second: Name.
+        comparison: As it would be alone.
+        adjusted_p: Holm's, over the family; None where there is no p-value.
+    """
+
+    first: str
+    second: str
+    comparison: Comparison
+    adjusted_p: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class McNemar:
+    """Exact test of equal accuracy from the points on which only one of two is right.
+
+    Attributes:
+        only_first: Points that only the first has right.
+        only_second: Points that only the second has right.
+        p_value: Two-sided; 1 where they never differ.
+    """
+
+    only_first: int
+    only_second: int
+    p_value: float
+
+
+def compare_correlations(
+    first: Floats,
+    second: Floats,
+    gold: Floats,
+    prompts: Ints,
+    kind: Kind,
+    resampling: Resampling,
+) -> Comparison:
+    """Difference of two evaluators' correlations with gold, on the points that both have.
+
+    Args:
+        first: Shape (n,), scores; nan where missing.
+        second: Shape (n,).
+        gold: Shape (n,).
+        prompts: Shape (n,).
+        kind: Which correlation.
+        resampling: For the p-value, and the interval's level.
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+    names = ("the first score", "the second score", "gold")
+    points = points_of((first, second, gold), prompts, names, kind)
+    counts = points.n_prompts, points.codes.size, points.n_missing
+    if points.undefined:
+        return Comparison(None, None, None, None, None, *counts, METHOD, points.undefined)
+    found = (coefficient(points, 0, 2, kind), coefficient(points, 1, 2, kind))
+    return _compared(found, counts, resampling)
+
+
+def compare_accuracies(
+    first: Floats, second: Floats, prompts: Ints, resampling: Resampling
+) -> Comparison:
+    """Difference of two evaluators' accuracies (or any mean), on the points that both have.
+
+    Args:
+        first: Shape (n,), 1 where right, 0 where wrong, or a credit between; nan where missing.
+        second: Shape (n,).
+        prompts: Shape (n,).
+        resampling: For the p-value, and the interval's level.
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+    codes, (one, two), n_missing = complete_rows(prompts, (first, second))
+    if not codes.size:
+        reason = "no points that both have"
+        return Comparison(None, None, None, None, None, 0, 0, n_missing, METHOD, reason)
+    parts = sums_by_prompt(codes, (np.ones(codes.size), one, two))
+    counts = len(parts), codes.size, n_missing
+    found = (jackknife_sums(parts[:, [0, 1]], _ratio), jackknife_sums(parts[:, [0, 2]], _ratio))
+    return _compared(found, counts, resampling)
+
+
+def compare_all(
+    scores: Sequence[tuple[str, Floats]],
+    gold: Floats,
+    prompts: Ints,
+    kind: Kind,
+    resampling: Resampling,
+) -> tuple[AdjustedComparison, ...]:
+    """All pairs of evaluators by their correlation with gold, p-values adjusted by Holm.
+
+    Args:
+        scores: Name and scores, shape (n,), of each evaluator.
+        gold: Shape (n,).
+        prompts: Shape (n,).
+        kind: Which correlation.
+        resampling: For the p-values and intervals.
+    """
+    pairs = list(combinations(scores, 2))
+    found = [
+        compare_correlations(a, b, gold, prompts, kind, resampling) for (_, a), (_, b) in pairs
+    ]
+    adjusted = holm_adjusted(found)
+    return tuple(
+        AdjustedComparison(a, b, comparison, p)
+        for ((a, _), (b, _)), comparison, p in zip(pairs, found, adjusted, strict=True)
+    )
+
+
+def holm_adjusted(comparisons: Sequence[Comparison]) -> tuple[float | None, ...]:
+    """Holm's adjusted p-values over a family; None where a comparison has none."""
+    known = np.array([math.nan if c.p_value is None else c.p_value for c in comparisons], float)
+    return tuple(None if math.isnan(p) else float(p) for p in holm(known))
+
+
+def mcnemar_exact(first: Floats, second: Floats) -> McNemar:
+    """McNemar's (1947, doi:10.1007/BF02295996) test with the binomial distribution.
+
+    It takes points as independent, which they are only where each prompt has one point; for several
+    points a prompt use `compare_accuracies`.
+
+    Args:
+        first: Shape (n,), 1 where right, 0 where wrong; nan where missing.
+        second: Shape (n,).
+
+    Raises:
+        StatisticsError: If the shapes differ, or a value is neither 0, 1 nor nan.
+    """
+    if first.shape != second.shape:
+        raise StatisticsError(f"shapes differ: {first.shape} and {second.shape}")
+    kept = ~(np.isnan(first) | np.isnan(second))
+    one, two = first[kept], second[kept]
+    if not (np.isin(one, (0.0, 1.0)).all() and np.isin(two, (0.0, 1.0)).all()):
+        raise StatisticsError("McNemar's test needs answers that are right (1) or wrong (0)")
+    only_first, only_second = int((one > two).sum()), int((two > one).sum())
+    n = only_first + only_second
+    tail = float(special.bdtr(min(only_first, only_second), n, 0.5)) if n else 1.0
+    return McNemar(only_first, only_second, min(1.0, 2.0 * tail))
+
+
+def _ratio(sums: Floats) -> Floats:
+    given = sums[:, 0] > 0.0
+    result: Floats = np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
+    return result
+
+
+def _compared(
+    found: tuple[Jackknifed, Jackknifed], counts: tuple[int, int, int], resampling: Resampling
+) -> Comparison:
+    one, two = found
+    gap = one.minus(two)
+    level = resampling.confidence_level
+    interval = student_interval(gap.value, gap.standard_error, gap.n_prompts, level)
+    p_value = sign_flip_p_value(gap, resampling)
+    reason = interval if isinstance(interval, str) else None
+    shown = None if isinstance(interval, str) else interval
+    p = None if math.isnan(p_value) else p_value
+    return Comparison(gap.value, one.value, two.value, shown, p, *counts, METHOD, reason)

@@ -1,0 +1,145 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.correlation import correlate
+from orchestrator.statistics.jackknife import Jackknifed, Resampling, sign_flip_p_value
+from orchestrator.statistics.paired import (
+    compare_accuracies,
+    compare_all,
+    compare_correlations,
+    holm_adjusted,
+    mcnemar_exact,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def resampling(n=400, seed=0):
+    return Resampling(n, np.random.default_rng(seed))
+
+
+def evaluators(rng, n, noise):
+    gold = rng.normal(size=n)
+    return gold, [gold + spread * rng.normal(size=n) for spread in noise]
+
+
+@pytest.mark.parametrize("kind", ["pearson", "spearman", "kendall"])
+def test_difference_is_that_of_the_two_correlations(kind, rng):
+    gold, (one, two) = evaluators(rng, 40, (0.5, 2.0))
+    found = compare_correlations(one, two, gold, np.arange(40), kind, resampling())
+    single = [correlate(s, gold, np.arange(40), kind=kind).value for s in (one, two)]
+    assert (found.first, found.second) == pytest.approx(tuple(single))
+    assert found.value == pytest.approx(single[0] - single[1])
+
+
+def test_a_better_evaluator_is_told_from_a_worse_one(rng):
+    gold, (one, two) = evaluators(rng, 150, (0.5, 2.0))
+    found = compare_correlations(one, two, gold, np.arange(150), "spearman", resampling())
+    assert found.interval.low > 0.1
+    assert found.p_value == pytest.approx(1 / 401)
+
+
+def test_swapping_the_evaluators_turns_the_sign(rng):
+    gold, (one, two) = evaluators(rng, 30, (1.0, 1.5))
+    plain = compare_correlations(one, two, gold, np.arange(30), "pearson", resampling())
+    turned = compare_correlations(two, one, gold, np.arange(30), "pearson", resampling())
+    assert turned.value == pytest.approx(-plain.value)
+    assert turned.interval.low == pytest.approx(-plain.interval.high)
+    assert turned.p_value == plain.p_value
+
+
+def test_two_equal_evaluators_differ_by_nothing(rng):
+    gold, (one,) = evaluators(rng, 30, (1.0,))
+    found = compare_correlations(one, one, gold, np.arange(30), "kendall", resampling())
+    assert (found.value, found.p_value) == (0.0, 1.0)
+    assert found.interval is None
+    assert "no spread" in found.undefined
+
+
+def test_points_that_one_evaluator_lacks_are_left_out_for_both(rng):
+    gold, (one, two) = evaluators(rng, 30, (1.0, 1.5))
+    one[:3], two[5] = np.nan, np.nan
+    found = compare_correlations(one, two, gold, np.arange(30), "pearson", resampling())
+    assert (found.n, found.n_points, found.n_missing) == (26, 26, 4)
+
+
+def test_a_constant_evaluator_is_not_compared(rng):
+    gold, (one,) = evaluators(rng, 30, (1.0,))
+    found = compare_correlations(one, np.ones(30), gold, np.arange(30), "pearson", resampling())
+    assert found.value is found.p_value is None
+    assert found.undefined == "the second score is constant"
+
+
+def test_all_pairs_are_adjusted_together(rng):
+    gold, scores = evaluators(rng, 60, (0.5, 1.0, 3.0))
+    named = list(zip("abc", scores, strict=True))
+    found = compare_all(named, gold, np.arange(60), "spearman", resampling())
+    assert [(c.first, c.second) for c in found] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert all(c.adjusted_p >= c.comparison.p_value for c in found)
+    assert holm_adjusted([c.comparison for c in found]) == tuple(c.adjusted_p for c in found)
+
+
+def test_accuracies_of_one_point_a_prompt_have_the_paired_t_interval(rng):
+    one, two = (rng.random((2, 40)) < [[0.8], [0.5]]).astype(float)
+    found = compare_accuracies(one, two, np.arange(40), resampling())
+    low, high = scipy.stats.ttest_rel(one, two).confidence_interval(0.95)
+    assert found.value == pytest.approx(one.mean() - two.mean())
+    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+
+
+def test_accuracies_of_repeated_points_are_no_more_certain(rng):
+    one, two = (rng.random((2, 40)) < [[0.8], [0.5]]).astype(float)
+    once = compare_accuracies(one, two, np.arange(40), resampling())
+    often = compare_accuracies(*(np.repeat(v, 5) for v in (one, two, np.arange(40))), resampling())
+    assert often.interval.low == pytest.approx(once.interval.low)
+    assert often.p_value == once.p_value
+
+
+def test_nobody_is_compared_on_no_points():
+    found = compare_accuracies(np.array([np.nan]), np.ones(1), np.zeros(1, int), resampling())
+    assert found.value is None
+    assert found.n_missing == 1
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=2, max_size=10))
+def test_all_sign_flips_of_right_and_wrong_are_mcnemars_test(gains):
+    one = np.array([float(gain > 0) for gain in gains])
+    two = np.array([float(gain < 0) for gain in gains])
+    found = compare_accuracies(one, two, np.arange(len(gains)), resampling())
+    assert found.p_value == pytest.approx(mcnemar_exact(one, two).p_value)
+
+
+def test_drawn_flips_come_near_all_flips(rng):
+    gains = rng.normal(0.3, 1.0, size=13)
+    n = gains.size
+    found = Jackknifed(gains.mean(), (gains - gains.mean()) / math.sqrt(n * (n - 1)))
+    bits = np.arange(2**n)[:, None] >> np.arange(n) & 1
+    exact = (np.abs((1.0 - 2.0 * bits) @ gains) >= abs(gains.sum()) - 1e-9).mean()
+    assert sign_flip_p_value(found, resampling(20_000)) == pytest.approx(exact, abs=0.015)
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_mcnemar_is_the_binomial_test(only_first, only_second):
+    one = np.repeat([1.0, 0.0, 1.0], [only_first, only_second, 5])
+    two = np.repeat([0.0, 1.0, 1.0], [only_first, only_second, 5])
+    found = mcnemar_exact(one, two)
+    assert (found.only_first, found.only_second) == (only_first, only_second)
+    n = only_first + only_second
+    expected = scipy.stats.binomtest(only_first, n, 0.5).pvalue if n else 1.0
+    assert found.p_value == pytest.approx(expected)
+
+
+def test_mcnemar_needs_right_or_wrong():
+    with pytest.raises(StatisticsError):
+        mcnemar_exact(np.array([0.5]), np.array([1.0]))
+    with pytest.raises(StatisticsError):
+        mcnemar_exact(np.ones(2), np.ones(3))
