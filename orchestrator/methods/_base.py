@@ -10,6 +10,8 @@ A method file exports
 * `stages(candidates, config)`: what one item costs, for the plan,
 * `needs(config)`, if it has one: parts of an item (such as `reference`) that it can't do without,
 * `summarise(context)`, if it has one (see `orchestrator/summaries/_base.py`): what its rows mean,
+* `SCORES`, if it has some: columns that say how good an answer is, with 1 where more is better and
+  -1 where less is; in a frame of pairs (`model_a`, `model_b`) the probability that A is better,
 * `companions(config)`: other methods whose frames come with it, from the same answers,
 * `evaluate(unit, ask, config)`: the coroutine itself.
 """
@@ -43,6 +45,8 @@ class Stage(msgspec.Struct, frozen=True):
         per_item: Requests for one item.
         exact: False where the number depends on what is answered: then it is an upper bound.
         max_tokens: Bound on generated tokens of one request.
+        draw: What else decides the texts: stages of several methods that are alike in name, model
+            and this are counted once.
         features: Of `records.FEATURES`, what is observed in a scoring pass and can't be done
             without.
     """

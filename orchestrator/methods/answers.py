@@ -43,6 +43,8 @@ SCHEMA: Final = {
     **STATUS_COLUMNS,
 }
 
+SCORES: Final = {"mean_logprob": 1}
+
 
 class Config(MethodSettings):
     """Settings of `answers`."""

@@ -74,6 +74,8 @@ SCHEMA: Final = {
     **STATUS_COLUMNS,
 }
 
+SCORES: Final = {"prefer_a": 1}
+
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
 """What a template may show."""
 

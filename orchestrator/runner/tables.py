@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from orchestrator import plugins
-from orchestrator.errors import PluginError
+from orchestrator.errors import OrchestratorError, PluginError
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.summaries._base import Context, Source
 from orchestrator.tables import Table
@@ -30,7 +30,10 @@ def summarise(
     """
     found: list[Table] = []
     methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
-    sources = [Source(ref.name, ref.kind, ref.config, module.FRAME) for ref, module in methods]
+    sources = [
+        Source(ref.name, ref.kind, ref.config, module.FRAME, getattr(module, "SCORES", {}))
+        for ref, module in methods
+    ]
     for source, (_, module) in zip(sources, methods, strict=True):
         summary = _summary_of(source.kind, module)
         if summary is not None:
@@ -91,5 +94,9 @@ def _context(
 
 
 def _said(module: ModuleType, context: Context) -> list[Table]:
-    tables: list[Table] = module.summarise(context)
+    try:
+        tables: list[Table] = module.summarise(context)
+    except OrchestratorError as error:
+        # One analysis that can't be made must not hide the others.
+        tables = [Table(context.name, context.name, (), (), notes=(str(error),))]
     return [msgspec.structs.replace(table, source=context.name) for table in tables]

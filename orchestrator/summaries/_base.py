@@ -29,12 +29,15 @@ class Source(msgspec.Struct, frozen=True):
         kind: Of the method.
         config: Its settings.
         frame: Name of the frame that its rows are in.
+        scores: Columns that say how good an answer is, each with 1 where more is better and -1
+            where less is. In a frame of pairs they are the probability that A is better.
     """
 
     name: str
     kind: str
     config: Any
     frame: str
+    scores: Mapping[str, int] = {}
 
 
 class Context(msgspec.Struct, frozen=True):

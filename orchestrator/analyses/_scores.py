@@ -1,0 +1,135 @@
+"""Scores of a run's methods, brought to one shape: item, category, turn, model, value.
+
+A frame of pairs gives each of its two models a point: P(A better) and 1 - P(A better).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.summaries._base import Context, Source
+
+Floats = NDArray[np.float64]
+
+KEYS: Final = ("item", "turn", "model")
+_SHAPE: Final = {
+    "item": pl.String(),
+    "category": pl.String(),
+    "turn": pl.Int64(),
+    "model": pl.String(),
+    "judge": pl.String(),
+    "value": pl.Float64(),
+}
+
+
+class ScoreRef(Settings):
+    """A score by the method that gave it."""
+
+    method: str = Field(description="Name of a method of this recipe.")
+    column: str | None = Field(
+        None, description="A column of its rows; all its scores where left out."
+    )
+
+
+class Score(msgspec.Struct, frozen=True):
+    """One column of one method.
+
+    Attributes:
+        name: "method.column".
+        orientation: 1 where more is better, -1 where less is.
+        points: Columns item, category, turn, model, judge, value; missing values are null.
+        is_pairwise: Whether the points come from comparisons.
+    """
+
+    name: str
+    orientation: int
+    points: pl.DataFrame
+    is_pairwise: bool
+
+    def means(self) -> pl.DataFrame:
+        """One value an item, turn and model: the mean over judges and opponents."""
+        return (
+            self.points.drop_nulls("value")
+            .group_by("item", "category", "turn", "model", maintain_order=True)
+            .agg(pl.col("value").mean())
+        )
+
+
+def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
+    """The scores that are asked for; every score of every method where none is.
+
+    Raises:
+        UsageError: If there is no such method or column.
+    """
+    if not wanted:
+        return [
+            score(context, source, column) for source in context.sources for column in source.scores
+        ]
+    found = []
+    for ref in wanted:
+        source = source_of(context, ref.method)
+        columns = [ref.column] if ref.column is not None else list(source.scores)
+        found += [score(context, source, column) for column in columns]
+    return found
+
+
+def source_of(context: Context, name: str) -> Source:
+    """The method of a name.
+
+    Raises:
+        UsageError: If the recipe has none of it.
+    """
+    for source in context.sources:
+        if source.name == name:
+            return source
+    names = ", ".join(source.name for source in context.sources)
+    raise UsageError(f"{context.name}: no method is called {name!r}; there are {names}")
+
+
+def score(context: Context, source: Source, column: str) -> Score:
+    """One column of a method's rows.
+
+    Raises:
+        UsageError: If there is no such column of numbers.
+    """
+    rows = context.rows_of(source)
+    name = f"{source.name}.{column}"
+    if column not in rows.columns or not _is_number(rows.schema[column]):
+        numbers = [one for one, kind in rows.schema.items() if _is_number(kind)]
+        raise UsageError(
+            f"{context.name}: {source.name!r} has no column of numbers {column!r}; there are "
+            f"{', '.join(numbers)}"
+        )
+    rows = rows.with_columns(
+        value=pl.col(column).cast(pl.Float64).fill_nan(None),
+        **{
+            key: pl.lit(None, kind)
+            for key, kind in _SHAPE.items()
+            if key not in (*rows.columns, "value")
+        },
+    ).with_columns(turn=pl.col("turn").fill_null(1))
+    if "model_a" not in rows.columns:
+        points = rows.select(*_SHAPE)
+        return Score(name, source.scores.get(column, 1), points, is_pairwise=False)
+    sides = [
+        rows.with_columns(model=pl.col("model_a")).select(*_SHAPE),
+        rows.with_columns(model=pl.col("model_b"), value=1.0 - pl.col("value")).select(*_SHAPE),
+    ]
+    return Score(name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True)
+
+
+def _is_number(kind: pl.DataType) -> bool:
+    return kind.is_numeric() or kind == pl.Boolean()
+
+
+def codes(column: pl.Series) -> NDArray[np.int64]:
+    """Whole numbers for names, in the order of the sorted names."""
+    names = sorted(column.unique().to_list())
+    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)

@@ -1,0 +1,127 @@
+"""Which methods put models of known skill in the right order, and how surely.
+
+The truth is measured (exact match with references) or stated (`order`). For each score of each
+method the models are ordered by their mean; a pair is resolved where the interval of the difference
+leaves out 0. What a method gets wrong is a finding to print, not a number to tune.
+"""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from orchestrator.analyses._scores import Score, ScoreRef, codes, collect
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.statistics.ordering import METHOD, Ordering, ordering
+from orchestrator.summaries._base import Context
+from orchestrator.tables import Cell, Column, Table, make_table
+
+_COLUMNS: Final = (
+    Column("score"),
+    Column("order found"),
+    Column("right"),
+    Column("in resamples", "percent"),
+    Column("pairs right", "count"),
+    Column("wrong", "count"),
+    Column("open", "count"),
+    Column("prompts", "count"),
+)
+_MODELS: Final = (
+    Column("model"),
+    Column("exact match", "percent"),
+    Column("answers", "count"),
+)
+
+
+class Config(Settings):
+    """Settings of `validation`."""
+
+    order: tuple[str, ...] | None = Field(
+        None, description="Models from best to worst; by exact match where left out.", min_length=2
+    )
+    scores: tuple[ScoreRef, ...] = Field(
+        (), description="Which scores; every score of every method where left out."
+    )
+
+
+def summarise(context: Context) -> list[Table]:
+    """The true order, then one line a score."""
+    known = _exact_match(context.frames.get("answers"))
+    config: Config = context.config
+    order = config.order or tuple(known["model"].to_list())
+    if len(order) < 2:
+        raise UsageError(
+            f"{context.name}: the true order is not known: no answer has a reference; state it by "
+            f"'order'"
+        )
+    lines: list[list[Cell]] = []
+    for score in collect(context, config.scores):
+        found = _ordering(score, order, context)
+        lines.append(_line(score, found, order))
+    truth = make_table("validation.truth", "What is known", _MODELS, known.rows())
+    stated = " > ".join(order)
+    return [
+        *([truth] if len(known) else []),
+        make_table(
+            "validation.order",
+            "Which methods order the models rightly",
+            _COLUMNS,
+            lines,
+            basis=f"true order: {stated}",
+            notes=[
+                f"pairs: {METHOD}, {context.confidence_level:.0%} for all pairs of a score",
+                f"in resamples: share of {context.n_resamples:,} resamples of the prompts with "
+                f"exactly the true order",
+            ],
+        ),
+    ]
+
+
+def _exact_match(answers: pl.DataFrame | None) -> pl.DataFrame:
+    """Models with the share of answers equal to the reference, best first."""
+    shape = {"model": pl.String(), "share": pl.Float64(), "n": pl.UInt32()}
+    if answers is None or answers.is_empty():
+        return pl.DataFrame(schema=shape)
+    return (
+        answers.filter(pl.col("exact_match").is_not_null())
+        .group_by("model", maintain_order=True)
+        .agg(share=pl.col("exact_match").mean(), n=pl.len())
+        .sort("share", descending=True, maintain_order=True)
+    )
+
+
+def _ordering(score: Score, order: tuple[str, ...], context: Context) -> Ordering:
+    points = score.points.drop_nulls("value").filter(pl.col("model").is_in(order))
+    items = codes(points["item"]) if len(points) else np.zeros(0, np.int64)
+    n_items = int(items.max()) + 1 if items.size else 0
+    cells = items * len(order) + points["model"].cast(pl.Enum(order)).to_physical().to_numpy()
+    shape = (n_items, len(order))
+    size = n_items * len(order)
+    values = score.orientation * points["value"].to_numpy()
+    return ordering(
+        np.bincount(cells, values, minlength=size).astype(np.float64).reshape(shape),
+        np.bincount(cells, minlength=size).astype(np.float64).reshape(shape),
+        range(len(order)),
+        confidence_level=context.confidence_level,
+        n_resamples=context.n_resamples,
+        rng=context.rng(),
+    )
+
+
+def _line(score: Score, found: Ordering, order: tuple[str, ...]) -> list[Cell]:
+    complete = len(found.order) == len(order)
+    right = (
+        "undefined" if not complete else "yes" if found.order == tuple(range(len(order))) else "no"
+    )
+    return [
+        score.name,
+        " > ".join(order[i] for i in found.order),
+        right,
+        found.share_right,
+        found.count("right"),
+        found.count("wrong"),
+        found.count("open"),
+        found.n_prompts,
+    ]
