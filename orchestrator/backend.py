@@ -5,12 +5,15 @@ A backend module in `backends/` exports `Config` (a pydantic model of its connec
 errors and cancellation are raised.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
-from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.records import Choice, Failure, Generation, Scored
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
+from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
+
+LOCAL: Final = "local"
+"""Stands for the address of a back-end that needs no server."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
             the top log-probabilities of one token, "none".
         choose_requests: HTTP requests that one choice takes at most (for the plan).
         features: What it can observe in a scoring pass, of `records.FEATURES`.
+        similarity: Comparing texts.
     """
 
     generate: bool = True
@@ -51,6 +55,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     choose: str = "none"
     choose_requests: int = 1
     features: frozenset[str] = frozenset()
+    similarity: bool = False
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,4 +101,17 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+        ...
+
+
+@runtime_checkable
+class ComparesTexts(Protocol):
+    """What a back-end offers beyond `Backend` where its capabilities say `similarity`.
+
+    Its module also exports `identity(config, base)`: what decides its numbers, found without
+    loading anything, and perhaps `located(config, base)`: its settings with paths in full.
+    """
+
+    async def similarity(self, ask: SimilarityAsk) -> PairScores | Failure:
+        """Compare every ordered pair of texts."""
         ...

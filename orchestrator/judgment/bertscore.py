@@ -5,13 +5,15 @@ The embeddings are made elsewhere; here is only what is computed from their prod
 """
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
+
+Token = TypeVar("Token", bound=Hashable)
 
 
 class BertScore(NamedTuple):
@@ -68,7 +70,7 @@ def f_beta(precision: float, recall: float, beta: float) -> float:
     return (1.0 + beta * beta) * precision * recall / denominator if denominator else math.nan
 
 
-def idf_weights(document_frequency: Mapping[str, int], n_references: int) -> dict[str, float]:
+def idf_weights(document_frequency: Mapping[Token, int], n_references: int) -> dict[Token, float]:
     """ln((N + 1) / (df + 1)) of each token over N references."""
     return {
         token: math.log((n_references + 1) / (df + 1)) for token, df in document_frequency.items()

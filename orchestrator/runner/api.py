@@ -276,8 +276,7 @@ def plan(
 
 
 def _count(prepared: Prepared, store: Store | None) -> PlanCount:
-    recipe = prepared.recipe
-    specs = [recipe.models[name] for name in prepared.identities]
+    specs = [prepared.models[name] for name in prepared.identities]
     return count_plan(
         prepared.plan,
         store.get if store is not None else lambda key: None,  # noqa: ARG005

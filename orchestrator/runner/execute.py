@@ -144,8 +144,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     Raises:
         OrchestratorError: Whatever made it impossible to go on.
     """
-    recipe = prepared.recipe
-    models = [recipe.models[name] for name in prepared.identities]
+    models = [prepared.models[name] for name in prepared.identities]
     fleet = Fleet(
         models,
         prepared.plan.identities,
@@ -197,7 +196,7 @@ def _budget(prepared: Prepared, store: Store) -> Budget:
     recipe = prepared.recipe
     spent = store.get_meta(_SPENT)
     bounds = recipe.budget
-    unpriced = [name for name in prepared.identities if recipe.models[name].price is None]
+    unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
     if bounds.money is not None and unpriced:
         raise UsageError(
             f"budget.money can't be kept: {', '.join(unpriced)} has no price; give each model a "
@@ -208,7 +207,7 @@ def _budget(prepared: Prepared, store: Store) -> Budget:
         Spent() if spent is None else msgspec.json.decode(spent, type=Spent),
         {
             name: Price(spec.price.input, spec.price.output)
-            for name, spec in recipe.models.items()
+            for name, spec in prepared.models.items()
             if spec.price is not None
         },
     )
@@ -223,7 +222,7 @@ def _wiring(
     budget: Budget,
 ) -> Wiring:
     recipe = prepared.recipe
-    specs = {name: recipe.models[name] for name in prepared.identities}
+    specs = {name: prepared.models[name] for name in prepared.identities}
     limits = {
         name: Limits(spec.limits.max_in_flight, spec.limits.dead_after_s, spec.limits.max_attempts)
         for name, spec in specs.items()

@@ -10,9 +10,10 @@ from orchestrator import plugins
 from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.methods._base import Method
 from orchestrator.plan import Part, Plan, make_part, settings_of
-from orchestrator.recipe.schema import PluginRef, Recipe
+from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.capable import refuse_impossible
 from orchestrator.runner.fleet import identity_key, model_identity
+from orchestrator.runner.local import local_models
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -21,6 +22,7 @@ class Prepared(msgspec.Struct, frozen=True):
     Attributes:
         recipe: As loaded.
         dataset: Limited as asked.
+        models: The models of the recipe, and what methods bring along to compare texts.
         identities: What decides each model's numbers, in words.
         plan: All units.
         allow_code: Whether kinds from outside this project may be imported.
@@ -28,6 +30,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
     recipe: Recipe
     dataset: Dataset
+    models: dict[str, ModelSpec]
     identities: dict[str, dict[str, str]]
     plan: Plan
     allow_code: bool
@@ -44,6 +47,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     Raises:
         DatasetError: If the dataset is missing or malformed.
         LaunchError: If weights are missing.
+        UsageError: If a server can't do what is asked, or an extra is not installed.
     """
     dataset = open_dataset(recipe.dataset, base)
     if recipe.limit is not None:
@@ -56,10 +60,12 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         for name, spec in recipe.models.items()
         if name in used
     }
+    local = local_models(parts, recipe, base, allow_code=allow_code)
+    identities.update((name, model.identity) for name, model in local.items())
+    models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
     keys = {name: identity_key(identity) for name, identity in identities.items()}
-    return Prepared(
-        recipe, dataset, identities, Plan(parts, dataset, keys, recipe.seed), allow_code
-    )
+    plan = Plan(parts, dataset, keys, recipe.seed)
+    return Prepared(recipe, dataset, models, identities, plan, allow_code)
 
 
 def _parts(recipe: Recipe, *, allow_code: bool) -> list[Part]:

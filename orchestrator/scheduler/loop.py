@@ -15,7 +15,7 @@ import msgspec
 from asyncio_throttle.throttler import Throttler
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
-from orchestrator.backend import Backend
+from orchestrator.backend import Backend, ComparesTexts
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.core import Core, Retried, Settled
 
@@ -303,6 +303,8 @@ async def send(backend: Backend, request: Request) -> Outcome | Failure:
         return await backend.generate(ask, request.seed)
     if isinstance(ask, ScoreAsk):
         return await backend.score(ask)
+    if isinstance(backend, ComparesTexts):
+        return await backend.similarity(ask)
     return Failure("unsupported", f"no back-end computes {type(ask).__name__}", permanent=True)
 
 

