@@ -75,6 +75,7 @@ class GenerateAsk(msgspec.Struct, frozen=True):
             token's log-probability only.
         turn: Which answer of the item this is, from 1; 0 where it is none (a rewriting, a
             judgment). Finds answers that already exist; no part of the key.
+        offsets: Whether to observe where in the text each token begins.
     """
 
     model: str
@@ -84,6 +85,7 @@ class GenerateAsk(msgspec.Struct, frozen=True):
     repeat: int = 0
     top_logprobs: int = 0
     turn: int = 0
+    offsets: bool = False
 
     def key(self, identity: bytes, seed: int) -> bytes:
         """Content address of the draw; `seed` is the recipe's."""
@@ -235,9 +237,10 @@ class Ask:
         repeat: int = 0,
         top_logprobs: int = 0,
         turn: int = 0,
+        offsets: bool = False,
     ) -> GenerateAsk:
         """A text drawn from `model`."""
-        return GenerateAsk(model, messages, sampling, item_key, repeat, top_logprobs, turn)
+        return GenerateAsk(model, messages, sampling, item_key, repeat, top_logprobs, turn, offsets)
 
     def score(
         self,

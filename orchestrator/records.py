@@ -126,6 +126,8 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
         n_cached_tokens: Prompt tokens the server took from its prefix cache (0 if it does not say).
         observed: "draw" where log-probabilities came with the draw, "score" where they were read
             off the stored tokens afterwards (prefill and decode differ a little on most servers).
+        offsets: int32, shape (T,): the place in `text` at which each token begins; None where not
+            asked for, or where the tokens do not spell the text.
     """
 
     text: str
@@ -138,6 +140,7 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
     raw: bool = True
     n_cached_tokens: int = 0
     observed: str = "draw"
+    offsets: IntArray | None = None
 
     @property
     def mean_logprob(self) -> float:

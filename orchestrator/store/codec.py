@@ -54,6 +54,7 @@ class _Generation(msgspec.Struct, array_like=True, tag=1, gc=False):
     n_ids: _Count | None
     n_logprobs: _Count | None
     top: _Shape | None
+    n_offsets: _Count | None = None
 
 
 class _Scored(msgspec.Struct, array_like=True, tag=2, gc=False):
@@ -201,6 +202,8 @@ def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
     if logprobs is not None:
         parts.append(_floats(logprobs))
     parts += _top_parts(top)
+    if made.offsets is not None:
+        parts.append(_ints(made.offsets))
     head = _Generation(
         _bytes(made.text),
         _bytes(made.finish_reason),
@@ -211,6 +214,7 @@ def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
         None if ids is None else len(ids),
         None if logprobs is None else len(logprobs),
         None if top is None else _shape(top.token_ids),
+        None if made.offsets is None else len(made.offsets),
     )
     return head, b"".join(parts)
 
@@ -280,7 +284,8 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
 
 def _generation(head: _Generation, arrays: bytes) -> Generation:
     n_top = 0 if head.top is None else _size(head.top)
-    cut = _Cutter(arrays, (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top)
+    n_offsets = head.n_offsets or 0
+    cut = _Cutter(arrays, (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top + n_offsets)
     ids = None if head.n_ids is None else cut.ints(head.n_ids)
     logprobs = None if head.n_logprobs is None else cut.floats(head.n_logprobs)
     top = cut.top(head.top)
@@ -294,6 +299,7 @@ def _generation(head: _Generation, arrays: bytes) -> Generation:
         top,
         head.raw,
         head.n_cached_tokens,
+        offsets=None if head.n_offsets is None else cut.ints(head.n_offsets),
     )
 
 

@@ -111,12 +111,14 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         logprobs: Whether log-probabilities were asked for; a reply without is then a failure.
         top: How many of the most likely tokens to keep at each position.
         raw: Whether the server's log-probabilities are those of the unmodified softmax.
+        offsets: Whether to say where in the text each token begins.
         secret: The key, kept out of messages.
     """
 
     logprobs: bool = True
     top: int = 0
     raw: bool = True
+    offsets: bool = False
     secret: str = ""
 
 
@@ -138,11 +140,12 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
         said = f"the server ended the answer with finish_reason {answer.finish_reason!r}"
         return Failure("server_error", said)
     usage = reply.usage or NO_USAGE
-    observed = _observe(answer, reading) if reading.logprobs else _NOTHING
+    text = text_of(answer.message.content or answer.message.refusal or "")
+    observed = _observe(answer, reading, text) if reading.logprobs else _NOTHING
     if isinstance(observed, Failure):
         return observed
     return Generation(
-        text_of(answer.message.content or answer.message.refusal or ""),
+        text,
         text_of(str(answer.finish_reason)),
         usage.n_prompt,
         usage.n_completion,
@@ -151,6 +154,7 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
         observed.top,
         reading.raw,
         usage.n_cached,
+        offsets=observed.offsets,
     )
 
 
@@ -174,12 +178,13 @@ class _Observed(msgspec.Struct, gc=False):
     token_ids: IntArray | None = None
     logprobs: FloatArray | None = None
     top: TopLogprobs | None = None
+    offsets: IntArray | None = None
 
 
 _NOTHING: Final = _Observed()
 
 
-def _observe(answer: _Answer[E], reading: Reading) -> _Observed | Failure:
+def _observe(answer: _Answer[E], reading: Reading, text: str) -> _Observed | Failure:
     entries = _entries(answer)
     if entries is None:
         return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
@@ -200,7 +205,8 @@ def _observe(answer: _Answer[E], reading: Reading) -> _Observed | Failure:
         values = values[kept].copy()
         ids = None if ids is None else ids[kept].copy()
         top = top and TopLogprobs(top.token_ids[kept].copy(), top.logprobs[kept].copy())
-    return _Observed(ids, values, top)
+    offsets = _offsets(entries[span.start : span.stop], text) if reading.offsets else None
+    return _Observed(ids, values, top, offsets)
 
 
 def _entries(answer: _Answer[E]) -> list[E] | None:
@@ -242,6 +248,26 @@ def _locate(tokens: list[bytes], text: bytes, *, last: bool) -> range | None:
     starts = [0, *ends[:-1]]
     stop = next((i for i, start in enumerate(starts) if start >= at + len(text)), len(tokens))
     return range(min(first, stop), stop)
+
+
+def _offsets(entries: list[E], text: str) -> IntArray | None:
+    """Where in the text each token begins, in characters; None where the tokens do not spell it.
+
+    A token that begins inside a character begins where that character does.
+    """
+    tokens = [_token_bytes(entry) for entry in entries]
+    joined, wanted = b"".join(tokens), text.encode("utf-8", "replace")
+    first = joined.find(wanted)
+    if first < 0:
+        return None
+    # Bytes 10xxxxxx go on with a character; all others begin one.
+    begins = (np.frombuffer(joined, np.uint8) & 0xC0) != 0x80
+    characters = np.concatenate(([0], np.cumsum(begins)))
+    starts = np.cumsum([0, *map(len, tokens)])[:-1]
+    inside = np.array([start < len(joined) and not begins[start] for start in starts], np.int64)
+    found = characters[starts] - inside - characters[first]
+    places: IntArray = np.clip(found, 0, len(text)).astype(np.int32)
+    return places
 
 
 def _token_bytes(entry: _Entry) -> bytes:

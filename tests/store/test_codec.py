@@ -51,6 +51,7 @@ generations = st.builds(
     top=st.none() | tops,
     raw=st.booleans(),
     n_cached_tokens=counts,
+    offsets=st.none() | lengths.flatmap(ints),
 )
 scores = st.builds(
     Scored,
