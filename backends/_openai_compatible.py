@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backends._transport import KEEPALIVE_S, AiohttpTransport, Reply, Transport
+from backends._direct_transport import lean_transport
+from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Capabilities, Endpoint, Provenance, ServerLoad
 from orchestrator.records import FEATURES, Choice, Failure, Generation, Sampling, Scored
@@ -74,6 +75,7 @@ class OpenaiCompatible:
             logprobs=dialect.logprobs,
             top=ask.top_logprobs,
             raw=_unmodified(ask.sampling) if self._raw is None else self._raw,
+            offsets=ask.offsets,
             secret=self._endpoint.api_key,
         )
         return replies.generation(body, reading)
@@ -204,9 +206,9 @@ NATIVE_CAPABILITIES: Final = Capabilities(
 NATIVE_DIALECT: Final = Dialect(token_ids=True, top_k_off=0)
 
 
-def native_transport(endpoint: Endpoint, config: NativeConfig) -> AiohttpTransport:
+def native_transport(endpoint: Endpoint, config: NativeConfig) -> Transport:
     """The lean transport, for servers on this network."""
-    return AiohttpTransport(endpoint, config.keepalive_s)
+    return lean_transport(endpoint, config.keepalive_s)
 
 
 def _unmodified(sampling: Sampling) -> bool:

@@ -29,7 +29,7 @@ KEEPALIVE_S: Final = 3.0
 
 KEPT_HEADERS: Final = ("retry-after", "date", "x-request-id")
 _READ_BUFFER_BYTES: Final = 2**18
-_CONTROL_CONNECTIONS: Final = 2
+CONTROL_CONNECTIONS: Final = 2
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class AiohttpTransport:
     def _open(self, method: str) -> aiohttp.ClientSession:
         # Questions about health and load have connections of their own: they must be answered
         # most of all when every other connection is taken.
-        limit = self._max_in_flight if method == "POST" else _CONTROL_CONNECTIONS
+        limit = self._max_in_flight if method == "POST" else CONTROL_CONNECTIONS
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"

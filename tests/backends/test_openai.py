@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from backends import openai
+from backends._direct_transport import DirectTransport
 from backends._openai_transport import OpenaiTransport
 from backends._transport import AiohttpTransport
 from launch._fake_server import serving
@@ -26,7 +27,7 @@ PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
 LETTERS = labels("A", "B", "C")
 
 
-@pytest.fixture(params=["aiohttp", "openai"])
+@pytest.fixture(params=["auto", "aiohttp", "openai"])
 async def connect(request):
     opened = []
 
@@ -145,7 +146,7 @@ async def test_a_wrong_key_is_told_by_the_health_check():
 @pytest.mark.parametrize(
     ("url", "kind"),
     [
-        ("http://127.0.0.1:8000", AiohttpTransport),
+        ("http://127.0.0.1:8000", DirectTransport),
         ("https://192.168.0.2/v1", AiohttpTransport),
         ("http://gpu.example.com:8000", AiohttpTransport),
         ("https://api.example.com/v1", OpenaiTransport),

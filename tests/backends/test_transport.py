@@ -1,4 +1,4 @@
-"""Both transports against what can go wrong on a network."""
+"""All transports against what can go wrong on a network."""
 
 import asyncio
 import socket
@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from backends._direct_transport import DirectTransport
 from backends._openai_transport import OpenaiTransport
 from backends._transport import AiohttpTransport, Reply, check_base_url, is_private
 from launch._fake_server import serving
@@ -15,7 +16,7 @@ from orchestrator.records import Failure
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":4}'
 CHAT = "/v1/chat/completions"
-KINDS = (AiohttpTransport, OpenaiTransport)
+KINDS = (DirectTransport, AiohttpTransport, OpenaiTransport)
 
 
 @asynccontextmanager

@@ -1,0 +1,225 @@
+"""One HTTP/1.1 connection that carries one request at a time, as an `asyncio.Protocol`.
+
+No task, timer or stream object belongs to a request: bytes are written at once, the reply is put
+together by callbacks of the parser (httptools, which is llhttp), and one future wakes who asked.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Final
+
+import httptools
+
+from backends._transport import KEPT_HEADERS, Reply
+from orchestrator.records import Failure
+from orchestrator.wire import failures
+from orchestrator.wire.replies import too_large
+
+_CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
+_KEPT: Final = {name.encode(): name for name in KEPT_HEADERS}
+_MAX_HEAD_BYTES: Final = 64 * 1024
+# Chunked bodies are longer on the wire than they are: six bytes of frame to one, if each is alone.
+_WIRE_FACTOR: Final = 8
+_INTERIM: Final = range(100, 200)
+_SWITCHING_PROTOCOLS: Final = 101
+_ENCODED: Final = Failure(
+    "unparseable", "the server compressed its reply, which was not asked for", permanent=True
+)
+
+
+class Connection(asyncio.Protocol):
+    """A connection; `ask` may be called again once its last call has returned a reply.
+
+    Args:
+        released: Called when the connection may carry another request.
+        lost: Called when it is closed, whoever closed it.
+        max_body_bytes: Larger replies are failures.
+        secret: Kept out of messages.
+
+    Attributes:
+        deadline: When the request in flight must be answered, in the loop's time.
+        idle_since: When the last one was.
+    """
+
+    def __init__(
+        self,
+        released: Callable[["Connection"], None],
+        lost: Callable[["Connection"], None],
+        max_body_bytes: int,
+        secret: str,
+    ) -> None:
+        self._released = released
+        self._lost = lost
+        self._max_body_bytes = max_body_bytes
+        self._secret = secret
+        self._parser: httptools.HttpResponseParser | None = None
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[Reply | Failure | None] | None = None
+        self._n_bytes = 0
+        self.deadline = 0.0
+        self.idle_since = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget the last reply."""
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._chunks: list[bytes] = []
+        self._n_body_bytes = 0
+        self._is_framed = False
+        self._has_head = False
+        self._may_go_on = False
+        self._whole: Reply | None = None
+        self._has_excess = False
+        self._failure: Failure | None = None
+
+    async def ask(self, request: bytes, deadline: float) -> Reply | Failure | None:
+        """Send a request and wait for its end; None where the connection closed without a word.
+
+        Args:
+            request: Head and body.
+            deadline: In the loop's time. Who made the connection watches it and calls `fail`.
+        """
+        if self._transport is None or self._transport.is_closing():
+            return None
+        waiter: asyncio.Future[Reply | Failure | None]
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        self._n_bytes = 0
+        self.deadline = deadline
+        self._transport.write(request)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            # Where the reply came first the connection is somebody else's by now.
+            if waiter.cancelled():
+                self.abort()
+            raise
+
+    def fail(self, failure: Failure) -> None:
+        """End the request in flight, and the connection: what still comes belongs to nobody."""
+        self._settle(failure)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- called by the event loop ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self._transport = transport  # type: ignore[assignment]  # that of a TCP connection
+        self._parser = httptools.HttpResponseParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        if self._waiter is None or self._waiter.done() or self._parser is None:
+            # Nobody asked: such as a last word before an idle connection is closed.
+            self.abort()
+            return
+        self._n_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._failure = self._failure or self._malformed(str(error))
+        self._check_size()
+        if self._failure is not None:
+            self.fail(self._failure)
+        elif self._whole is not None:
+            self._end(self._whole)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        # The parser holds this object: without the cycle both go at once.
+        self._parser = None
+        self._lost(self)
+        if self._has_head and not self._is_framed and exc is None:
+            # A reply that does not say how long it is ends with the connection.
+            self._settle(self._reply())
+        elif self._n_bytes:
+            self._settle(Failure("connection", "the reply broke off"))
+        elif exc is None or getattr(exc, "errno", None) in _CLOSED:
+            self._settle(None)
+        else:
+            self._settle(Failure("connection", failures.clean(str(exc), self._secret)))
+
+    # -- called by the parser --------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A reply begins."""
+        self._has_excess = self._whole is not None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer after the body."""
+        if self._has_head:
+            return
+        name = name.lower()
+        if name in _KEPT:
+            self._headers[_KEPT[name]] = value.decode("latin-1")
+        elif name == b"content-length":
+            self._is_framed = True
+            if int(value) > self._max_body_bytes:
+                self._failure = too_large(int(value))
+        elif name == b"transfer-encoding":
+            self._is_framed = True
+            if value.lower() != b"chunked":
+                self._failure = _ENCODED
+        elif name == b"content-encoding" and value.lower() != b"identity":
+            self._failure = _ENCODED
+
+    def on_headers_complete(self) -> None:
+        """The body begins."""
+        if self._parser is not None:
+            self._status = self._parser.get_status_code()
+            self._may_go_on = self._parser.should_keep_alive()
+        self._has_head = True
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._n_body_bytes += len(body)
+        self._chunks.append(body)
+
+    def on_message_complete(self) -> None:
+        """The reply is whole, unless it only said that one will come."""
+        if self._status in _INTERIM and self._status != _SWITCHING_PROTOCOLS:
+            self._begin()
+        elif not self._has_excess:
+            self._whole = self._reply()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _check_size(self) -> None:
+        if not self._has_head and self._n_bytes > _MAX_HEAD_BYTES:
+            self._failure = self._malformed("its head does not end")
+        elif self._n_body_bytes > self._max_body_bytes:
+            self._failure = too_large(self._n_body_bytes)
+        elif self._n_bytes > _WIRE_FACTOR * self._max_body_bytes + _MAX_HEAD_BYTES:
+            self._failure = self._malformed("it is mostly frames")
+
+    def _end(self, reply: Reply) -> None:
+        keep = (
+            self._may_go_on
+            and not self._has_excess
+            and self._transport is not None
+            # Answered before all was sent: the rest would be taken for the next request.
+            and not self._transport.get_write_buffer_size()
+        )
+        self._begin()
+        self._settle(reply)
+        if keep:
+            self._released(self)
+        else:
+            self.abort()
+
+    def _reply(self) -> Reply:
+        return Reply(self._status, self._headers, b"".join(self._chunks))
+
+    def _settle(self, end: Reply | Failure | None) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(end)
+
+    def _malformed(self, said: str) -> Failure:
+        return Failure("connection", f"no valid HTTP: {failures.clean(said, self._secret)}")

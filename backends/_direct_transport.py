@@ -1,0 +1,276 @@
+"""The lean transport: plain HTTP/1.1 to servers on this machine or network.
+
+It costs about a third of aiohttp's processor time a request, and does what `AiohttpTransport` does,
+but no TLS, proxies, redirects or compression. Why and measured how: `docs/design/0006`.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections import deque
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from backends._connection import Connection
+from backends._transport import (
+    CONNECT_TIMEOUT_S,
+    CONTROL_CONNECTIONS,
+    KEEPALIVE_S,
+    AiohttpTransport,
+    Reply,
+    Transport,
+    check_base_url,
+    check_key,
+    is_private,
+)
+from orchestrator.backend import Endpoint
+from orchestrator.records import Failure
+from orchestrator.wire import failures
+from orchestrator.wire.replies import MAX_BODY_BYTES
+
+_SAFE: Final = "/%~!$&'()*+,;=:@"
+# What an event loop's timer may come too early.
+_RESOLUTION_S: Final = 1e-3
+_SHUT: Final = Failure("connection", "the connection was closed")
+
+log = logging.getLogger(__name__)
+
+
+def lean_transport(endpoint: Endpoint, keepalive_s: float = KEEPALIVE_S) -> Transport:
+    """The cheapest transport that reaches an endpoint: aiohttp for TLS and through proxies.
+
+    Raises:
+        UsageError: If the URL or the key can't be used.
+    """
+    base_url = check_base_url(endpoint.base_url)
+    if base_url.startswith("http://") and is_private(base_url):
+        return DirectTransport(endpoint, keepalive_s)
+    return AiohttpTransport(endpoint, keepalive_s)
+
+
+class DirectTransport:
+    """A pool of connections to one server, whose URL begins with http://.
+
+    Args:
+        endpoint: Where and with which key.
+        keepalive_s: How long an idle connection is kept; below what the server keeps it.
+        max_body_bytes: Larger replies are failures.
+
+    Raises:
+        UsageError: If the URL or the key can't be used.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        keepalive_s: float = KEEPALIVE_S,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        parts = urlsplit(check_base_url(endpoint.base_url))
+        self._path = quote(parts.path, safe=_SAFE)
+        self._head = _fixed_head(parts.netloc, check_key(endpoint.api_key))
+        address = (parts.hostname or "", parts.port or 80)
+        # Questions about health and load have connections of their own: they must be answered
+        # most of all when every other connection is taken.
+        self._pools = {
+            method: _Pool(address, limit, keepalive_s, max_body_bytes, endpoint.api_key)
+            for method, limit in (("POST", endpoint.max_in_flight), ("GET", CONTROL_CONNECTIONS))
+        }
+
+    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
+        """See `Transport`."""
+        head = f"POST {self._path}{path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n{self._head}"
+        return await self._pools["POST"].send(head.encode() + body, timeout_s)
+
+    async def get(self, path: str, timeout_s: float) -> Reply | Failure:
+        """See `Transport`."""
+        head = f"GET {self._path}{path} HTTP/1.1\r\n{self._head}"
+        return await self._pools["GET"].send(head.encode(), timeout_s)
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        for pool in self._pools.values():
+            pool.close()
+        # Connections are closed by the loop's next turn; a loop that ends now would not do it.
+        await asyncio.sleep(0)
+
+
+class _Pool:
+    """Connections to one address, at most `limit` of them in use."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        limit: int,
+        keepalive_s: float,
+        max_body_bytes: int,
+        secret: str,
+    ) -> None:
+        self._address = address
+        self._keepalive_s = keepalive_s
+        self._max_body_bytes = max_body_bytes
+        self._secret = secret
+        self._slots = asyncio.Semaphore(limit)
+        self._limit = limit
+        # The last that was used is the first to be used again: the others grow old and are closed.
+        self._idle: deque[Connection] = deque()
+        self._busy: dict[Connection, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._is_closed = False
+
+    async def send(self, request: bytes, timeout_s: float) -> Reply | Failure:
+        """The reply to a request; `timeout_s` bounds all of it."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        if self._slots.locked():
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._slots.acquire()
+            except TimeoutError:
+                return _late(timeout_s)
+        else:
+            await self._slots.acquire()
+        try:
+            return await self._exchange(request, deadline, timeout_s)
+        finally:
+            self._slots.release()
+
+    def close(self) -> None:
+        """Close connections; what is in flight fails."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in (*self._idle, *self._busy):
+            connection.fail(_SHUT)
+        self._idle.clear()
+
+    async def _exchange(self, request: bytes, deadline: float, timeout_s: float) -> Reply | Failure:
+        connection: Connection | Failure | None = self._reusable()
+        for _ in range(2):
+            if connection is None:
+                connection = await self._connect(deadline, timeout_s)
+            if isinstance(connection, Failure):
+                return connection
+            if self._is_closed:
+                connection.abort()
+                return _SHUT
+            self._busy[connection] = timeout_s
+            self._watch(deadline)
+            end = await connection.ask(request, deadline)
+            if end is not None:
+                return end
+            log.debug("%s:%d closed the connection before replying", *self._address)
+            # Not another idle one: a server that was started again has closed them all.
+            connection = None
+        return Failure("connection", "the server closed the connection before replying")
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def _reusable(self) -> Connection | None:
+        fresh = asyncio.get_running_loop().time() - self._keepalive_s
+        if self._idle and self._idle[-1].idle_since > fresh:
+            return self._idle.pop()
+        return None
+
+    async def _connect(self, deadline: float, timeout_s: float) -> Connection | Failure:
+        while self._idle and len(self._idle) + len(self._busy) >= self._limit:
+            self._idle.popleft().abort()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._open()
+        except TimeoutError:
+            return _late(timeout_s)
+
+    async def _open(self) -> Connection | Failure:
+        """A new connection to the first of the host's addresses that takes one."""
+        loop = asyncio.get_running_loop()
+        host, port = self._address
+        try:
+            addresses = await _addresses(host, port)
+        except (OSError, UnicodeError) as error:
+            said = failures.clean(str(error), self._secret)
+            return Failure("connection", f"the host name can't be resolved: {said}")
+        failure = Failure("connection", "the host has no address")
+        for address in addresses:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    _, connection = await loop.create_connection(self._make, address, port)
+            except TimeoutError:
+                said = f"no connection within {CONNECT_TIMEOUT_S:g} s: {address}:{port}"
+                failure = Failure("connection", said)
+            except OSError as error:
+                cause = "refused" if isinstance(error, ConnectionRefusedError) else "connection"
+                failure = Failure(cause, failures.clean(str(error), self._secret))
+            else:
+                return connection
+        return failure
+
+    def _make(self) -> Connection:
+        return Connection(self._released, self._lost, self._max_body_bytes, self._secret)
+
+    def _released(self, connection: Connection) -> None:
+        self._busy.pop(connection, None)
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+        self._watch(connection.idle_since + self._keepalive_s)
+
+    def _lost(self, connection: Connection) -> None:
+        self._busy.pop(connection, None)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    # -- one timer for all -----------------------------------------------------------------------
+
+    def _watch(self, at: float) -> None:
+        """See to it that `_sweep` runs at a time, or before: it looks when it must run again."""
+        if self._timer is not None:
+            if at >= self._timer_at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_at(at, self._sweep)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time() + _RESOLUTION_S
+        for connection, timeout_s in list(self._busy.items()):
+            if connection.deadline <= now:
+                connection.fail(_late(timeout_s))
+        while self._idle and self._idle[0].idle_since + self._keepalive_s <= now:
+            self._idle.popleft().abort()
+        due = [connection.deadline for connection in self._busy if connection.deadline > now]
+        if self._idle:
+            due.append(self._idle[0].idle_since + self._keepalive_s)
+        if due:
+            self._watch(min(due))
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    """The host's addresses in the order in which to try them.
+
+    Raises:
+        OSError: If there is none.
+        UnicodeError: If it is no host name.
+    """
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        pass
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _fixed_head(netloc: str, key: str) -> str:
+    """The headers that all requests share, and the empty line after them."""
+    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+    return (
+        f"Host: {netloc}\r\nUser-Agent: orchestrator\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json\r\nAccept-Encoding: identity\r\n{authorization}\r\n"
+    )
+
+
+def _late(timeout_s: float) -> Failure:
+    return Failure("timeout", f"no complete reply within {timeout_s:g} s")

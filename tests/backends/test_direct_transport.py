@@ -1,0 +1,400 @@
+"""Our own HTTP client against replies written byte by byte."""
+
+import asyncio
+import contextlib
+import re
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends import _direct_transport as direct
+from backends._connection import Connection
+from backends._direct_transport import DirectTransport, lean_transport
+from backends._transport import AiohttpTransport, Reply
+from orchestrator.backend import Endpoint
+from orchestrator.records import Failure
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+PLAIN = HEAD + b"content-length: 2\r\n\r\nok"
+CHUNKED = (
+    b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3;name=value\r\nabc\r\n4\r\ndefg\r\n0\r\nretry-after: 99\r\n\r\n"
+)
+REQUEST = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+
+async def read_request(reader):
+    """Head and body of one request; None at the end of the connection."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    found = REQUEST.search(head)
+    return head + await reader.readexactly(int(found[1]) if found else 0)
+
+
+class Script:
+    """A server whose connections do what a list says: bytes are sent, None closes.
+
+    Each request takes the next entry: a list of parts, sent one by one. The last entry repeats.
+    """
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+        self.connections = 0
+        self.open = set()
+        self.stopped = asyncio.Event()
+
+    async def serve(self, reader, writer):
+        self.connections += 1
+        self.open.add(writer)
+        with contextlib.suppress(ConnectionError):
+            await self.answer(reader, writer)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.open.discard(writer)
+
+    async def answer(self, reader, writer):
+        while (request := await read_request(reader)) is not None:
+            self.requests.append(request)
+            parts = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            for part in parts:
+                if part is None:
+                    return
+                if isinstance(part, float):
+                    await self.pause(part)
+                    continue
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    async def pause(self, seconds):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.stopped.wait()
+
+
+@asynccontextmanager
+async def scripted(*answers, limit=4, keepalive_s=3.0, max_body_bytes=2**20, path=""):
+    script = Script(*answers)
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{path}"
+    endpoint = Endpoint(base_url=url, model="m", api_key="sk-12345", max_in_flight=limit)
+    transport = DirectTransport(endpoint, keepalive_s, max_body_bytes)
+    try:
+        yield transport, script
+    finally:
+        await transport.close()
+        server.close()
+        script.stopped.set()
+        while script.open:  # noqa: ASYNC110 (streams have no event for it)
+            await asyncio.sleep(0.001)
+
+
+async def answered(*parts, timeout_s=5.0, **options):
+    async with scripted(list(parts), **options) as (transport, _):
+        return await transport.post("/x", b"{}", timeout_s)
+
+
+async def test_the_request_holds_what_a_server_needs():
+    async with scripted([PLAIN], path="/a b/v") as (transport, script):
+        await transport.post("/chat", b'{"a":1}', 5.0)
+        await transport.get("/models", 5.0)
+    post, get = script.requests
+    assert post.startswith(b"POST /a%20b/v/chat HTTP/1.1\r\n")
+    assert post.endswith(b'\r\n\r\n{"a":1}')
+    assert get.startswith(b"GET /a%20b/v/models HTTP/1.1\r\n")
+    for header in (b"Host: 127.0.0.1:", b"Authorization: Bearer sk-12345\r\n"):
+        assert header in post
+        assert header in get
+
+
+async def test_one_connection_carries_many_requests():
+    async with scripted([PLAIN]) as (transport, script):
+        for _ in range(5):
+            assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+        assert script.connections == 1
+
+
+async def test_a_chunked_reply_is_put_together_and_its_trailers_change_nothing():
+    assert await answered(CHUNKED) == Reply(429, {"retry-after": "7"}, b"abcdefg")
+
+
+@settings(max_examples=40, deadline=None)
+@given(cuts=st.lists(st.integers(1, len(CHUNKED) - 1), max_size=6, unique=True).map(sorted))
+def test_where_the_network_cuts_a_reply_does_not_matter(cuts):
+    edges = [0, *cuts, len(CHUNKED)]
+    whole = fed(*(CHUNKED[a:b] for a, b in pairwise(edges)))
+    assert whole == Reply(429, {"retry-after": "7"}, b"abcdefg")
+
+
+class Wire(asyncio.Transport):
+    """The other end of a connection, in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_aborted = False
+
+    def write(self, data):
+        pass
+
+    def abort(self):
+        self.is_aborted = True
+
+    def is_closing(self):
+        return self.is_aborted
+
+    def get_write_buffer_size(self):
+        return 0
+
+
+def fed(*parts):
+    """What a connection makes of the bytes it is given."""
+
+    async def ask():
+        connection = Connection(lambda _: None, lambda _: None, 2**20, "")
+        connection.connection_made(Wire())
+        asked = asyncio.ensure_future(connection.ask(b"", 0.0))
+        await asyncio.sleep(0)
+        for part in parts:
+            connection.data_received(part)
+        return await asyncio.wait_for(asked, 1)
+
+    return asyncio.run(ask())
+
+
+async def test_a_reply_of_unknown_length_ends_with_the_connection():
+    outcome = await answered(b"HTTP/1.0 200 OK\r\n\r\n", b"all ", b"of it", None)
+    assert outcome == Reply(200, {}, b"all of it")
+
+
+async def test_an_interim_reply_is_not_the_reply():
+    outcome = await answered(b"HTTP/1.1 100 Continue\r\n\r\n", PLAIN)
+    assert outcome == Reply(200, {}, b"ok")
+
+
+async def test_a_reply_without_a_body_is_whole():
+    assert await answered(b"HTTP/1.1 204 No Content\r\n\r\n") == Reply(204, {}, b"")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [HEAD + b"content-length: 10\r\n\r\nabc", None],
+        [HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nab", None],
+        [b"HTTP/1.1 20", None],
+        [b"not http at all\r\n\r\n"],
+        [HEAD + b"content-length: 1x\r\n\r\na"],
+        [HEAD + b"content-length: -5\r\n\r\na"],
+        [HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\nabc"],
+        [HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n"],
+        [b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nabc"],
+        [HEAD + b"x: " + b"y" * 70_000],
+    ],
+)
+async def test_what_is_no_whole_reply_is_a_failure_of_the_moment(parts):
+    async with scripted(parts) as (transport, script):
+        outcome = await transport.post("/x", b"{}", 5.0)
+        assert isinstance(outcome, Failure)
+        assert (outcome.cause, outcome.permanent) == ("connection", False)
+        # It had begun to answer: asking again might be paid for twice.
+        assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [HEAD + b"content-length: 101\r\n\r\n"],
+        [HEAD + b"transfer-encoding: chunked\r\n\r\n65\r\n" + b"x" * 101],
+        [b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 101],
+    ],
+)
+async def test_a_body_over_the_limit_is_refused_as_soon_as_it_shows(parts):
+    outcome = await answered(*parts, max_body_bytes=100)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("unparseable", True)
+
+
+async def test_a_body_that_is_mostly_frames_is_cut_off():
+    extension = b"1;" + b"e" * 1000 + b"\r\nx\r\n"
+    outcome = await answered(
+        HEAD + b"transfer-encoding: chunked\r\n\r\n", *[extension] * 90, max_body_bytes=100
+    )
+    assert isinstance(outcome, Failure)
+    assert outcome.cause == "connection"
+
+
+@pytest.mark.parametrize("header", [b"content-encoding: gzip", b"transfer-encoding: gzip, chunked"])
+async def test_a_compressed_reply_is_not_taken_for_text(header):
+    outcome = await answered(HEAD + header + b"\r\ncontent-length: 2\r\n\r\nok")
+    assert isinstance(outcome, Failure)
+    assert outcome.cause in {"unparseable", "connection"}
+
+
+async def test_a_connection_that_the_server_closes_is_not_used_again():
+    closing = HEAD + b"connection: close\r\ncontent-length: 2\r\n\r\nok"
+    async with scripted([closing]) as (transport, script):
+        for _ in range(3):
+            assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+        assert script.connections == 3
+
+
+async def test_bytes_after_a_reply_are_nobodys_reply():
+    stale = HEAD + b"content-length: 5\r\n\r\nstale"
+    async with scripted([PLAIN + stale], [PLAIN]) as (transport, script):
+        assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+        assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+        assert script.connections == 2
+
+
+async def test_bytes_on_an_idle_connection_close_it():
+    async with scripted([PLAIN, 0.02, PLAIN], [PLAIN]) as (transport, script):
+        await transport.post("/x", b"{}", 5.0)
+        await asyncio.sleep(0.1)
+        assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+        assert script.connections == 2
+
+
+async def test_a_connection_closed_while_idle_is_replaced_without_a_failure():
+    async with scripted([PLAIN, None], [PLAIN]) as (transport, script):
+        await transport.post("/x", b"{}", 5.0)
+        # In the same turn of the loop: the end of the connection has not been read yet.
+        assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+        assert script.connections == 2
+
+
+async def test_after_a_restart_one_request_meets_one_closed_connection_at_most():
+    async with scripted([0.02, PLAIN], limit=8) as (transport, script):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(8):
+                group.create_task(transport.post("/x", b"{}", 5.0))
+        for writer in list(script.open):
+            writer.transport.abort()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(transport.post("/x", b"{}", 5.0)) for _ in range(8)]
+        assert [task.result() for task in tasks] == [Reply(200, {}, b"ok")] * 8
+
+
+async def test_an_idle_connection_is_closed_after_its_time():
+    async with scripted([PLAIN], keepalive_s=0.05) as (transport, script):
+        await transport.post("/x", b"{}", 5.0)
+        await asyncio.sleep(0.2)
+        assert not script.open
+        assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+
+
+async def test_a_drip_of_bytes_does_not_move_the_deadline():
+    drip = [part for byte in b"x" * 50 for part in (bytes([byte]), 0.02)]
+    head = HEAD + b"content-length: 50\r\n\r\n"
+    started = asyncio.get_running_loop().time()
+    outcome = await answered(head, *drip, timeout_s=0.2)
+    assert outcome == Failure("timeout", "no complete reply within 0.2 s")
+    assert asyncio.get_running_loop().time() - started < 0.6
+
+
+async def test_each_request_has_its_own_deadline():
+    async with scripted([0.3, PLAIN]) as (transport, _):
+        async with asyncio.TaskGroup() as group:
+            patient = group.create_task(transport.post("/x", b"{}", 5.0))
+            hasty = [group.create_task(transport.post("/x", b"{}", t)) for t in (0.1, 0.05)]
+        assert patient.result() == Reply(200, {}, b"ok")
+        assert [task.result() for task in hasty] == [
+            Failure("timeout", f"no complete reply within {t} s") for t in (0.1, 0.05)
+        ]
+
+
+async def test_waiting_for_a_free_connection_counts():
+    async with scripted([0.5, PLAIN], limit=1) as (transport, _):
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(transport.post("/x", b"{}", 5.0))
+            await asyncio.sleep(0.05)
+            second = group.create_task(transport.post("/x", b"{}", 0.1))
+        assert isinstance(first.result(), Reply)
+        assert second.result() == Failure("timeout", "no complete reply within 0.1 s")
+
+
+async def test_load_is_asked_for_while_every_connection_is_taken():
+    async with scripted([0.3, PLAIN], [PLAIN], limit=1) as (transport, _):
+        post = asyncio.ensure_future(transport.post("/x", b"{}", 5.0))
+        await asyncio.sleep(0.05)
+        assert await transport.get("/metrics", 0.2) == Reply(200, {}, b"ok")
+        await post
+
+
+async def test_the_reply_to_a_cancelled_request_reaches_nobody_else():
+    first = HEAD + b"content-length: 5\r\n\r\nfirst"
+    async with scripted([0.05, first], [PLAIN], limit=1) as (transport, _):
+        task = asyncio.ensure_future(transport.post("/x", b"{}", 5.0))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+
+
+async def test_an_answer_that_comes_before_the_request_was_read_is_taken():
+    answered, ended = asyncio.Event(), asyncio.Event()
+
+    async def refuse(reader, writer):
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+        await answered.wait()
+        writer.transport.abort()
+        ended.set()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    transport = DirectTransport(Endpoint(base_url=url, model="m"))
+    outcome = await transport.post("/x", b"x" * 20_000_000, 5.0)
+    answered.set()
+    await ended.wait()
+    await transport.close()
+    server.close()
+    assert outcome == Reply(413, {}, b"no")
+
+
+async def test_closing_fails_what_is_in_flight_and_what_comes_later():
+    async with scripted([5.0, PLAIN], limit=1) as (transport, _):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(transport.post("/x", b"{}", 5.0)) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            await transport.close()
+        for task in tasks:
+            assert isinstance(task.result(), Failure)
+            assert task.result().cause == "connection"
+
+
+async def test_the_second_address_of_a_host_is_tried(monkeypatch):
+    async def addresses(host, port):
+        return ["127.0.0.2", "127.0.0.1"]
+
+    monkeypatch.setattr(direct, "_addresses", addresses)
+    async with scripted([PLAIN]) as (transport, _):
+        assert await transport.post("/x", b"{}", 5.0) == Reply(200, {}, b"ok")
+
+
+async def test_a_name_that_is_none_is_a_failure_of_the_connection():
+    transport = DirectTransport(Endpoint(base_url=f"http://{'a' * 70}.local", model="m"))
+    outcome = await transport.post("/x", b"{}", 5.0)
+    await transport.close()
+    assert isinstance(outcome, Failure)
+    assert outcome.cause == "connection"
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://127.0.0.1:8000", DirectTransport),
+        ("http://10.0.0.3", DirectTransport),
+        ("http://localhost:1", DirectTransport),
+        ("https://127.0.0.1:8000", AiohttpTransport),
+        ("http://example.com", AiohttpTransport),
+    ],
+)
+def test_tls_and_other_networks_are_left_to_aiohttp(url, kind):
+    assert isinstance(lean_transport(Endpoint(base_url=url, model="m")), kind)
