@@ -1,7 +1,7 @@
 """The lean transport: plain HTTP/1.1 to servers on this machine or network.
 
 It costs about a third of aiohttp's processor time a request, and does what `AiohttpTransport` does,
-but no TLS, proxies, redirects or compression. Why and measured how: `docs/design/0006`.
+but no TLS, proxies, redirects or compression. Why and measured how: `docs/design/0007`.
 """
 
 import asyncio
