@@ -1,0 +1,316 @@
+"""How each score goes along with gold: signed correlations, by category, beyond length, compared.
+
+Gold is a score of another method (a judge), exact match with the reference, or a column of the
+dataset. Correlations are over answers, with intervals over prompts (a prompt's answers stand or
+fall together); they are given for each model and for all together, since between models of unlike
+skill almost anything correlates. Signs are kept: `expected` says which way a score should go.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from orchestrator.analyses._scores import KEYS, Score, ScoreRef, codes, collect, score, source_of
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.statistics.correlation import (
+    METHOD,
+    Correlation,
+    correlate,
+    correlate_within,
+    partial_correlation,
+)
+from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
+from orchestrator.summaries._base import Context
+from orchestrator.tables import Cell, Column, Measured, Table, make_table
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_ALL: Final = "all models"
+_CORRELATIONS: Final = (
+    Column("score"),
+    Column("model"),
+    Column("expected"),
+    Column("Pearson", "signed", 2),
+    Column("Spearman", "signed", 2),
+    Column("Kendall tau-b", "signed", 2),
+    Column("beyond length", "signed", 2),
+    Column("prompts", "count"),
+    Column("missing", "count"),
+)
+_COMPARED: Final = (
+    Column("score"),
+    Column("against"),
+    Column("difference", "signed", 2),
+    Column("p", "p"),
+    Column("p (Holm)", "p"),
+)
+
+
+class Gold(Settings):
+    """What scores are held against; one of the ways is named."""
+
+    method: str | None = Field(None, description="A method of this recipe, e.g. a judge.")
+    column: str | None = Field(None, description="With `method`: the column of its rows.")
+    exact_match: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Whether the answer equals the reference.",
+    )
+    field: str | None = Field(
+        None, description="A column of the dataset: a number that belongs to the item."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> "Gold":
+        given = [self.method is not None, self.exact_match, self.field is not None]
+        if sum(given) != 1 or (self.column is not None) != (self.method is not None):
+            raise ValueError("give one of 'method' with 'column', 'exact_match: true', 'field'")
+        return self
+
+
+class Config(Settings):
+    """Settings of `meta_evaluation`."""
+
+    gold: Gold = Field(description="What scores are held against.")
+    scores: tuple[ScoreRef, ...] = Field(
+        (), description="Which scores; every score of every method where left out."
+    )
+    baseline: ScoreRef | None = Field(
+        None,
+        description="Test every score against this one; every two against each other where left "
+        "out.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Points of one score that have gold; arrays of shape (n,)."""
+
+    name: str
+    orientation: int
+    points: pl.DataFrame
+
+    def of(self, model: str) -> "_Joined":
+        if model == _ALL:
+            return self
+        return _Joined(self.name, self.orientation, self.points.filter(pl.col("model") == model))
+
+    def column(self, name: str) -> Floats:
+        values = self.points[name].cast(pl.Float64).fill_null(np.nan)
+        return values.to_numpy().astype(np.float64)
+
+    @property
+    def prompts(self) -> Ints:
+        return codes(self.points["item"])
+
+
+def summarise(context: Context) -> list[Table]:
+    """Correlations, then by category, then scores against each other."""
+    config: Config = context.config
+    gold = _gold(context, config.gold)
+    length = _length(context)
+    scores = [
+        _joined(found, gold, length)
+        for found in collect(context, config.scores)
+        if not _is_gold(found, config.gold)
+    ]
+    if not scores:
+        raise UsageError(
+            f"{context.name}: the methods of this recipe give no score to hold to gold"
+        )
+    tables = [_correlations(scores, context)]
+    tables += _categories(scores, context)
+    if len(scores) > 1:
+        tables.append(_compared(scores, context))
+    return tables
+
+
+def _is_gold(found: Score, gold: Gold) -> bool:
+    return gold.method is not None and found.name == f"{gold.method}.{gold.column}"
+
+
+def _gold(context: Context, gold: Gold) -> pl.DataFrame:
+    """Columns of `KEYS` as far as gold has them, and `gold`."""
+    if gold.method is not None and gold.column is not None:
+        found = score(context, source_of(context, gold.method), gold.column)
+        return found.means().select(*KEYS, gold="value")
+    if gold.exact_match:
+        answers = context.frames.get("answers")
+        if answers is None or not answers["exact_match"].is_not_null().any():
+            raise UsageError(f"{context.name}: no answer has a reference to be compared with")
+        return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
+    return _field(context, gold.field or "")
+
+
+def _field(context: Context, name: str) -> pl.DataFrame:
+    items = context.frames.get("items")
+    if items is None:
+        raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
+    texts = items["fields"].to_list()
+    values = [None if text is None else json.loads(text).get(name) for text in texts]
+    numbers = [float(v) if isinstance(v, int | float) else None for v in values]
+    found = items.select("item", pl.Series("gold", numbers, pl.Float64))
+    if found["gold"].is_null().all():
+        raise UsageError(f"{context.name}: no item has a number in the column {name!r}")
+    return found
+
+
+def _length(context: Context) -> pl.DataFrame | None:
+    """Tokens of each answer; None where nobody kept answers."""
+    answers = context.frames.get("answers")
+    if answers is None or "n_tokens" not in answers.columns:
+        return None
+    return answers.select(*KEYS, length=pl.col("n_tokens").cast(pl.Float64)).unique(KEYS)
+
+
+def _joined(found: Score, gold: pl.DataFrame, length: pl.DataFrame | None) -> _Joined:
+    points = found.means().with_columns(pl.col("turn").cast(pl.Int64))
+    points = points.join(gold, on=[key for key in KEYS if key in gold.columns], how="left")
+    if length is None:
+        points = points.with_columns(length=pl.lit(None, pl.Float64))
+    else:
+        points = points.join(length, on=list(KEYS), how="left")
+    return _Joined(found.name, found.orientation, points)
+
+
+def _correlations(scores: Sequence[_Joined], context: Context) -> Table:
+    rows = [
+        _line(joined.of(model), model, context.confidence_level)
+        for joined in scores
+        for model in _models(joined)
+    ]
+    return make_table(
+        "meta_evaluation.correlation",
+        f"Correlation with gold: {_words(context.config.gold)}",
+        _CORRELATIONS,
+        rows,
+        basis="over answers",
+        notes=[
+            f"intervals: {METHOD}",
+            "beyond length: Spearman's partial correlation, number of tokens held fixed",
+            "all models: rests on differences between models too",
+        ],
+    )
+
+
+def _models(joined: _Joined) -> list[str]:
+    names: list[str] = joined.points["model"].unique(maintain_order=True).to_list()
+    return [*names, _ALL] if len(names) > 1 else names
+
+
+def _line(joined: _Joined, model: str, level: float) -> list[Cell]:
+    value, gold, prompts = joined.column("value"), joined.column("gold"), joined.prompts
+    found = [
+        correlate(value, gold, prompts, kind=kind, confidence_level=level)
+        for kind in ("pearson", "spearman", "kendall")
+    ]
+    partial = partial_correlation(
+        value, gold, joined.column("length"), prompts, confidence_level=level
+    )
+    return [
+        joined.name,
+        model,
+        "+" if joined.orientation > 0 else "-",
+        *map(_cell, found),
+        _cell(partial),
+        found[1].n,
+        found[1].n_missing,
+    ]
+
+
+def _cell(found: Correlation | Comparison) -> Measured:
+    interval = found.interval
+    return Measured(
+        found.value,
+        None if interval is None else interval.low,
+        None if interval is None else interval.high,
+        why=found.undefined or "" if found.value is None else "",
+    )
+
+
+def _words(gold: Gold) -> str:
+    if gold.method is not None:
+        return f"{gold.method}.{gold.column}"
+    return "exact match" if gold.exact_match else f"the column {gold.field!r}"
+
+
+def _categories(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
+    """Spearman within each category, all models together, and the mean over categories."""
+    names = sorted({name for joined in scores for name in joined.points["category"].drop_nulls()})
+    if len(names) < 2:
+        return
+    rows: list[list[Cell]] = []
+    for joined in scores:
+        known = _Joined(joined.name, joined.orientation, joined.points.drop_nulls("category"))
+        within = correlate_within(
+            known.column("value"),
+            known.column("gold"),
+            known.prompts,
+            known.points["category"].to_list(),
+            confidence_level=context.confidence_level,
+        )
+        found = dict(within.categories)
+        cells = [_cell(found[name]).value if name in found else None for name in names]
+        rows.append([joined.name, _cell(within.mean), *cells])
+    columns = [Column("score"), Column("mean", "signed", 2)]
+    columns += [Column(name, "signed", 2) for name in names]
+    yield make_table(
+        "meta_evaluation.categories",
+        "Spearman within each category",
+        columns,
+        rows,
+        basis="all models together",
+        notes=["mean: unweighted over categories, so that easy and hard ones add nothing"],
+    )
+
+
+def _pairs(
+    scores: Sequence[_Joined], baseline: ScoreRef | None
+) -> Iterable[tuple[_Joined, _Joined]]:
+    if baseline is None:
+        return combinations(scores, 2)
+    name = f"{baseline.method}.{baseline.column}"
+    base = next((joined for joined in scores if joined.name == name), None)
+    if base is None:
+        raise UsageError(f"the baseline {name!r} is none of the scores")
+    return [(joined, base) for joined in scores if joined is not base]
+
+
+def _compared(scores: Sequence[_Joined], context: Context) -> Table:
+    """Every two scores on the same answers, by Spearman, signs turned to 'more is better'."""
+    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    found: list[tuple[str, str, Comparison]] = []
+    for one, two in _pairs(scores, context.config.baseline):
+        both = one.points.join(two.points.select(*KEYS, other="value"), on=list(KEYS))
+        joined = _Joined(one.name, one.orientation, both)
+        comparison = compare_correlations(
+            one.orientation * joined.column("value"),
+            two.orientation * joined.column("other"),
+            joined.column("gold"),
+            joined.prompts,
+            "spearman",
+            resampling,
+        )
+        found.append((one.name, two.name, comparison))
+    adjusted = holm_adjusted([comparison for _, _, comparison in found])
+    rows: list[list[Cell]] = [
+        [first, second, _cell(c), c.p_value, p]
+        for (first, second, c), p in zip(found, adjusted, strict=True)
+    ]
+    return make_table(
+        "meta_evaluation.comparison",
+        "Which score goes along with gold better",
+        _COMPARED,
+        rows,
+        basis="difference of Spearman's correlations, all models together",
+        notes=["each turned so that more is better; p by flipping the signs of prompts"],
+    )

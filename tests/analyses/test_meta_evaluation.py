@@ -1,0 +1,93 @@
+import json
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.analyses.meta_evaluation import Config, summarise
+from orchestrator.errors import UsageError
+
+EXACT = Config(gold={"exact_match": True})
+SCORES = {"made": {"value": 1, "noise": 1}}
+
+
+def lines(table):
+    names = [column.name for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in table.rows]
+
+
+def found(tables, key):
+    (table,) = [table for table in tables if table.key == f"meta_evaluation.{key}"]
+    return lines(table)
+
+
+@pytest.fixture
+def tables(context_over, answers, scored):
+    return summarise(context_over(EXACT, {"answers": answers, "made": scored}, SCORES))
+
+
+def test_a_score_that_follows_gold_correlates_for_each_model_and_for_all(tables):
+    rows = {(row["score"], row["model"]): row for row in found(tables, "correlation")}
+    assert rows["made.value", "good"]["Spearman"].low > 0
+    assert rows["made.value", "all models"]["Kendall tau-b"].low > 0
+    assert rows["made.value", "all models"]["prompts"] == 120
+
+
+def test_noise_does_not_correlate(tables):
+    rows = {(row["score"], row["model"]): row for row in found(tables, "correlation")}
+    noise = rows["made.noise", "all models"]["Spearman"]
+    assert noise.low < 0 < noise.high
+
+
+def test_the_sign_of_a_correlation_is_kept(context_over, answers, scored):
+    turned = scored.with_columns(value=-pl.col("value"))
+    context = context_over(EXACT, {"answers": answers, "made": turned}, {"made": {"value": -1}})
+    row = found(summarise(context), "correlation")[0]
+    assert row["expected"] == "-"
+    assert row["Spearman"].value < 0
+
+
+def test_categories_have_their_own_columns_and_a_mean(tables):
+    row = found(tables, "categories")[0]
+    assert set(row) == {"score", "mean", "even", "odd"}
+    assert row["mean"].value == pytest.approx((row["even"] + row["odd"]) / 2)
+
+
+def test_two_scores_are_compared_on_the_same_answers(tables):
+    (row,) = found(tables, "comparison")
+    assert (row["score"], row["against"]) == ("made.value", "made.noise")
+    assert row["difference"].low > 0
+    assert row["p (Holm)"] < 0.05
+
+
+def test_a_judge_is_gold_and_no_score(context_over, answers, scored):
+    config = Config(gold={"method": "made", "column": "value"})
+    context = context_over(config, {"answers": answers, "made": scored}, SCORES)
+    rows = found(summarise(context), "correlation")
+    assert {row["score"] for row in rows} == {"made.noise"}
+
+
+def test_a_column_of_the_dataset_is_gold(context_over, answers, scored):
+    items = answers.unique("item", maintain_order=True).select("item")
+    fields = [json.dumps({"hard": index % 3}) for index in range(len(items))]
+    frames = {
+        "answers": answers,
+        "made": scored,
+        "items": items.with_columns(fields=pl.Series(fields)),
+    }
+    config = Config(gold={"field": "hard"})
+    rows = found(summarise(context_over(config, frames, SCORES)), "correlation")
+    assert rows[0]["prompts"] == 120
+    with pytest.raises(UsageError, match="no item has a number in the column 'soft'"):
+        summarise(context_over(Config(gold={"field": "soft"}), frames, SCORES))
+
+
+def test_constant_gold_says_why_there_is_no_correlation(context_over, answers, scored):
+    same = answers.with_columns(exact_match=pl.lit(True))  # noqa: FBT003
+    context = context_over(EXACT, {"answers": same, "made": scored}, SCORES)
+    assert found(summarise(context), "correlation")[0]["Pearson"].why == "gold is constant"
+
+
+def test_gold_is_named_in_one_way():
+    with pytest.raises(ValidationError, match="give one of"):
+        Config(gold={"exact_match": True, "field": "x"})
