@@ -16,6 +16,7 @@ _DTYPES: dict[str, pl.DataType] = {
     "i64": pl.Int64(),
     "bool": pl.Boolean(),
     "list[f64]": pl.List(pl.Float64()),
+    "list[str]": pl.List(pl.String()),
 }
 # Rows held at a time while a frame is written: bounds the memory of an export of any size.
 _CHUNK_ROWS = 10_000

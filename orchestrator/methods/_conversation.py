@@ -6,9 +6,9 @@ Every method draws its answers here, so that methods over the same settings shar
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orchestrator.ask import Ask
+from orchestrator.ask import Ask, AskFailed
 from orchestrator.methods._base import Drawing
-from orchestrator.records import Generation, Item, Message, Messages
+from orchestrator.records import Failure, Generation, Item, Message, Messages
 
 
 class Turn(NamedTuple):
@@ -60,6 +60,46 @@ async def converse(
                 (*turn.messages, Message("assistant", turn.answer.text), asked) for turn in made
             ]
     return turns
+
+
+async def converse_where_answered(
+    item: Item, models: Sequence[str], ask: Ask, drawing: Drawing
+) -> list[dict[str, Turn]]:
+    """Each turn's answers by model, without the models that failed for good in it or before.
+
+    Raises:
+        AskFailed: With the first failure of the moment: the next call may have that answer, and
+            what is made without it would stay.
+    """
+    contexts = dict.fromkeys(models, item.messages)
+    turns: list[dict[str, Turn]] = []
+    for number in range(1, len(item.followups) + 2):
+        made = await ask.settle(
+            *(
+                ask.generate(model, messages, drawing.sampling(), item_key=item.key, turn=number)
+                for model, messages in contexts.items()
+            )
+        )
+        for outcome in made:
+            if isinstance(outcome, Failure) and not outcome.permanent:
+                raise AskFailed(outcome)
+        turns.append(
+            {
+                model: Turn(number, messages, outcome)
+                for (model, messages), outcome in zip(contexts.items(), made, strict=True)
+                if not isinstance(outcome, Failure)
+            }
+        )
+        contexts = {model: _further(item, turn) for model, turn in turns[-1].items()}
+    return turns
+
+
+def _further(item: Item, turn: Turn) -> Messages:
+    """The conversation with the next question, where there is one."""
+    answered = (*turn.messages, Message("assistant", turn.answer.text))
+    if turn.number > len(item.followups):
+        return answered
+    return (*answered, Message("user", item.followups[turn.number - 1]))
 
 
 def questions(turns: Sequence[Turn]) -> str:

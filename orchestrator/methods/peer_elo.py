@@ -1,0 +1,222 @@
+"""Peer evaluation: models judge each other by what their own answers are most like; no prompts.
+
+For every pair (i, j) of candidates, every other candidate k and every item: i wins if
+s(o_i, o_k) > s(o_j, o_k), j wins if <, else it is a tie. With N candidates and M items these are
+M * C(N, 2) * (N - 2) votes. s is the F-beta of BERTScore (or Rouge-L) with the judge's answer o_k
+as the hypothesis; beta 0, the default, is its precision: how much of the judge's answer is found in
+the candidate's. One row holds all the votes on one pair of answers to one turn.
+
+Source: LLM-self-eval; formulas in `docs/methods/peer_elo.md`.
+
+Deviations: all votes are taken (the source says "sample" and enumerates); a tie is a difference of
+at most `ties_within`, since float32 can't tell less apart; the vote of an empty answer is
+undefined, and an empty answer scores 0, where the source's code divides 0 by 0 and drops the vote.
+A missing answer is left out and named, never a tie.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel, Field
+
+from orchestrator.ask import Ask, AskFailed
+from orchestrator.errors import UsageError
+from orchestrator.judgment.peer import PairVotes, f_beta_scores, peer_votes, rescaled
+from orchestrator.methods import answers
+from orchestrator.methods._base import (
+    STATUS_COLUMNS,
+    Combination,
+    Drawing,
+    MethodSettings,
+    Settings,
+    Stage,
+)
+from orchestrator.methods._conversation import Turn, converse_where_answered
+from orchestrator.recipe.similarity import (
+    ByBertScore,
+    Similarity,
+    comparer_name,
+)
+from orchestrator.recipe.similarity import comparers as named_comparers
+from orchestrator.records import Failure, PairScores, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = "peer_votes"
+FEWEST: Final = 3
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "turn": "i64",
+    "model_a": "str",
+    "model_b": "str",
+    "similarity": "str",
+    "judges": "list[str]",
+    "votes": "list[f64]",
+    "wins_a": "i64",
+    "wins_b": "i64",
+    "ties": "i64",
+    "undefined": "i64",
+    "prefer_a": "f64",
+    "f1": "f64",
+    "length_a": "i64",
+    "length_b": "i64",
+    "same_text": "bool",
+    "missing": "list[str]",
+    "n_truncated": "i64",
+    **STATUS_COLUMNS,
+}
+
+
+class Elo(Settings):
+    """How Elo ratings are made of the votes, for comparison with published ones."""
+
+    k: float = Field(4.0, gt=0, description="Points at stake in a vote.")
+    n_shuffles: int = Field(
+        1000, ge=0, description="Orders of the votes that are tried; 0 for no Elo ratings."
+    )
+
+
+class Config(MethodSettings):
+    """Settings of `peer_elo`."""
+
+    candidates: tuple[str, ...] | None = Field(
+        None,
+        description="Models that are rated and vote; all that are not judges where left out.",
+        min_length=FEWEST,
+    )
+    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+    similarity: Similarity = Field(ByBertScore(), description="How answers are compared.")
+    beta: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of recall against precision in F-beta; 0 is precision alone.",
+    )
+    ties_within: float = Field(
+        1e-6, ge=0, description="Similarities that differ by no more are a tie."
+    )
+    baseline: float | None = Field(
+        None,
+        lt=1,
+        description="Similarity of texts that have nothing to do with each other, by which shown "
+        "similarities are rescaled; votes are the same with and without.",
+    )
+    families: Mapping[str, str] = Field(
+        {},
+        description="Family of each model, for the tables on family bias; a model that is not "
+        "named is a family of its own.",
+    )
+    elo: Elo = Field(Elo(), description="How Elo ratings are made.")
+
+
+def comparers(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:
+    """What compares the answers: its name -> kind of back-end and settings."""
+    return named_comparers(config.similarity)
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """One unit an item: all candidates, and what compares them.
+
+    Raises:
+        UsageError: If there are fewer than three candidates: nobody would vote.
+    """
+    if len(candidates) < FEWEST:
+        raise UsageError(
+            f"peer_elo: {len(candidates)} candidates; it takes {FEWEST}, so that there is somebody "
+            f"to vote on each pair"
+        )
+    return [Combination(tuple(candidates), comparer_name(config.similarity))]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers, as a frame of their own."""
+    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:  # noqa: ARG001 (one contract)
+    """All answers of a turn are compared at once."""
+    name = comparer_name(config.similarity)
+    return [Stage("similarity", name, "similarity", 1, exact=False)]
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category and what compares the answers."""
+    return {"item": unit.item.key, "category": unit.item.category, "similarity": unit.judge}
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """All votes of all turns: one row a pair of answers."""
+    rows: list[Row] = []
+    turns = await converse_where_answered(unit.item, unit.models, ask, config.answer)
+    for number, turn in enumerate(turns, 1):
+        if len(turn) < FEWEST:
+            rows += _too_few(unit, number, len(turn), rows)
+            continue
+        compared = await ask.similarity(unit.judge, [made.answer.text for made in turn.values()])
+        rows += _rows(unit, turn, compared, config)
+    return rows
+
+
+def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Config) -> list[Row]:
+    """The rows of one turn.
+
+    `compared.precision[k, i]` is the share of k's answer that is found in i's: s(o_i, o_k).
+    """
+    precision, recall = compared.precision, compared.recall
+    scores = f_beta_scores(precision, recall, config.beta)
+    can_judge = [bool(precision[k, k] > 0) for k in range(len(turn))]
+    f1 = f_beta_scores(precision, recall, 1.0)
+    if config.baseline is not None:
+        f1 = rescaled(f1, config.baseline)
+    models = list(turn)
+    shared = {
+        **columns(unit),
+        "turn": next(iter(turn.values())).number,
+        "missing": [model for model in unit.models if model not in turn],
+        "n_truncated": compared.n_truncated,
+        "status": "ok",
+    }
+    return [
+        {
+            **shared,
+            **_counted(pair, models),
+            **_of_texts(turn[models[pair.first]], turn[models[pair.second]]),
+            "f1": float(f1[pair.first, pair.second]),
+        }
+        for pair in peer_votes(scores, can_judge, config.ties_within)
+    ]
+
+
+def _counted(pair: PairVotes, models: Sequence[str]) -> Row:
+    votes = pair.votes
+    wins_a, wins_b, ties = votes.count(1.0), votes.count(0.0), votes.count(0.5)
+    n = wins_a + wins_b + ties
+    return {
+        "model_a": models[pair.first],
+        "model_b": models[pair.second],
+        "judges": [models[judge] for judge in pair.judges],
+        "votes": list(votes),
+        "wins_a": wins_a,
+        "wins_b": wins_b,
+        "ties": ties,
+        "undefined": len(votes) - n,
+        "prefer_a": (wins_a + 0.5 * ties) / n if n else None,
+    }
+
+
+def _of_texts(a: Turn, b: Turn) -> Row:
+    """Lengths in characters: tokens of two models are not the same thing."""
+    first, second = a.answer.text, b.answer.text
+    return {"length_a": len(first), "length_b": len(second), "same_text": first == second}
+
+
+def _too_few(unit: Unit, number: int, n: int, before: Sequence[Row]) -> list[Row]:
+    """A turn on which nobody could vote; earlier turns keep their rows.
+
+    Raises:
+        AskFailed: If there are none: then the unit failed.
+    """
+    said = f"{n} answers; it takes {FEWEST} for a vote"
+    if not before:
+        raise AskFailed(Failure("too_few_answers", said, permanent=True))
+    failed = {"status": "failed", "cause": "too_few_answers", "message": said}
+    return [{**columns(unit), "turn": number, **failed}]
