@@ -287,12 +287,13 @@ class Plan:
 
     def stages(self) -> list[Stage]:
         """What one item costs; the same draw asked by two parts is counted once."""
-        seen: set[tuple[str, str]] = set()
+        seen: set[tuple[str, str, str]] = set()
         found: list[Stage] = []
         for part in self.parts:
             own = part.method.stages(part.candidates, part.config)
-            found.extend(stage for stage in own if (stage.name, stage.model) not in seen)
-            seen.update((stage.name, stage.model) for stage in own)
+            marks = [(stage.name, stage.model, stage.draw) for stage in own]
+            found.extend(stage for stage, mark in zip(own, marks, strict=True) if mark not in seen)
+            seen.update(marks)
         return found
 
     def _item_at(self, index: int) -> Item:

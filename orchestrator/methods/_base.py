@@ -45,10 +45,10 @@ class Stage(msgspec.Struct, frozen=True):
         per_item: Requests for one item.
         exact: False where the number depends on what is answered: then it is an upper bound.
         max_tokens: Bound on generated tokens of one request.
-        draw: What else decides the texts: stages of several methods that are alike in name, model
-            and this are counted once.
         features: Of `records.FEATURES`, what is observed in a scoring pass and can't be done
             without.
+        draw: What else decides the texts: stages of several methods that are alike in name, model
+            and this are counted once.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Stage(msgspec.Struct, frozen=True):
     exact: bool = True
     max_tokens: int = 0
     features: tuple[str, ...] = ()
+    draw: str = ""
 
 
 class Settings(BaseModel):

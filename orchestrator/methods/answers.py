@@ -70,9 +70,10 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:  # noqa: ARG001
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """One draw a model, and one for each further turn an item has."""
+    drawing = config.answer
+    draw, tokens = drawing.model_dump_json(), drawing.max_tokens
     return [
-        Stage("answers", model, "generate", 1, max_tokens=config.answer.max_tokens)
-        for model in candidates
+        Stage("answers", model, "generate", 1, max_tokens=tokens, draw=draw) for model in candidates
     ]
 
 

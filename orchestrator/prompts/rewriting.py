@@ -1,0 +1,83 @@
+"""Prompts that ask a model to improve an answer of its own, by name.
+
+`refinement` and `simple` are the wordings of Xia et al., "Language Models can Evaluate Themselves
+via Probability Discrepancy" (Findings of ACL 2024): its Response Refinement Prompt and the Simple
+Refinement Prompt of its appendix C. `refinement_code` is the wording of the code that the authors
+released, which puts each sentence on a line and bans more words; its blank lines are not known
+here, so it has none. `compact` is what the models bundled with this project were trained on.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from orchestrator.prompts.compact import REWRITE
+
+
+class RewritePrompt(NamedTuple):
+    """A user message with `prompt` and `answer`, and what of it must not stand in a rewriting.
+
+    Attributes:
+        template: Jinja.
+        markers: Lower case; a rewriting that repeats one has taken over a part of the prompt.
+    """
+
+    template: str
+    markers: tuple[str, ...]
+
+
+_ROLE: Final = (
+    "I want you to act as a Response Rewriter.",
+    "Your goal is to enhance the quality of the response given by an AI assistant to the #Given "
+    "Prompt# through rewriting.",
+    "But the rewritten response must be reasonable and must be understood by humans.",
+    "Your rewriting cannot omit the non-text parts such as the emoji in #Given Prompt# and #Given "
+    "Response#.",
+)
+_KEEP: Final = (
+    "If you think the response is already great enough, you can keep it unchanged.",
+    "You should try your best not to change the length of the response.",
+)
+_BANNED: Final = (
+    "#Given Response# and #Rewritten Response# are not allowed to appear in #Rewritten Response#."
+)
+_BANNED_BY_CODE: Final = (
+    "'#Given Response#', '#Rewritten Response#', 'given response' and 'rewritten response' are not "
+    "allowed to appear in #Rewritten Response#."
+)
+_SHOWN: Final = (
+    "#Given Prompt#:\n{{ prompt }}\n#Given Response#:\n{{ answer }}\n#Rewritten Response#:\n"
+)
+_SIMPLE: Final = """\
+According to the given #INSTRUCTION#, please modify the given #RESPONSE# to make it better.
+
+#INSTRUCTION#:
+
+{{ prompt }}
+
+#RESPONSE#:
+
+{{ answer }}
+
+#Your Response#:
+"""
+
+_MARKERS: Final = ("#given prompt#", "#given response#", "#rewritten response#")
+
+PROMPTS: Final = {
+    "refinement": RewritePrompt(
+        f"{' '.join(_ROLE)}\n\n{' '.join(_KEEP)}\n\n{_BANNED}\n\n{_SHOWN}", _MARKERS
+    ),
+    "refinement_code": RewritePrompt(
+        "\n".join((*_ROLE, *_KEEP, _BANNED_BY_CODE, _SHOWN)),
+        (*_MARKERS, "given response", "rewritten response"),
+    ),
+    "simple": RewritePrompt(_SIMPLE, ("#instruction#", "#response#", "#your response#")),
+    "compact": RewritePrompt(REWRITE, ("task:", "answer:")),
+}
+
+
+def markers_of(template: str) -> tuple[str, ...]:
+    """What stands between two `#` on one line of a template of the user, lower case."""
+    return tuple(
+        dict.fromkeys(found.lower() for found in re.findall(r"#[^#\n{}]{1,80}#", template))
+    )

@@ -1,0 +1,207 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.ask import Ask, GenerateAsk
+from orchestrator.methods.probdiff import Config, evaluate, leaks, stages
+from orchestrator.records import Generation, Item, Message, Scored, Unit
+from tests.core.fakes import answered
+
+ITEM = Item(key="k", messages=(Message("user", "q1"),))
+TWO_TURNS = Item(key="k", messages=(Message("user", "q1"),), followups=("q2",))
+COMPACT = Config(prompt="compact")
+
+
+def texts_to_ids(text):
+    return np.array([ord(c) for c in text], np.int32)
+
+
+class Model:
+    """Answers a question with `answers[question]`, a request to rewrite with `rewritings` in turn.
+
+    The log-probability of a token is -code point / 100, so a score can be worked out by hand.
+    """
+
+    def __init__(self, answers, rewritings, finish="stop"):
+        self.answers = answers
+        self.rewritings = list(rewritings)
+        self.finish = finish
+        self.asked = []
+
+    def __call__(self, ask):
+        self.asked.append(ask)
+        if isinstance(ask, GenerateAsk):
+            last = ask.messages[-1].content
+            text = self.answers[last] if last in self.answers else self.rewritings.pop(0)
+            return Generation(text, self.finish, token_ids=texts_to_ids(text))
+        ids = np.array(ask.token_ids, np.int32)
+        return Scored(ids, (-ids / 100).astype(np.float32))
+
+    def scores(self):
+        return [ask for ask in self.asked if not isinstance(ask, GenerateAsk)]
+
+    def drawn(self):
+        return [ask for ask in self.asked if isinstance(ask, GenerateAsk)]
+
+
+def rows_of(model, item=ITEM, config=COMPACT):
+    return answered(evaluate(Unit(item, ("m",)), Ask(), config), model)
+
+
+def test_d_is_the_difference_of_mean_log_probabilities():
+    (row,) = rows_of(Model({"q1": "ab"}, ["bcd"]))
+    first, last = -(97 + 98) / 200, -(98 + 99 + 100) / 300
+    assert row["ell_first"] == pytest.approx(first, abs=1e-6)
+    assert row["ell_last"] == pytest.approx(last, abs=1e-6)
+    assert row["d"] == pytest.approx(last - first, abs=1e-6)
+    assert (row["n_tokens_first"], row["n_tokens_last"]) == (2, 3)
+
+
+def test_both_texts_are_scored_under_the_original_conversation_and_by_their_tokens():
+    model = Model({"q1": "ab"}, ["bcd"])
+    rows_of(model)
+    assert [ask.messages for ask in model.scores()] == [ITEM.messages] * 2
+    assert [ask.token_ids for ask in model.scores()] == [(97, 98), (98, 99, 100)]
+
+
+def test_an_equal_text_with_other_tokens_has_a_d_of_exactly_0():
+    def model(ask):
+        if isinstance(ask, GenerateAsk):
+            n = 3 if "Improve" in ask.messages[-1].content else 2
+            return Generation("same", "stop", token_ids=np.arange(n, dtype=np.int32))
+        return Scored(np.array(ask.token_ids), np.full(2, -0.1, np.float32))
+
+    (row,) = rows_of(model)
+    assert (row["d"], row["unchanged"], row["n_tokens_last"]) == (0.0, True, 2)
+
+
+def test_each_round_rewrites_the_rewriting_before_it_and_the_last_counts():
+    model = Model({"q1": "a"}, ["b", "c", "d"])
+    (row,) = rows_of(model, config=Config(prompt="{{ answer }}!", rounds=3))
+    assert [ask.messages[-1].content for ask in model.drawn()[1:]] == ["a!", "b!", "c!"]
+    assert row["rewriting"] == "d"
+    assert len(model.scores()) == 2
+
+
+def test_rounds_that_change_nothing_are_draws_of_their_own_unless_greedy():
+    model = Model({"q1": "a"}, ["a", "a"])
+    rows_of(model, config=Config(prompt="compact", rounds=2))
+    assert len({ask.key(b"m", 0) for ask in model.drawn()[1:]}) == 2
+    model = Model({"q1": "a"}, ["a", "a"])
+    rows_of(model, config=Config(prompt="compact", rounds=2, revision={"temperature": 0}))
+    assert len({ask.key(b"m", 0) for ask in model.drawn()[1:]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "rewriting", "why", "n_scores"),
+    [("", "b", "empty answer", 1), ("a", " \n", "empty rewriting", 1), ("", "", "empty answer", 0)],
+)
+def test_d_of_an_empty_text_is_undefined_and_says_why(answer, rewriting, why, n_scores):
+    model = Model({"q1": answer}, [rewriting])
+    (row,) = rows_of(model)
+    assert (row["d"], row["undefined"], row["status"]) == (None, why, "ok")
+    assert len(model.scores()) == n_scores
+
+
+def test_a_token_that_is_impossible_leaves_d_undefined():
+    def model(ask):
+        if isinstance(ask, GenerateAsk):
+            return Generation("x" if ask.turn else "y", "stop")
+        return Scored(np.array([1]), np.array([-np.inf], np.float32))
+
+    (row,) = rows_of(model)
+    assert (row["d"], row["undefined"]) == (None, "a token has no finite log-probability")
+
+
+def test_texts_that_were_cut_off_are_marked():
+    (row,) = rows_of(Model({"q1": "a"}, ["b"], finish="length"))
+    assert (row["truncated_answer"], row["truncated_rewriting"]) == (True, True)
+
+
+def test_a_conversation_is_shown_as_a_transcript_and_scored_after_its_own_first_answer():
+    model = Model({"q1": "a1", "q2": "a2"}, ["r1", "r2"])
+    rows = rows_of(model, TWO_TURNS, Config(prompt="{{ prompt }}|{{ answer }}"))
+    shown = [ask.messages[-1].content for ask in model.drawn()[2:]]
+    assert shown == [
+        "USER: q1\n\nASSISTANT: |a1",
+        "USER: q1\n\nASSISTANT: a1\n\nUSER: q2\n\nASSISTANT: |a2",
+    ]
+    contexts = {ask.text: [m.content for m in ask.messages] for ask in model.scores()}
+    assert contexts["r1"] == ["q1"]
+    assert contexts["r2"] == contexts["a2"] == ["q1", "a1", "q2"]
+    assert [row["turn"] for row in rows] == [1, 2]
+
+
+def test_a_system_prompt_of_the_item_goes_with_the_rewriting_and_is_no_part_of_the_question():
+    item = Item(key="k", messages=(Message("system", "s"), Message("user", "q1")))
+    model = Model({"q1": "a"}, ["b"])
+    rows_of(model, item, Config(prompt="{{ prompt }}|{{ answer }}"))
+    assert model.drawn()[1].messages == (Message("system", "s"), Message("user", "q1|a"))
+
+
+def test_what_a_model_wrote_is_no_template():
+    model = Model({"q1": "{{ 1 + 1 }}"}, ["b"])
+    rows_of(model, config=Config(prompt="simple"))
+    assert "{{ 1 + 1 }}" in model.drawn()[1].messages[-1].content
+
+
+def test_a_preset_fills_in_what_the_user_leaves_out():
+    config = Config.model_validate({"preset": "submission", "answer": {"max_tokens": 7}})
+    assert (config.answer.max_tokens, config.answer.temperature, config.answer.top_p) == (
+        7,
+        0.7,
+        0.8,
+    )
+    assert (config.revision.temperature, config.revision.top_p) == (0.1, 0.9)
+    assert config.deltas == (-0.05, -0.02)
+
+
+def test_settings_that_were_filled_in_load_to_themselves():
+    config = Config.model_validate({"preset": "submission", "answer": {"temperature": 0}})
+    assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_without_any_setting_it_is_that_of_the_acl_findings():
+    assert Config() == Config.model_validate({"preset": "acl_findings"})
+    assert (Config().answer.temperature, Config().revision.temperature) == (0.7, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"preset": "x"}, "no preset named 'x'"),
+        ({"prompt": "x"}, "no prompt named 'x'"),
+        ({"prompt": "{{ prompt }}"}, "does not show answer"),
+        ({"prompt": "{{ answer }} {{ reply }}"}, "uses reply"),
+        ({"prompt": "{{ answer"}, "prompt template"),
+        ({"deltas": [float("nan")]}, "finite"),
+        ({"deltas": []}, "at least 1"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        Config.model_validate(settings)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "rewriting", "leaked"),
+    [
+        ("refinement", "x", "#Rewritten Response#: x", True),
+        ("refinement", "x", "rewritten response: x", False),
+        ("refinement_code", "x", "Here is the rewritten response: x", True),
+        ("refinement", "about #Given Prompt#", "on #given prompt#", False),
+        ("Give a better one. #MINE#: {{ answer }} #BETTER#:", "x", "#Better#: x", True),
+    ],
+)
+def test_markers_of_the_prompt_that_stand_in_a_rewriting_are_a_leak(
+    prompt, answer, rewriting, leaked
+):
+    assert leaks(Config(prompt=prompt).rewrite_prompt().markers, answer, rewriting) is leaked
+
+
+def test_the_plan_has_no_fewer_requests_than_are_sent():
+    config = Config(prompt="compact", rounds=2)
+    planned = {stage.ask: stage.per_item for stage in stages(("m",), config)}
+    model = Model({"q1": "a"}, ["b", "c"])
+    rows_of(model, config=config)
+    assert planned == {"generate": len(model.drawn()) - 1, "score": len(model.scores())}
