@@ -1,0 +1,183 @@
+"""What the benchmark kinds share: where their files are, what they are under, how rows are made.
+
+A file is looked for in the folder that `ORCHESTRATOR_DATA` names, as `KIND/NAME`, then in the
+cache, and else fetched into the cache, unless `ORCHESTRATOR_OFFLINE` is set. Nothing of a
+benchmark is part of this project; each comes from its publisher, under its publisher's terms.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.datasets._download import Patience, Remote, fetched, sha256_of, verified
+from orchestrator.datasets._rows import Rows
+from orchestrator.errors import DatasetError
+
+_log = logging.getLogger(__name__)
+
+DATA_VARIABLE: Final = "ORCHESTRATOR_DATA"
+CACHE_VARIABLE: Final = "ORCHESTRATOR_CACHE"
+OFFLINE_VARIABLE: Final = "ORCHESTRATOR_OFFLINE"
+
+HUB: Final = "https://huggingface.co"
+PATIENCE: Final = Patience()
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A published file.
+
+    Attributes:
+        name: Under the kind's folder, also where a user puts it by hand.
+        path: Its address, or, without a scheme, its path on the Hugging Face hub.
+        sha256: Where known; else it is recorded at the first download.
+        others: Other names under which it is found in a user's folder.
+    """
+
+    name: str
+    path: str
+    sha256: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_on_hub(self) -> bool:
+        """Whether it comes from the hub, or from the mirror that `HF_ENDPOINT` names."""
+        return "://" not in self.path
+
+    @property
+    def url(self) -> str:
+        """Its whole address."""
+        if not self.is_on_hub:
+            return self.path
+        return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{self.path}"
+
+    def remote(self) -> Remote:
+        """What is fetched; the user's key goes to the hub alone."""
+        token = os.environ.get("HF_TOKEN", "") if self.is_on_hub else ""
+        return Remote(url=self.url, sha256=self.sha256, token=token)
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user should know of a benchmark before it is fetched.
+
+    Attributes:
+        licence: As its publisher states it, or that none is stated.
+        size: In words, such as "100 kB".
+        source: Where it is published.
+        files: Of the kind with its usual settings.
+    """
+
+    licence: str
+    size: str
+    source: str
+    files: tuple[File, ...] = ()
+
+
+def located(kind: str, file: File) -> Path:
+    """Where a benchmark's file lies on this machine; fetched first where it is nowhere.
+
+    Raises:
+        DatasetError: If it can't be had, with where to put it and how it is named.
+    """
+    own = _in_own_folder(kind, file)
+    if own is not None:
+        return own
+    cached = cache_folder() / kind / file.name
+    if cached.is_file():
+        return verified(cached, file.sha256)
+    if os.environ.get(OFFLINE_VARIABLE):
+        raise DatasetError(_advice(kind, file, f"{OFFLINE_VARIABLE} is set"))
+    try:
+        return fetched(file.remote(), cached, PATIENCE)
+    except DatasetError as error:
+        raise DatasetError(_advice(kind, file, str(error))) from error
+
+
+def is_here(kind: str, file: File) -> bool:
+    """Whether the file can be used without a network."""
+    folders = [folder for folder in (data_folder(), cache_folder()) if folder is not None]
+    names = (file.name, *file.others)
+    return any((folder / kind / name).is_file() for folder in folders for name in names)
+
+
+def _in_own_folder(kind: str, file: File) -> Path | None:
+    folder = data_folder()
+    if folder is None:
+        return None
+    for name in (file.name, *file.others):
+        path = folder / kind / name
+        if path.is_file():
+            if file.sha256 and sha256_of(path) != file.sha256:
+                _log.warning("%s: not the file that was published; it is used as it is", path)
+            return path
+    return None
+
+
+def data_folder() -> Path | None:
+    """The folder of files that the user put there by hand."""
+    given = os.environ.get(DATA_VARIABLE)
+    return Path(given).expanduser() if given else None
+
+
+def cache_folder() -> Path:
+    """The folder of what was fetched."""
+    given = os.environ.get(CACHE_VARIABLE)
+    if given:
+        return Path(given).expanduser() / "datasets"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "orchestrator" / "datasets"
+
+
+def shown_name(kind: str, path: Path) -> str:
+    """A benchmark file for messages."""
+    return f"{kind} ({path})"
+
+
+def _advice(kind: str, file: File, why: str) -> str:
+    folder = data_folder()
+    place = folder if folder is not None else f"${DATA_VARIABLE}"
+    how = "" if folder is not None else f" and set {DATA_VARIABLE} to that folder"
+    return (
+        f"{kind}: {file.name} is not on this machine and was not fetched ({why}). Fetch {file.url} "
+        f"where there is a network, put it at {place}/{kind}/{file.name}{how}"
+    )
+
+
+class MappedRows:
+    """Rows of a file made into others, one by one, when they are read.
+
+    Args:
+        rows: Of the file.
+        make: Gives the columns of an item for a row.
+        columns: That `make` gives.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        make: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        columns: Sequence[str],
+    ) -> None:
+        self._rows = rows
+        self._make = make
+        self.file = rows.file
+        self.columns = tuple(columns)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `_rows.Rows`."""
+        try:
+            return self._make(self._rows.row(index))
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise DatasetError(
+                f"{self.where(index)}: not as published: {type(error).__name__}: {error}"
+            ) from error
+
+    def where(self, index: int) -> str:
+        """See `_rows.Rows`."""
+        return self._rows.where(index)

@@ -1,0 +1,71 @@
+"""What the two benchmarks of FastChat share: its files of questions and of reference answers.
+
+Source: https://github.com/lm-sys/FastChat, `fastchat/llm_judge/data`, Apache-2.0; the reference
+answers are text of GPT-4.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.datasets._benchmark import File, MappedRows, located, shown_name
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._rows import from_rows
+from orchestrator.datasets.jsonl import JsonLines
+
+SOURCE: Final = "https://github.com/lm-sys/FastChat"
+LICENCE: Final = "Apache-2.0; the reference answers are text of GPT-4"
+_RAW: Final = "https://raw.githubusercontent.com/lm-sys/FastChat"
+_FIELDS: Final = FieldNames.model_validate(
+    {"key": "key", "turns": "turns", "reference": "reference", "category": "category"}
+)
+
+
+def file(benchmark: str, name: str, revision: str, sha256: str, *others: str) -> File:
+    """A file of a benchmark at a revision of the repository."""
+    path = f"{revision}/fastchat/llm_judge/data/{benchmark}/{name}"
+    return File(name=name, path=f"{_RAW}/{path}", sha256=sha256, others=others)
+
+
+def opened(kind: str, questions: File, references: File | None, n_turns: int | None) -> Dataset:
+    """The questions as a dataset.
+
+    Args:
+        kind: Of the dataset.
+        questions: One object a line: `question_id`, `category`, `turns`.
+        references: Answers in FastChat's form; None for none.
+        n_turns: How many turns to ask; None for all.
+
+    Raises:
+        DatasetError: If a file can't be had or is not as published.
+    """
+    path = located(kind, questions)
+    known = {} if references is None else _answers(kind, located(kind, references))
+
+    def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        key = str(row["question_id"])
+        turns = row["turns"][:n_turns]
+        reference = known.get(key)
+        return {
+            "key": key,
+            "category": row["category"],
+            "turns": turns,
+            "reference": None if reference is None else reference[: len(turns)],
+        }
+
+    columns = ("key", "category", "turns", "reference")
+    rows = MappedRows(JsonLines(path, shown_name(kind, path)), make, columns)
+    return from_rows(rows, _FIELDS)
+
+
+def _answers(kind: str, path: Path) -> dict[str, list[str]]:
+    """The turns of each answer, by question."""
+    lines = JsonLines(path, shown_name(kind, path))
+    rows = MappedRows(
+        lines,
+        lambda row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
+        ("key", "turns"),
+    )
+    found = (rows.row(index) for index in range(len(rows)))
+    return {row["key"]: row["turns"] for row in found}

@@ -1,0 +1,63 @@
+"""What the two summarisation benchmarks share: ProbDiff's prompt, and documents drawn by a seed."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from pydantic import Field
+
+from orchestrator.datasets._benchmark import File, located, shown_name
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._drawn import PickedRows, drawn
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._rows import from_rows
+from orchestrator.datasets.parquet import ParquetRows
+from orchestrator.recipe.schema import Settings
+
+# The wording of ProbDiff's released code, blank at its end included.
+PROMPT: Final = (
+    "I want you to act as a Summarization Writer.\n"
+    "Your goal is to provide a concise and coherent summary that captures the essential "
+    "information and ideas expressed in the given content.\n"
+    "Here is the content:\n{content}\nYour answer: "
+)
+_FIELDS: Final = FieldNames.model_validate(
+    {"key": "key", "prompt": "prompt", "reference": "reference"}
+)
+
+
+class Config(Settings):
+    """Settings of a summarisation benchmark."""
+
+    n: int | None = Field(
+        1000, ge=1, description="How many documents, drawn by `seed`; null for all."
+    )
+    seed: int = Field(0, ge=0, description="Which documents.")
+
+
+def opened(config: Config, kind: str, file: File, document: str, summary: str) -> Dataset:
+    """Documents to be summarised, each with its published summary as reference.
+
+    Args:
+        config: How many, and which.
+        kind: Of the dataset.
+        file: Parquet with the columns `id`, `document` and `summary`.
+        document: Name of the column of texts.
+        summary: Name of the column of summaries.
+
+    Raises:
+        DatasetError: If the file can't be had or is not as published.
+    """
+    path = located(kind, file)
+    rows = ParquetRows(path, shown_name(kind, path))
+    chosen = drawn(config.n, len(rows), np.random.default_rng(config.seed), kind)
+
+    def make(index: int, told: str, row: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG001
+        return {
+            "key": str(row["id"]),
+            "prompt": PROMPT.replace("{content}", row[document]),
+            "reference": row[summary],
+        }
+
+    picks = [(index, "") for index in chosen]
+    return from_rows(PickedRows(rows, picks, make, ("key", "prompt", "reference")), _FIELDS)

@@ -1,0 +1,65 @@
+"""AlpacaEval: 805 instructions, with the answers of a baseline in the column `baseline`.
+
+Source: Li et al., "AlpacaEval: An Automatic Evaluator of Instruction-following Models"
+(https://github.com/tatsu-lab/alpaca_eval). A model of a recipe may be the baseline:
+`models: {baseline: {answers: {field: baseline}}}`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from orchestrator.datasets._benchmark import About, MappedRows, located, shown_name
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._hub import hub_file
+from orchestrator.datasets._rows import from_rows
+from orchestrator.datasets.json import JsonRows
+from orchestrator.recipe.schema import Settings
+
+_REPOSITORY: Final = "tatsu-lab/alpaca_eval"
+_NAMES: Final = {
+    "gpt4_turbo": "alpaca_eval_gpt4_baseline.json",
+    "text_davinci_003": "alpaca_eval.json",
+}
+ABOUT: Final = About(
+    licence="CC BY-NC 4.0: not for commercial use",
+    size="about 1 to 2 MB",
+    source="https://huggingface.co/datasets/tatsu-lab/alpaca_eval",
+    files=(hub_file(_REPOSITORY, _NAMES["gpt4_turbo"]),),
+)
+_FIELDS: Final = FieldNames.model_validate(
+    {"prompt": "instruction", "category": "dataset", "reference": None, "key": None}
+)
+
+
+class Config(Settings):
+    """Settings of `alpaca_eval`."""
+
+    baseline: Literal["gpt4_turbo", "text_davinci_003"] = Field(
+        "gpt4_turbo",
+        description="Whose answers stand in `baseline`: of AlpacaEval 2 or of AlpacaEval 1.",
+    )
+
+
+def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
+    """The instructions; fetched at first use.
+
+    Raises:
+        DatasetError: If the file can't be had, with where to put it.
+    """
+    path = located("alpaca_eval", hub_file(_REPOSITORY, _NAMES[config.baseline]))
+
+    def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {
+            "instruction": row["instruction"],
+            "dataset": row.get("dataset"),
+            "baseline": row["output"],
+            "baseline_model": row.get("generator"),
+        }
+
+    columns = ("instruction", "dataset", "baseline", "baseline_model")
+    rows = MappedRows(JsonRows(path, shown_name("alpaca_eval", path)), make, columns)
+    return from_rows(rows, _FIELDS)

@@ -1,0 +1,36 @@
+"""CNN/DailyMail: news with their highlights as summaries; 1,000 of its test documents by default.
+
+Source: Hermann et al., "Teaching Machines to Read and Comprehend" (arXiv 1506.03340), version
+3.0.0. The prompt is ProbDiff's; which documents ProbDiff drew is not published.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from orchestrator.datasets import _summaries
+from orchestrator.datasets._benchmark import About
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._hub import hub_file
+
+FILE: Final = hub_file(
+    "abisee/cnn_dailymail", "3.0.0/test-00000-of-00001.parquet", name="test.parquet"
+)
+ABOUT: Final = About(
+    licence="Apache-2.0 as the hub states; the articles are CNN's and the Daily Mail's",
+    size="about 30 MB",
+    source="https://huggingface.co/datasets/abisee/cnn_dailymail",
+    files=(FILE,),
+)
+
+
+class Config(_summaries.Config):
+    """Settings of `cnn_dailymail`."""
+
+
+def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
+    """The documents; fetched at first use.
+
+    Raises:
+        DatasetError: If the file can't be had, with where to put it.
+    """
+    return _summaries.opened(config, "cnn_dailymail", FILE, "article", "highlights")

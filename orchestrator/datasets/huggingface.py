@@ -1,0 +1,140 @@
+"""Any dataset of the Hugging Face hub: a split as the hub offers it in Parquet, or named files.
+
+A split is fetched as the Parquet files that the hub makes of every public dataset
+(https://huggingface.co/docs/dataset-viewer/parquet); these follow the dataset, so what was fetched
+first is kept and held to. `files` with a commit as `revision` are fixed by their address.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pydantic import Field, model_validator
+
+from orchestrator.datasets._benchmark import About, data_folder, located, shown_name
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._hub import converted, hub_file, listing
+from orchestrator.datasets._readers import joined_rows
+from orchestrator.datasets._rows import from_rows
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.schema import Settings
+
+KIND: Final = "huggingface"
+ABOUT: Final = About(
+    licence="see the page of the dataset",
+    size="depends on the dataset",
+    source="https://huggingface.co/datasets",
+)
+_REPOSITORY: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$"
+_PART: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+_Splits = dict[str, dict[str, list[Any]]]
+
+
+class Config(Settings):
+    """Settings of `huggingface`."""
+
+    repository: str = Field(description="Such as openai/gsm8k.", pattern=_REPOSITORY)
+    config: str | None = Field(
+        None, pattern=_PART, description="Of the dataset; its only one, or default, where left out."
+    )
+    split: str = Field("test", pattern=_PART, description="Such as train, validation or test.")
+    files: tuple[str, ...] = Field(
+        (), description="Paths in the repository instead: JSON Lines, JSON, CSV or Parquet."
+    )
+    revision: str = Field("main", min_length=1, description="With `files`: commit, branch or tag.")
+    fields: FieldNames = Field(FieldNames(), description="Which column holds what.")
+
+    @model_validator(mode="after")
+    def _revision_is_of_files(self) -> "Config":
+        if self.revision != "main" and not self.files:
+            raise ValueError(
+                "'revision' goes with 'files': the hub's Parquet files are of the newest one"
+            )
+        bad = [name for name in self.files if name.startswith("/") or ".." in name.split("/")]
+        if bad:
+            raise ValueError(f"'files' are paths in the repository, not {bad[0]!r}")
+        return self
+
+
+def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
+    """The rows as items; fetched at first use.
+
+    Raises:
+        DatasetError: If the files can't be had, with where to put them, or rows are not right.
+    """
+    paths = _named(config) if config.files else _split(config)
+    shown = shown_name(config.repository, paths[0])
+    return from_rows(joined_rows(paths, shown), config.fields)
+
+
+def _folder(config: Config) -> str:
+    return config.repository.replace("/", "--")
+
+
+def _named(config: Config) -> list[Path]:
+    folder = f"{_folder(config)}/{config.revision.replace('/', '--')}"
+    return [
+        located(
+            KIND,
+            hub_file(config.repository, path, revision=config.revision, name=f"{folder}/{path}"),
+        )
+        for path in config.files
+    ]
+
+
+def _split(config: Config) -> list[Path]:
+    """The Parquet files of a split, the user's own first."""
+    own = _own_files(config)
+    if own:
+        return own
+    try:
+        found = located(KIND, listing(config.repository, f"{_folder(config)}/parquet.json"))
+    except DatasetError as error:
+        place = f"{KIND}/{_folder(config)}/{config.config or 'default'}/{config.split}"
+        raise DatasetError(
+            f"{error}; or put the Parquet files of the split into that folder as "
+            f"{place}/0000.parquet, 0001.parquet, …"
+        ) from error
+    try:
+        splits = msgspec.json.decode(found.read_bytes(), type=_Splits)
+    except msgspec.MsgspecError as error:
+        raise DatasetError(f"{found}: not a list of Parquet files: {error}") from error
+    name = _config_name(config, splits)
+    n_files = len(splits[name].get(config.split, ()))
+    if not n_files:
+        raise DatasetError(
+            f"{config.repository} ({name}): no split {config.split!r}; there are "
+            f"{', '.join(splits[name]) or 'none'}"
+        )
+    folder = f"{_folder(config)}/{name}/{config.split}"
+    return [
+        located(
+            KIND,
+            converted(
+                config.repository, name, config.split, number, f"{folder}/{number:04d}.parquet"
+            ),
+        )
+        for number in range(n_files)
+    ]
+
+
+def _own_files(config: Config) -> list[Path]:
+    folder = data_folder()
+    if folder is None:
+        return []
+    place = folder / KIND / _folder(config) / (config.config or "default") / config.split
+    return sorted(place.glob("*.parquet"))
+
+
+def _config_name(config: Config, there: _Splits) -> str:
+    names: Sequence[str] = list(there)
+    if config.config is not None and config.config in there:
+        return config.config
+    if config.config is None and len(names) == 1:
+        return names[0]
+    if config.config is None and "default" in there:
+        return "default"
+    what = "say which 'config'" if config.config is None else f"no config {config.config!r}"
+    raise DatasetError(f"{config.repository}: {what}; there are {', '.join(names) or 'none'}")

@@ -1,0 +1,53 @@
+"""Vicuna-Bench: 80 questions of one turn in 9 categories; reference answers of GPT-4 on demand.
+
+Source: https://lmsys.org/blog/2023-03-30-vicuna/.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from orchestrator.datasets import _fastchat
+from orchestrator.datasets._benchmark import About
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.recipe.schema import Settings
+
+QUESTIONS: Final = _fastchat.file(
+    "vicuna_bench",
+    "question.jsonl",
+    "589532dcfa83700f950b9aa3983416c543afabc0",
+    "c248c5c98ba45bb0c2aadae2f270e643bd32679c6c306a3b2a503ac4254cdaa5",
+)
+REFERENCES: Final = _fastchat.file(
+    "vicuna_bench",
+    "reference_answer/gpt-4.jsonl",
+    "09ee334fd8c6fd095312f64fc386de5a1a212ad6",
+    "",
+    "reference_answer_gpt4.jsonl",
+)
+ABOUT: Final = About(
+    licence=_fastchat.LICENCE,
+    size="13 kB, references 11 kB",
+    source=_fastchat.SOURCE,
+    files=(QUESTIONS,),
+)
+
+
+class Config(Settings):
+    """Settings of `vicuna_bench`."""
+
+    references: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Take GPT-4's answers as references; there are some for coding and math.",
+    )
+
+
+def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
+    """The questions; fetched at first use.
+
+    Raises:
+        DatasetError: If a file can't be had, with where to put it.
+    """
+    references = REFERENCES if config.references else None
+    return _fastchat.opened("vicuna_bench", QUESTIONS, references, None)

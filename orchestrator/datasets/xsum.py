@@ -1,0 +1,39 @@
+"""XSum: news of the BBC, to be summarised in a sentence; 1,000 of its test documents by default.
+
+Source: Narayan, Cohen and Lapata, "Don't Give Me the Details, Just the Summary!" (arXiv
+1808.08745). The prompt is ProbDiff's; which documents ProbDiff drew is not published.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from orchestrator.datasets import _summaries
+from orchestrator.datasets._benchmark import About
+from orchestrator.datasets._dataset import Dataset
+from orchestrator.datasets._hub import hub_file
+
+FILE: Final = hub_file(
+    "EdinburghNLP/xsum",
+    "default/test/0000.parquet",
+    revision="refs/convert/parquet",
+    name="test.parquet",
+)
+ABOUT: Final = About(
+    licence="none stated; the articles are the BBC's",
+    size="about 17 MB",
+    source="https://huggingface.co/datasets/EdinburghNLP/xsum",
+    files=(FILE,),
+)
+
+
+class Config(_summaries.Config):
+    """Settings of `xsum`."""
+
+
+def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
+    """The documents; fetched at first use.
+
+    Raises:
+        DatasetError: If the file can't be had, with where to put it.
+    """
+    return _summaries.opened(config, "xsum", FILE, "document", "summary")

@@ -1,0 +1,385 @@
+"""Benchmarks: from a user's folder, from the cache, from a server; offline one clear error."""
+
+import json
+from types import ModuleType
+
+import polars as pl
+import pytest
+
+from orchestrator import plugins
+from orchestrator.datasets import DATASETS, _benchmark, _download, open_dataset
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.schema import PluginRef
+from tests.conftest import SHARED
+from tests.datasets.web import Web
+
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is absent")
+BENCHMARKS = [
+    kind
+    for kind in plugins.kinds(DATASETS)
+    if hasattr(plugins.load(DATASETS, kind), "ABOUT") and kind != "huggingface"
+]
+
+
+@pytest.fixture(autouse=True)
+def no_network(tmp_path, monkeypatch):
+    """The cache is empty, the hub is nobody, and a failed attempt is not waited after."""
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ORCHESTRATOR_DATA", raising=False)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("ORCHESTRATOR_OFFLINE", "1")
+    quick = _download.Patience(stall_s=0.5, pause_s=0.0)
+    monkeypatch.setattr(_benchmark, "PATIENCE", quick)
+
+
+@pytest.fixture
+def web(monkeypatch):
+    monkeypatch.delenv("ORCHESTRATOR_OFFLINE")
+    with Web() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A user's own folder; gives a function that puts a file there."""
+    folder = tmp_path / "data"
+    monkeypatch.setenv("ORCHESTRATOR_DATA", str(folder))
+
+    def put(name, content):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, pl.DataFrame):
+            content.write_parquet(path)
+        else:
+            path.write_text(content, encoding="utf-8")
+        return path
+
+    return put
+
+
+def opened(kind, **settings):
+    module = plugins.load(DATASETS, kind)
+    return open_dataset(PluginRef(kind, module.Config(**settings)))
+
+
+def items(dataset):
+    return [dataset.item(index) for index in range(len(dataset))]
+
+
+def lines(*rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def config_of(module: ModuleType) -> dict[str, str]:
+    return {"pair": "cs-en"} if module.__name__.endswith("wmt19") else {}
+
+
+# -- every benchmark ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", BENCHMARKS)
+def test_a_benchmark_states_its_licence_size_and_source(kind):
+    about = plugins.load(DATASETS, kind).ABOUT
+    assert about.licence
+    assert about.size
+    assert about.source.startswith("https://")
+    assert about.files
+
+
+@pytest.mark.parametrize("kind", BENCHMARKS)
+def test_offline_one_error_says_where_to_put_the_file_and_how_it_is_named(kind):
+    module = plugins.load(DATASETS, kind)
+    with pytest.raises(DatasetError) as caught:
+        opened(kind, **config_of(module))
+    message = str(caught.value)
+    assert f"$ORCHESTRATOR_DATA/{kind}/{module.ABOUT.files[0].name}" in message
+    assert module.ABOUT.files[0].url in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("kind", BENCHMARKS)
+def test_addresses_are_https(kind):
+    assert all(file.url.startswith("https://") for file in plugins.load(DATASETS, kind).ABOUT.files)
+
+
+# -- where files are found ---------------------------------------------------------------------
+
+
+def xsum(n=6):
+    texts = [f"text {number}" for number in range(n)]
+    summaries = [f"summary {number}" for number in range(n)]
+    ids = [str(100 + number) for number in range(n)]
+    return pl.DataFrame({"document": texts, "summary": summaries, "id": ids})
+
+
+def served_xsum(web, frame):
+    module = plugins.load(DATASETS, "xsum")
+    path = "/" + module.FILE.path
+    web.files[path] = parquet(frame)
+    return path
+
+
+def parquet(frame):
+    import io  # noqa: PLC0415
+
+    stream = io.BytesIO()
+    frame.write_parquet(stream)
+    return stream.getvalue()
+
+
+def test_a_benchmark_is_fetched_from_the_hub_once(web, monkeypatch):
+    path = served_xsum(web, xsum())
+    first = opened("xsum", n=None)
+    monkeypatch.setenv("ORCHESTRATOR_OFFLINE", "1")
+    assert opened("xsum", n=None).fingerprint == first.fingerprint
+    assert web.counts[path] == 1
+
+
+def test_the_key_of_the_hub_is_sent_to_it(web, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_no-key")
+    served_xsum(web, xsum())
+    opened("xsum", n=None)
+    assert web.requests[0][1]["Authorization"] == "Bearer hf_no-key"
+
+
+def test_a_failed_download_says_where_to_put_the_file(web):
+    with pytest.raises(DatasetError, match=r"404.*\$ORCHESTRATOR_DATA/xsum/test.parquet"):
+        opened("xsum")
+
+
+def test_the_users_folder_comes_first(web, data):
+    served_xsum(web, xsum(3))
+    data("xsum/test.parquet", xsum(5))
+    assert len(opened("xsum", n=None)) == 5
+    assert web.requests == []
+
+
+def test_a_file_of_ones_own_that_was_changed_is_used_and_said(data, caplog):
+    data("mt_bench/question.jsonl", lines({"question_id": 1, "category": "a", "turns": ["b"]}))
+    assert len(opened("mt_bench")) == 1
+    assert "not the file that was published" in caplog.text
+
+
+# -- MT-Bench and Vicuna-Bench, the published files --------------------------------------------
+
+
+@pytest.fixture
+def published(monkeypatch):
+    monkeypatch.setenv("ORCHESTRATOR_DATA", str(SHARED / "data"))
+
+
+@needs_shared
+@pytest.mark.usefixtures("published")
+def test_mt_bench_has_80_questions_of_two_turns_in_8_categories(caplog):
+    found = items(opened("mt_bench"))
+    assert len(found) == 80
+    assert {len(item.followups) for item in found} == {1}
+    counts = dict.fromkeys({item.category for item in found}, 0)
+    for item in found:
+        counts[item.category] += 1
+    assert counts == dict.fromkeys(
+        ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"),
+        10,
+    )
+    assert caplog.text == ""
+
+
+@needs_shared
+@pytest.mark.usefixtures("published")
+def test_mt_bench_has_references_of_both_turns_where_there_are_any():
+    found = items(opened("mt_bench", references=True))
+    known = [item for item in found if item.reference is not None]
+    assert {item.category for item in known} == {"reasoning", "math", "coding"}
+    assert len(known) == 30
+    assert all(item.reference_of(2) for item in known)
+    assert "second place" in next(item for item in known if item.key == "101").reference
+
+
+@needs_shared
+@pytest.mark.usefixtures("published")
+def test_mt_bench_may_be_asked_its_first_turns_only():
+    found = items(opened("mt_bench", turns=1, references=True))
+    assert {item.followups for item in found} == {()}
+    assert {item.references for item in found} == {()}
+
+
+@needs_shared
+@pytest.mark.usefixtures("published")
+def test_vicuna_bench_has_80_questions_of_one_turn():
+    found = items(opened("vicuna_bench"))
+    assert len(found) == 80
+    assert {item.followups for item in found} == {()}
+    assert found[0].prompt == "How can I improve my time management skills?"
+
+
+def test_vicuna_bench_takes_references_of_fastchats_form(data):
+    data("vicuna_bench/question.jsonl", lines({"question_id": 1, "category": "a", "turns": ["b"]}))
+    reference = {"question_id": 1, "choices": [{"index": 0, "turns": ["c"]}]}
+    data("vicuna_bench/reference_answer/gpt-4.jsonl", lines(reference))
+    assert items(opened("vicuna_bench", references=True))[0].reference == "c"
+
+
+def test_a_line_that_is_not_as_published_is_named(data):
+    data("mt_bench/question.jsonl", lines({"question_id": 1, "turns": ["b"]}))
+    with pytest.raises(DatasetError, match=r"question.jsonl\):1: not as published: KeyError"):
+        opened("mt_bench")
+
+
+# -- the others --------------------------------------------------------------------------------
+
+
+def test_align_bench_has_category_reference_and_the_rest_as_fields(data):
+    row = {
+        "question_id": 1,
+        "category": "专业能力",
+        "subcategory": "音乐",
+        "question": "问题",
+        "reference": "答案",
+        "evidences": [{"url": "u", "quote": "q"}],
+    }
+    data("align_bench/data_v1.1_release.jsonl", lines(row))
+    item = items(opened("align_bench"))[0]
+    assert (item.key, item.prompt, item.reference, item.category) == (
+        "1",
+        "问题",
+        "答案",
+        "专业能力",
+    )
+    assert set(item.fields) == {"subcategory", "evidences"}
+
+
+def test_alpaca_eval_has_the_baselines_answers_as_a_column(data):
+    row = {"instruction": "Do x.", "output": "Done.", "generator": "gpt4", "dataset": "koala"}
+    data("alpaca_eval/alpaca_eval_gpt4_baseline.json", json.dumps([row]))
+    item = items(opened("alpaca_eval"))[0]
+    assert (item.prompt, item.category, item.reference) == ("Do x.", "koala", None)
+    assert item.fields == {"baseline": "Done.", "baseline_model": "gpt4"}
+
+
+def wmt(n=20):
+    pairs = [{"cs": f"věta {number}", "en": f"sentence {number}"} for number in range(n)]
+    return pl.DataFrame({"translation": pairs})
+
+
+def test_wmt19_translates_half_of_the_items_each_way_with_probdiffs_prompt(data):
+    data("wmt19/cs-en.parquet", wmt())
+    found = items(opened("wmt19", pair="cs-en", n=10))
+    assert [item.category for item in found] == ["cs-en"] * 5 + ["en-cs"] * 5
+    into, back = found[0], found[-1]
+    number = into.key.rpartition("-")[2]
+    assert into.prompt == f"Translate the sentence into English:\nvěta {number}"
+    assert into.reference == f"sentence {number}"
+    assert back.prompt.startswith("Translate the sentence into Czech:\nsentence ")
+
+
+def test_wmt19_translates_no_sentence_both_ways(data):
+    data("wmt19/cs-en.parquet", wmt())
+    found = items(opened("wmt19", pair="cs-en", n=20))
+    assert len({item.key.rpartition("-")[2] for item in found}) == 20
+
+
+def test_wmt19_may_be_had_whole_and_one_way(data):
+    data("wmt19/cs-en.parquet", wmt())
+    assert len(opened("wmt19", pair="cs-en", n=None)) == 40
+    one_way = items(opened("wmt19", pair="cs-en", n=7, direction="from_english"))
+    assert {item.category for item in one_way} == {"en-cs"}
+    assert len(one_way) == 7
+
+
+def test_another_seed_draws_other_sentences(data):
+    data("wmt19/cs-en.parquet", wmt())
+    prints = {seed: opened("wmt19", pair="cs-en", n=6, seed=seed).fingerprint for seed in (0, 1)}
+    assert prints[0] != prints[1]
+    assert opened("wmt19", pair="cs-en", n=6, seed=0).fingerprint == prints[0]
+
+
+def test_more_than_there_are_is_an_error(data):
+    data("xsum/test.parquet", xsum(3))
+    with pytest.raises(DatasetError, match="there are 3, 4 are asked for"):
+        opened("xsum", n=4)
+
+
+def test_xsum_asks_for_a_summary_in_probdiffs_words(data):
+    data("xsum/test.parquet", xsum())
+    item = items(opened("xsum", n=6))[0]
+    assert item.prompt.startswith("I want you to act as a Summarization Writer.\n")
+    assert item.prompt.endswith("Here is the content:\ntext 0\nYour answer: ")
+    assert (item.key, item.reference) == ("100", "summary 0")
+
+
+def test_braces_in_a_document_are_text(data):
+    data("xsum/test.parquet", xsum(1).with_columns(document=pl.lit("{content} {0}")))
+    assert "Here is the content:\n{content} {0}\n" in items(opened("xsum", n=1))[0].prompt
+
+
+def test_cnn_dailymail_takes_highlights_as_references(data):
+    frame = pl.DataFrame({"article": ["a"], "highlights": ["h"], "id": ["x"]})
+    data("cnn_dailymail/test.parquet", frame)
+    item = items(opened("cnn_dailymail", n=1))[0]
+    assert (item.reference, "content:\na\n" in item.prompt) == ("h", True)
+
+
+# -- any dataset of the hub --------------------------------------------------------------------
+
+REPOSITORY = "someone/some-set"
+API = f"/api/datasets/{REPOSITORY}/parquet"
+
+
+def test_a_split_of_the_hub_is_fetched_file_by_file(web):
+    web.files[API] = json.dumps({"default": {"test": ["a", "b"]}}).encode()
+    for number in range(2):
+        frame = pl.DataFrame({"question": [f"q{number}"], "answer": [f"a{number}"]})
+        web.files[f"{API}/default/test/{number}.parquet"] = parquet(frame)
+    found = items(opened("huggingface", repository=REPOSITORY))
+    assert [(item.prompt, item.reference) for item in found] == [("q0", "a0"), ("q1", "a1")]
+
+
+def test_a_split_that_is_not_there_is_an_error_that_lists_those_that_are(web):
+    web.files[API] = json.dumps({"default": {"train": ["a"], "dev": ["b"]}}).encode()
+    with pytest.raises(DatasetError, match="no split 'test'; there are train, dev"):
+        opened("huggingface", repository=REPOSITORY)
+
+
+def test_of_several_configs_one_must_be_named(web):
+    web.files[API] = json.dumps({"a": {"test": ["x"]}, "b": {"test": ["x"]}}).encode()
+    with pytest.raises(DatasetError, match="say which 'config'; there are a, b"):
+        opened("huggingface", repository=REPOSITORY)
+
+
+def test_files_of_a_revision_are_fetched_by_their_paths(web):
+    for name, prompt in (("a.jsonl", "x"), ("b.jsonl", "y")):
+        place = f"/datasets/{REPOSITORY}/resolve/abc/data/{name}"
+        web.files[place] = lines({"prompt": prompt}).encode()
+    dataset = opened(
+        "huggingface",
+        repository=REPOSITORY,
+        revision="abc",
+        files=("data/a.jsonl", "data/b.jsonl"),
+    )
+    assert [item.prompt for item in items(dataset)] == ["x", "y"]
+
+
+def test_a_split_may_lie_in_the_users_folder(data):
+    data("huggingface/someone--some-set/default/test/0000.parquet", pl.DataFrame({"prompt": ["x"]}))
+    assert items(opened("huggingface", repository=REPOSITORY))[0].prompt == "x"
+
+
+def test_offline_the_place_of_a_split_is_said():
+    with pytest.raises(DatasetError, match=r"someone--some-set/default/test/0000.parquet"):
+        opened("huggingface", repository=REPOSITORY)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"repository": "../x"},
+        {"repository": "a/b", "files": ("../x.jsonl",)},
+        {"repository": "a/b", "files": ("/x.jsonl",)},
+        {"repository": "a/b", "split": "../x"},
+        {"repository": "a/b", "revision": "abc"},
+    ],
+)
+def test_paths_that_lead_elsewhere_are_refused(settings):
+    with pytest.raises(ValueError, match=r"repository|files|split|revision"):
+        plugins.load(DATASETS, "huggingface").Config(**settings)

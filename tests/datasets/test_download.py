@@ -1,0 +1,195 @@
+"""Downloads: whole or not at all, gone on with, checked, and said what is wrong."""
+
+import hashlib
+import logging
+
+import pytest
+
+from orchestrator.datasets._download import (
+    Patience,
+    Remote,
+    fetched,
+    origin_of,
+    read_small,
+    shown_size,
+)
+from orchestrator.errors import DatasetError
+from tests.datasets.web import Web
+
+CONTENT = bytes(range(256)) * 400
+KEY = "hf_this-is-no-key"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+QUICK = Patience(stall_s=0.2, pause_s=0.0)
+
+
+@pytest.fixture
+def web():
+    with Web() as server:
+        server.files["/file"] = CONTENT
+        yield server
+
+
+def fetch(web, path, *, place="/file", sha256=SHA256, token=""):
+    return fetched(Remote(url=web.url + place, sha256=sha256, token=token), path, QUICK)
+
+
+def message_of(web, path, **settings):
+    with pytest.raises(DatasetError) as caught:
+        fetch(web, path, **settings)
+    return str(caught.value)
+
+
+def leftovers(path):
+    return {file.name for file in path.parent.iterdir()} - {path.name}
+
+
+def test_a_file_is_fetched_once(web, tmp_path):
+    path = tmp_path / "a" / "file"
+    assert fetch(web, path).read_bytes() == CONTENT
+    fetch(web, path)
+    assert web.counts["/file"] == 1
+
+
+def test_where_a_file_came_from_is_recorded_beside_it(web, tmp_path):
+    web.headers["X-Repo-Commit"] = "abc123"
+    path = fetch(web, tmp_path / "file")
+    origin = origin_of(path)
+    assert origin is not None
+    assert (origin.url, origin.sha256, origin.n_bytes) == (web.url + "/file", SHA256, len(CONTENT))
+    assert origin.revision == "abc123"
+    assert leftovers(path) == {"file.origin.json", "file.lock"}
+
+
+def test_a_redirect_is_followed(web, tmp_path):
+    web.redirects["/old"] = "/file"
+    assert fetch(web, tmp_path / "file", place="/old").read_bytes() == CONTENT
+
+
+def test_the_key_goes_to_the_address_alone_and_not_where_it_leads(web, tmp_path):
+    web.redirects["/old"] = "/file"
+    fetch(web, tmp_path / "file", place="/old", token=KEY)
+    sent = {path: headers.get("Authorization") for path, headers in web.requests}
+    assert sent == {"/old": f"Bearer {KEY}", "/file": None}
+
+
+def test_the_key_is_in_no_repr_and_no_message(web, tmp_path):
+    remote = Remote(url=web.url + "/none", token=KEY)
+    assert KEY not in repr(remote)
+    with pytest.raises(DatasetError) as caught:
+        fetched(remote, tmp_path / "file", QUICK)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://127.0.0.1/file"])
+def test_a_redirect_to_anything_but_the_web_is_refused(web, tmp_path, address):
+    web.redirects["/old"] = address
+    assert "not allowed" in message_of(web, tmp_path / "file", place="/old")
+
+
+def test_what_breaks_off_goes_on_where_it_stopped(web, tmp_path):
+    web.faults["/file"] = ["truncate"]
+    assert fetch(web, tmp_path / "file").read_bytes() == CONTENT
+    assert web.requests[1][1]["Range"] == f"bytes={len(CONTENT) // 2}-"
+
+
+def test_what_stopped_goes_on_in_a_later_call(web, tmp_path):
+    web.faults["/file"] = ["truncate", 503, 503, 503]
+    path = tmp_path / "file"
+    assert "goes on where it stopped" in message_of(web, path)
+    assert not path.exists()
+    assert fetch(web, path).read_bytes() == CONTENT
+    assert web.requests[-1][1]["Range"] == f"bytes={len(CONTENT) // 2}-"
+
+
+def test_a_file_that_changed_meanwhile_is_fetched_anew(web, tmp_path):
+    web.faults["/file"] = ["truncate", 503, 503, 503]
+    path = tmp_path / "file"
+    message_of(web, path)
+    web.files["/file"] = CONTENT[::-1]
+    assert fetch(web, path, sha256="").read_bytes() == CONTENT[::-1]
+
+
+def test_a_server_that_knows_no_ranges_sends_all_again(web, tmp_path):
+    web.ranges = False
+    web.faults["/file"] = ["truncate"]
+    assert fetch(web, tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_part_that_is_already_whole_is_fetched_anew(web, tmp_path):
+    path = tmp_path / "file"
+    web.faults["/file"] = ["truncate", 503, 503, 503]
+    message_of(web, path)
+    path.with_name("file.part").write_bytes(CONTENT)
+    assert fetch(web, path).read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_leaves_nothing_behind(web, tmp_path):
+    path = tmp_path / "file"
+    message = message_of(web, path, sha256="0" * 64)
+    assert SHA256 in message
+    assert "thrown away" in message
+    assert leftovers(path) == {"file.lock"}
+    assert not path.exists()
+
+
+def test_a_file_without_published_checksum_is_held_to_the_first_one(web, tmp_path):
+    path = fetch(web, tmp_path / "file", sha256="")
+    path.write_bytes(CONTENT + b"x")
+    assert "first fetched" in message_of(web, path, sha256="")
+
+
+def test_a_cached_file_is_held_to_its_published_checksum(web, tmp_path):
+    path = fetch(web, tmp_path / "file")
+    path.write_bytes(b"x")
+    assert "delete it to have it fetched again" in message_of(web, path)
+
+
+def test_what_is_not_there_is_not_asked_for_again(web, tmp_path):
+    assert "404" in message_of(web, tmp_path / "file", place="/none")
+    assert web.counts["/none"] == 1
+
+
+def test_a_refusal_says_how_consent_is_shown(web, tmp_path):
+    web.faults["/file"] = [401]
+    assert "HF_TOKEN" in message_of(web, tmp_path / "file")
+
+
+def test_a_server_that_stalls_is_tried_again(web, tmp_path):
+    web.faults["/file"] = ["stall"]
+    assert fetch(web, tmp_path / "file").read_bytes() == CONTENT
+    assert web.counts["/file"] == 2
+
+
+def test_no_server_is_an_error_and_not_an_exception_of_sockets(tmp_path):
+    with Web() as gone:
+        url = gone.url
+    with pytest.raises(DatasetError, match="can't be fetched"):
+        fetched(Remote(url=url + "/file"), tmp_path / "file", QUICK)
+
+
+def test_other_schemes_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match="only http and https"):
+        fetched(Remote(url="file:///etc/hostname"), tmp_path / "file", QUICK)
+
+
+def test_a_folder_that_cannot_be_written_is_said(web, tmp_path):
+    (tmp_path / "a").write_text("a file, not a folder")
+    assert "can't be written" in message_of(web, tmp_path / "a" / "file")
+
+
+def test_size_and_checksum_are_logged(web, tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="orchestrator.datasets._download")
+    fetch(web, tmp_path / "file", sha256="")
+    assert "(102.4 kB)" in caplog.text
+    assert SHA256 in caplog.text
+
+
+def test_a_listing_is_read(web):
+    assert read_small(Remote(url=web.url + "/file"), QUICK) == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "shown"), [(0, "0 bytes"), (999, "999 bytes"), (48_929, "48.9 kB"), (2e9, "2.0 GB")]
+)
+def test_sizes_are_shown_for_people(n_bytes, shown):
+    assert shown_size(int(n_bytes)) == shown
