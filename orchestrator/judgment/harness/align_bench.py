@@ -59,23 +59,26 @@ def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = Non
     """The scores in a judge's text: its last dictionary, else the first overall score anywhere."""
     if convention == "align_bench":
         return _as_published(text)
+    begin, end = _last_braces(text)
     found = {
         key.strip(): value
-        for key, written in _ENTRY.findall(last_braces(text))
-        if (value := within(written, LOW, HIGH)) is not None
+        for key, written in _ENTRY.findall(text, begin, end)
+        if key.strip() != OVERALL and (value := within(written, LOW, HIGH)) is not None
     }
-    score = found.pop(OVERALL, None)
-    if score is None:
-        match = _OVERALL.search(text)
-        score = None if match is None else within(match.group(1), LOW, HIGH)
-    return Judgment(score, found)
+    match = overall_match(text)
+    return Judgment(None if match is None else within(match.group(1), LOW, HIGH), found)
 
 
-def last_braces(text: str) -> str:
-    """What stands in the last pair of braces that no other begins after; empty for none."""
+def overall_match(text: str) -> re.Match[str] | None:
+    """Where the overall score of `parse_judgment` stands; group 1 is the number."""
+    return _OVERALL.search(text, *_last_braces(text)) or _OVERALL.search(text)
+
+
+def _last_braces(text: str) -> tuple[int, int]:
+    """From where to where the last pair of braces that no other begins after; (0, 0) for none."""
     start = text.rfind("{")
     end = text.find("}", start)
-    return text[start + 1 : end] if start >= 0 and end >= 0 else ""
+    return (start + 1, end) if start >= 0 and end >= 0 else (0, 0)
 
 
 def _as_published(text: str) -> Judgment:

@@ -53,10 +53,19 @@ def parse_decision(text: str, *, convention: Literal["auto_j"] | None = None) ->
         text: What the judge wrote.
         convention: None gives None for no decision, "auto_j" gives -1.
     """
-    start = text.rfind(_BEFORE_DECISION)
+    start = decision_start(text)
     if start >= 0:
-        said = text[start + len(_BEFORE_DECISION) :].lstrip()[:20].lower()
+        said = text[start : start + 20].lower()
         for decision, name in enumerate(DECISIONS):
             if said.startswith(name):
                 return decision
     return UNPARSED_DECISION if convention == "auto_j" else None
+
+
+def decision_start(text: str) -> int:
+    """Where the decision of `parse_decision` begins; -1 where nothing announces one."""
+    start = text.rfind(_BEFORE_DECISION)
+    if start < 0:
+        return -1
+    start += len(_BEFORE_DECISION)
+    return len(text) - len(text[start:].lstrip())

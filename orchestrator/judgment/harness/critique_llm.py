@@ -28,6 +28,8 @@ GROUP: Final = 8
 """Answers to one question that stand together in the released data."""
 LABELS: Final = ("助手1", "助手2", "质量相当")
 """Assistant 1 is better (0), assistant 2 is better (1), equal (2)."""
+BEFORE_LABEL: Final = "{'综合比较结果': '"
+AFTER_LABEL: Final = "'}"
 
 # In this order, as published; the first that is found anywhere counts.
 _BEFORE: Final = ("'综合得分': ", "综合得分: ", "综合得分\uff1a")
@@ -46,12 +48,20 @@ def parse_score(text: str, *, convention: Literal["critique_llm"] | None = None)
         convention: None gives None for no score and for one outside 0..10, "critique_llm" gives
             5 for no score.
     """
-    published = convention == "critique_llm"
-    for pattern in _SCORES_AS_PUBLISHED if published else _SCORES:
-        match = pattern.search(text)
-        if match is not None:
-            return within(match.group(1), LOW, HIGH)
-    return UNPARSED_SCORE if published else None
+    if convention == "critique_llm":
+        match = _first(_SCORES_AS_PUBLISHED, text)
+        return UNPARSED_SCORE if match is None else float(match.group(1))
+    match = score_match(text)
+    return None if match is None else within(match.group(1), LOW, HIGH)
+
+
+def score_match(text: str) -> re.Match[str] | None:
+    """Where the score of `parse_score` stands; group 1 is the number."""
+    return _first(_SCORES, text)
+
+
+def _first(patterns: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | None:
+    return next((match for one in patterns if (match := one.search(text))), None)
 
 
 def parse_label(text: str, *, convention: Literal["critique_llm"] | None = None) -> int | None:
@@ -62,7 +72,7 @@ def parse_label(text: str, *, convention: Literal["critique_llm"] | None = None)
         convention: None gives None for no verdict, "critique_llm" gives -1.
     """
     for label, name in enumerate(LABELS):
-        if f"{{'综合比较结果': '{name}'}}" in text:
+        if BEFORE_LABEL + name + AFTER_LABEL in text:
             return label
     return UNPARSED_LABEL if convention == "critique_llm" else None
 

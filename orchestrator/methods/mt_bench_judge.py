@@ -1,0 +1,166 @@
+"""MT-Bench: a judge rates each answer from 1 to 10, or compares two in two games.
+
+`single`: the rating is the first `[[x]]` of the judge's greedy text; a model's score is the mean
+over questions and turns. `pairwise`: two games with the answers swapped; a win counts only where
+both agree, all else is a tie. Turn 2 is judged with the whole conversation in view. Questions of
+math, reasoning and coding are judged against a reference answer.
+
+Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena"
+(arXiv 2306.05685); FastChat `llm_judge` (commit 0e6d3e4b), whose eight prompts are read from its
+`judge_prompts.jsonl`. In mode `single` this is also the GPT judge of the glass-box paper.
+
+Deviations: a text without a verdict is missing, and so is a rating outside 1..10; with
+`convention: fastchat` it is -1 (left out of means, as there) and no range is checked. The
+distribution over the labels, where asked for, is ours. `compact` is the bundled judge's wording.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, model_validator
+
+from orchestrator.ask import Ask, AskFailed
+from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
+from orchestrator.methods import _formats, _verdicts
+from orchestrator.methods._base import Combination, Stage
+from orchestrator.methods._conversation import Turn, questions, references, replies
+from orchestrator.methods._verdicts import JudgeSettings
+from orchestrator.prompts import compact
+from orchestrator.prompts.files import ONLY, Wording, load_wordings
+from orchestrator.records import Failure, Item, Messages, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = _verdicts.FRAME
+SCHEMA: Final = _verdicts.SCHEMA
+columns = _verdicts.columns
+
+WHERE: Final = (
+    "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository lm-sys/FastChat "
+    "(Apache-2.0); for the bundled judge say `prompts: compact`"
+)
+NAMES: Final = {
+    "single": ("single-v1", "single-math-v1"),
+    "pairwise": ("pair-v2", "pair-math-v1"),
+}
+"""FastChat's names: the general wording, and the one with a reference; `-multi-turn` is added."""
+_COMPACT: Final = {
+    "single": Wording(user=compact.RATING, form="jinja"),
+    "pairwise": Wording(user=compact.PAIRWISE, form="jinja"),
+}
+_SUFFIX: Final = "-multi-turn"
+_MOST_TURNS: Final = 2
+
+
+def _read_prompts(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (of a pydantic field)
+    return value if value == "compact" else load_wordings(value, info, where=WHERE)
+
+
+class Config(JudgeSettings):
+    """Settings of `mt_bench_judge`."""
+
+    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    mode: Literal["single", "pairwise"] = Field("single", description="Rate, or compare.")
+    prompts: Annotated[
+        Literal["compact"] | dict[str, Wording],
+        BeforeValidator(_read_prompts, json_schema_input_type=str | dict[str, Any]),
+    ] = Field(
+        description="FastChat's judge_prompts.jsonl (beside the recipe or in ORCHESTRATOR_DATA), "
+        "a file of one template, or compact."
+    )
+    reference_categories: tuple[str, ...] = Field(
+        tuple(sorted(NEEDS_REFERENCE)),
+        description="Categories that are judged against a reference answer.",
+    )
+    baseline: str | None = Field(
+        None, description="Compare every model with this one only, not every pair."
+    )
+    convention: Literal["fastchat"] | None = Field(
+        None, description="fastchat: -1 for no rating, no range check; null: such are missing."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Config":
+        if self.prompts != "compact" and ONLY not in self.prompts:
+            names = [name + more for name in NAMES[self.mode] for more in ("", _SUFFIX)]
+            if lacking := [name for name in names if name not in self.prompts]:
+                raise ValueError(f"'prompts' hold no {', '.join(lacking)}; {WHERE}")
+        if self.baseline is not None and self.mode == "single":
+            raise ValueError("'baseline' goes with mode: pairwise")
+        return self
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """Every model, or every pair (or every model with the baseline), with every judge."""
+    pairwise = config.mode == "pairwise"
+    return _verdicts.combinations(
+        candidates, config.judges, pairwise=pairwise, baseline=config.baseline
+    )
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are judged, as a frame of their own."""
+    return _verdicts.companions(config, config.baseline)
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One text a rating, two a comparison."""
+    n_orders = 2 if config.mode == "pairwise" else 1
+    judged = combinations(candidates, config)
+    return _verdicts.stages("MT-Bench", config, judged, n_orders=n_orders)
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the wording shows it whatever the category."""
+    return frozenset({"reference"} if config.prompts == "compact" else ())
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """One rating, or one comparison in both orders, a turn."""
+    prompt_of = partial(_messages, unit.item, config)
+    built_in = config.prompts == "compact"
+    if config.mode == "single":
+        form = _formats.COMPACT_RATING if built_in else _formats.FASTCHAT_RATING
+        return await _verdicts.rate(unit, ask, config, form, prompt_of)
+    form = _formats.COMPACT_SYMBOL if built_in else _formats.FASTCHAT_WINNER
+    return await _verdicts.compare(unit, ask, config, form, prompt_of)
+
+
+def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
+    wording = _wording(item, config, n_turns=len(shown[0]))
+    return _verdicts.messages(wording, fields(item, shown))
+
+
+def _wording(item: Item, config: Config, n_turns: int) -> Wording:
+    if config.prompts == "compact":
+        return _COMPACT[config.mode]
+    if ONLY in config.prompts:
+        return config.prompts[ONLY]
+    if n_turns > _MOST_TURNS:
+        said = f"FastChat's wordings show {_MOST_TURNS} turns, this item has {n_turns}"
+        raise AskFailed(Failure("bad_item", said, permanent=True))
+    guided = item.category in config.reference_categories
+    return config.prompts[NAMES[config.mode][guided] + (_SUFFIX if n_turns > 1 else "")]
+
+
+def fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]:
+    """What a wording may show, by FastChat's names and ours.
+
+    Args:
+        item: What was asked.
+        shown: The turns of one answer, or of the one shown as A and the one shown as B.
+    """
+    turns = shown[0]
+    found: dict[str, str | None] = {
+        "question": questions(turns),
+        "prompt": questions(turns),
+        "reference": references(item, turns),
+    }
+    for turn in turns:
+        found[f"question_{turn.number}"] = turn.messages[-1].content
+        found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
+    sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
+    for name, side in zip(sides, shown, strict=True):
+        found[name] = replies(side)
+        found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
+    return found

@@ -1,0 +1,217 @@
+"""Wordings of judges from files: a harness's own file, or templates of the user's.
+
+A harness's prompts are not part of this project; they are read where the user has them. What is
+read becomes part of the settings, so that another wording makes other rows, and a run that is done
+can be read without the file. Read are
+
+* `.jsonl`: FastChat's `judge_prompts.jsonl`: `name`, `system_prompt`, `prompt_template` a line,
+* `.json`, `.yaml`: a mapping from names to templates,
+* `.py`: module text that assigns templates to names (it is parsed, never run),
+* anything else: one template, named after nothing; chat mark-up (`<|im_start|>`) makes its turns.
+
+Templates have `{name}` for a field and `{{`, `}}` for braces, as Python's `str.format` has them;
+a name that is no field is left as it stands. `.j2` and `.jinja` files are Jinja.
+"""
+
+import ast
+import json
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationInfo
+
+from orchestrator.prompts import PromptError, render, variables
+
+DATA: Final = "ORCHESTRATOR_DATA"
+"""Environment variable: a folder with files of others."""
+ONLY: Final = "prompt"
+"""Name of the template of a file that holds one."""
+_MOST_BYTES: Final = 1 << 20
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
+_PIECE = re.compile(rf"\{{\{{|\}}\}}|\{{({_NAME})\}}")
+_CHAT_TURN = re.compile(r"<\|im_start\|>(system|user)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
+
+
+class Wording(BaseModel):
+    """One prompt: what the judge is told, and as whom.
+
+    Attributes:
+        user: The template of the user's turn.
+        system: The template of the system prompt; empty for none.
+        form: "braces" or "jinja".
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    user: str
+    system: str = ""
+    form: Literal["braces", "jinja"] = "braces"
+
+    def fill(self, fields: Mapping[str, str | None]) -> tuple[str, str]:
+        """(system, user) with the fields filled in; what is filled in is never read as a template.
+
+        Raises:
+            PromptError: If a field that the template shows is None.
+        """
+        return _fill(self.system, self.form, fields), _fill(self.user, self.form, fields)
+
+    def shows(self, names: Collection[str]) -> frozenset[str]:
+        """Those of `names` that the template shows."""
+        found: set[str | None] = set()
+        for text in (self.system, self.user):
+            if self.form == "jinja":
+                found |= variables(text)
+            else:
+                found.update(match.group(1) for match in _PIECE.finditer(text))
+        return frozenset(name for name in names if name in found)
+
+
+def _fill(text: str, form: str, fields: Mapping[str, str | None]) -> str:
+    if form == "jinja":
+        return render(text, dict(fields))
+
+    def piece(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return match.group()[0]
+        if name not in fields:
+            return match.group()
+        value = fields[name]
+        if value is None:
+            raise PromptError(f"the prompt shows {name!r}, and this item has none")
+        return value
+
+    return _PIECE.sub(piece, text)
+
+
+Wordings = Mapping[str, Wording]
+
+
+def load_wordings(value: Any, info: ValidationInfo, *, where: str) -> Any:  # noqa: ANN401
+    """For a pydantic field: a path becomes the wordings in the file; all else stays as it is.
+
+    Args:
+        value: A path, or what a resolved recipe holds.
+        info: Its context has the recipe's "folder", which a relative path starts from; it is then
+            looked for in the folder that ORCHESTRATOR_DATA names.
+        where: Where the file comes from, for the message where it is missing.
+
+    Raises:
+        ValueError: If the file is missing, too large or holds no template.
+    """
+    if not isinstance(value, str):
+        return value
+    folder = (info.context or {}).get("folder", ".")
+    file = find_file(value, folder)
+    if file is None:
+        raise ValueError(
+            f"there is no file {value!r}, neither beside the recipe nor in the folder that {DATA} "
+            f"names; {where}"
+        )
+    found = read_wordings(file)
+    if not found:
+        raise ValueError(f"{value!r} holds no template; {where}")
+    return {name: wording.model_dump() for name, wording in found.items()}
+
+
+def find_file(path: str, folder: str) -> Path | None:
+    """The file, from the recipe's folder or the folder of data; None where there is none."""
+    given = Path(path).expanduser()
+    data = os.environ.get(DATA)
+    for start in (folder, *([data] if data else [])):
+        file = Path(start) / given
+        try:
+            if file.is_file():
+                return file
+        except (OSError, ValueError):
+            return None  # too long, or with a zero byte
+    return None
+
+
+def read_wordings(file: Path) -> dict[str, Wording]:
+    """The templates in a file by name; {} where it holds none.
+
+    Raises:
+        ValueError: If it can't be read or is not what its suffix says.
+    """
+    text = _text(file)
+    suffix = file.suffix.lower()
+    if suffix == ".jsonl":
+        return dict(_fastchat(line, number) for number, line in _lines(text))
+    if suffix in {".json", ".yaml", ".yml"}:
+        return _mapping(text, suffix)
+    if suffix == ".py":
+        return _assigned(text)
+    jinja = suffix in {".j2", ".jinja"}
+    return {ONLY: _single(text, "jinja" if jinja else "braces")} if text.strip() else {}
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"{file.name!r} is larger than {_MOST_BYTES:,} bytes")
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file.name!r} can't be read: {error}") from error
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def _fastchat(line: str, number: int) -> tuple[str, Wording]:
+    try:
+        entry = json.loads(line)
+        return str(entry["name"]), Wording(
+            user=entry["prompt_template"], system=entry.get("system_prompt") or ""
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"line {number} is no judge prompt with 'name' and 'prompt_template': {error}"
+        ) from error
+
+
+def _mapping(text: str, suffix: str) -> dict[str, Wording]:
+    try:
+        data = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+        return {
+            str(name): _single(entry, "braces")
+            if isinstance(entry, str)
+            else Wording.model_validate(entry)
+            for name, entry in data.items()
+        }
+    except (ValueError, AttributeError, yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"it is no mapping from names to templates: {error}") from error
+
+
+def _assigned(text: str) -> dict[str, Wording]:
+    """String constants that are assigned to names anywhere in Python text, in lower case."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"it is no Python: {error}") from error
+    found: dict[str, Wording] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        else:
+            targets = node.targets if isinstance(node, ast.Assign) else []  # type: ignore[assignment]
+        value = getattr(node, "value", None)
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+            continue
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found[target.id.lower()] = Wording(user=value.value)
+    return found
+
+
+def _single(text: str, form: Literal["braces", "jinja"]) -> Wording:
+    """One template; where it has chat mark-up, its system and its user turn."""
+    turns = dict(_CHAT_TURN.findall(text))
+    if "user" in turns:
+        return Wording(user=turns["user"], system=turns.get("system", ""), form=form)
+    return Wording(user=text, form=form)
