@@ -167,14 +167,16 @@ def partial_correlation(
     points = points_of((score, gold, given), prompts, ("score", "gold", "covariate"), kind)
     if points.undefined:
         return nothing(kind, points)
-    parts = [coefficient(points, i, j, kind) for i, j in ((0, 1), (0, 2), (1, 2))]
-    values = _partial(*(np.array([part.value]) for part in parts))
-    if math.isnan(values[0]):
+    x, y, z = points.columns
+    pairs = ((x, y), (x, z), (y, z))
+    value = _partial(*(np.array([association(*pair, kind)]) for pair in pairs))[0]
+    if math.isnan(value):
         return nothing(kind, points, "the covariate determines the score or gold")
-    slopes = _partial_slopes(*(part.value for part in parts))
-    errors = sum((w * part.errors for w, part in zip(slopes, parts, strict=True)), np.zeros(1))
-    found = Jackknifed(float(values[0]), errors)
-    return reported(found.value, found.standard_error, kind, points, confidence_level)
+    left_out = _partial(*(leave_one_out(*pair, points.codes, kind) for pair in pairs))
+    found = jackknifed(float(value), left_out)
+    error = found.standard_error
+    # The covariate takes a degree of freedom.
+    return reported(found.value, error, kind, points, confidence_level, n_strata=2)
 
 
 def correlate_within(
@@ -254,11 +256,19 @@ def scale_of(kind: Kind) -> Scale:
 
 
 def reported(
-    value: float, standard_error: float, kind: Kind, points: Points, confidence_level: float
+    value: float,
+    standard_error: float,
+    kind: Kind,
+    points: Points,
+    confidence_level: float,
+    *,
+    n_strata: int = 1,
 ) -> Correlation:
     """A correlation with its interval, or why there is none."""
     n = points.n_prompts
-    interval = student_interval(value, standard_error, n, confidence_level, scale=scale_of(kind))
+    interval = student_interval(
+        value, standard_error, n, confidence_level, scale=scale_of(kind), n_strata=n_strata
+    )
     counts = n, points.codes.size, points.n_missing
     if isinstance(interval, str):
         return Correlation(kind, value, None, *counts, METHOD, interval)
@@ -318,14 +328,3 @@ def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
     value = (r_sg - r_sc * r_gc) / np.sqrt(np.where(defined, left, 1.0))
     result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
     return result
-
-
-def _partial_slopes(r_sg: float, r_sc: float, r_gc: float) -> tuple[float, float, float]:
-    """Derivatives of the partial correlation by the three correlations."""
-    scale = math.sqrt((1.0 - r_sc**2) * (1.0 - r_gc**2))
-    value = (r_sg - r_sc * r_gc) / scale
-    return (
-        1.0 / scale,
-        -r_gc / scale + value * r_sc / (1.0 - r_sc**2),
-        -r_sc / scale + value * r_gc / (1.0 - r_gc**2),
-    )
