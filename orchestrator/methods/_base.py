@@ -17,14 +17,16 @@ A method file exports
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.ask import Ask
+from orchestrator.methods._temperatures import BY_BENCHMARK
 from orchestrator.records import Row, Sampling, Unit
 
+_Temperature = Annotated[float, Field(ge=0)]
 STATUS_COLUMNS = {"status": "str", "cause": "str", "message": "str"}
 
 
@@ -87,12 +89,19 @@ class Drawing(Settings):
     top_p: float = Field(1.0, gt=0, le=1, description="1 is off.")
     top_k: int = Field(0, ge=0, description="0 is off.")
     stop: tuple[str, ...] = Field((), description="Strings that end the text.")
+    temperature_by_category: Literal["mt_bench", "align_bench"] | dict[str, _Temperature] = Field(
+        default_factory=dict,
+        description="Temperatures of categories, over `temperature`: a mapping, or the name of a "
+        "benchmark for what its authors set.",
+    )
 
-    def sampling(self) -> Sampling:
-        """The same as the compact record that travels with a request."""
+    def sampling(self, category: str | None = None) -> Sampling:
+        """The compact record that travels with a request, for an item of a category."""
+        given = self.temperature_by_category
+        by_category = BY_BENCHMARK[given] if isinstance(given, str) else given
         return Sampling(
             max_tokens=self.max_tokens,
-            temperature=self.temperature,
+            temperature=by_category.get(category or "", self.temperature),
             top_p=self.top_p,
             top_k=self.top_k,
             stop=self.stop,

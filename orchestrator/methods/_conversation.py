@@ -35,7 +35,7 @@ async def converse(
     Raises:
         AskFailed: With the first failure: without an answer the conversation can't go on.
     """
-    sampling = drawing.sampling()
+    sampling = drawing.sampling(item.category)
     contexts: list[Messages] = [item.messages] * len(models)
     turns: list[tuple[Turn, ...]] = []
     for number in range(1, len(item.followups) + 2):
@@ -76,7 +76,7 @@ async def converse_where_answered(
     for number in range(1, len(item.followups) + 2):
         made = await ask.settle(
             *(
-                ask.generate(model, messages, drawing.sampling(), item_key=item.key, turn=number)
+                ask.generate(model, messages, drawing.sampling(item.category), item_key=item.key, turn=number)
                 for model, messages in contexts.items()
             )
         )
