@@ -6,7 +6,7 @@ from typing import Final
 
 from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
 from orchestrator.judgment.harness.mt_bench import Winner
-from orchestrator.methods._verdicts import Format, Slot
+from orchestrator.methods._harness import Format, Slot
 from orchestrator.prompts import compact
 
 TEN: Final = tuple(str(rating) for rating in range(1, 11))

@@ -16,24 +16,24 @@ distribution over the labels, where asked for, is ours. `compact` is the bundled
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.ask import Ask, AskFailed
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
-from orchestrator.methods import _formats, _verdicts
+from orchestrator.methods import _formats, _harness
 from orchestrator.methods._base import Combination, Stage
-from orchestrator.methods._conversation import Turn, questions, references, replies
-from orchestrator.methods._verdicts import JudgeSettings
+from orchestrator.methods._conversation import Turn
+from orchestrator.methods._harness import HarnessSettings
 from orchestrator.prompts import compact
-from orchestrator.prompts.files import ONLY, Wording, load_wordings
+from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 VERSION: Final = 1
-FRAME: Final = _verdicts.FRAME
-SCHEMA: Final = _verdicts.SCHEMA
-columns = _verdicts.columns
+FRAME: Final = _harness.FRAME
+SCHEMA: Final = _harness.SCHEMA
+columns = _harness.columns
 
 WHERE: Final = (
     "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository lm-sys/FastChat "
@@ -52,21 +52,16 @@ _SUFFIX: Final = "-multi-turn"
 _MOST_TURNS: Final = 2
 
 
-def _read_prompts(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (of a pydantic field)
-    return value if value == "compact" else load_wordings(value, info, where=WHERE)
-
-
-class Config(JudgeSettings):
+class Config(HarnessSettings):
     """Settings of `mt_bench_judge`."""
 
     judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
     mode: Literal["single", "pairwise"] = Field("single", description="Rate, or compare.")
-    prompts: Annotated[
-        Literal["compact"] | dict[str, Wording],
-        BeforeValidator(_read_prompts, json_schema_input_type=str | dict[str, Any]),
-    ] = Field(
-        description="FastChat's judge_prompts.jsonl (beside the recipe or in ORCHESTRATOR_DATA), "
-        "a file of one template, or compact."
+    prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
+        Field(
+            description="FastChat's judge_prompts.jsonl (beside the recipe or in "
+            "ORCHESTRATOR_DATA), a file of one template, or compact."
+        )
     )
     reference_categories: tuple[str, ...] = Field(
         tuple(sorted(NEEDS_REFERENCE)),
@@ -93,21 +88,21 @@ class Config(JudgeSettings):
 def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
     """Every model, or every pair (or every model with the baseline), with every judge."""
     pairwise = config.mode == "pairwise"
-    return _verdicts.combinations(
+    return _harness.combinations(
         candidates, config.judges, pairwise=pairwise, baseline=config.baseline
     )
 
 
 def companions(config: Config) -> list[tuple[str, BaseModel]]:
     """The answers that are judged, as a frame of their own."""
-    return _verdicts.companions(config, config.baseline)
+    return _harness.companions(config, config.baseline)
 
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """One text a rating, two a comparison."""
     n_orders = 2 if config.mode == "pairwise" else 1
     judged = combinations(candidates, config)
-    return _verdicts.stages("MT-Bench", config, judged, n_orders=n_orders)
+    return _harness.stages("MT-Bench", config, judged, n_orders=n_orders)
 
 
 def needs(config: Config) -> frozenset[str]:
@@ -121,14 +116,14 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
     built_in = config.prompts == "compact"
     if config.mode == "single":
         form = _formats.COMPACT_RATING if built_in else _formats.FASTCHAT_RATING
-        return await _verdicts.rate(unit, ask, config, form, prompt_of)
+        return await _harness.rate(unit, ask, config, form, prompt_of)
     form = _formats.COMPACT_SYMBOL if built_in else _formats.FASTCHAT_WINNER
-    return await _verdicts.compare(unit, ask, config, form, prompt_of)
+    return await _harness.compare(unit, ask, config, form, prompt_of)
 
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
     wording = _wording(item, config, n_turns=len(shown[0]))
-    return _verdicts.messages(wording, fields(item, shown))
+    return _harness.messages(wording, _fields(item, shown))
 
 
 def _wording(item: Item, config: Config, n_turns: int) -> Wording:
@@ -143,24 +138,13 @@ def _wording(item: Item, config: Config, n_turns: int) -> Wording:
     return config.prompts[NAMES[config.mode][guided] + (_SUFFIX if n_turns > 1 else "")]
 
 
-def fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]:
-    """What a wording may show, by FastChat's names and ours.
-
-    Args:
-        item: What was asked.
-        shown: The turns of one answer, or of the one shown as A and the one shown as B.
-    """
-    turns = shown[0]
-    found: dict[str, str | None] = {
-        "question": questions(turns),
-        "prompt": questions(turns),
-        "reference": references(item, turns),
-    }
-    for turn in turns:
+def _fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]:
+    """FastChat's names for the texts of each turn, beside those that all harnesses share."""
+    found = _harness.fields(item, shown)
+    for turn in shown[0]:
         found[f"question_{turn.number}"] = turn.messages[-1].content
         found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
     sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
     for name, side in zip(sides, shown, strict=True):
-        found[name] = replies(side)
         found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
     return found

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from orchestrator.prompts import PromptError, render, variables
 
@@ -91,18 +91,24 @@ def _fill(text: str, form: str, fields: Mapping[str, str | None]) -> str:
 Wordings = Mapping[str, Wording]
 
 
-def load_wordings(value: Any, info: ValidationInfo, *, where: str) -> Any:  # noqa: ANN401
+def wordings_from(where: str, *built_in: str) -> BeforeValidator:
     """For a pydantic field: a path becomes the wordings in the file; all else stays as it is.
 
-    Args:
-        value: A path, or what a resolved recipe holds.
-        info: Its context has the recipe's "folder", which a relative path starts from; it is then
-            looked for in the folder that ORCHESTRATOR_DATA names.
-        where: Where the file comes from, for the message where it is missing.
+    The recipe's folder, which a relative path starts from, is "folder" in the validation context;
+    then the folder is looked at that ORCHESTRATOR_DATA names.
 
-    Raises:
-        ValueError: If the file is missing, too large or holds no template.
+    Args:
+        where: Where the file comes from, for the message where it is missing.
+        built_in: Names that are no paths.
     """
+
+    def read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
+        return value if isinstance(value, str) and value in built_in else _load(value, info, where)
+
+    return BeforeValidator(read, json_schema_input_type=str | dict[str, Any])
+
+
+def _load(value: Any, info: ValidationInfo, where: str) -> Any:  # noqa: ANN401
     if not isinstance(value, str):
         return value
     folder = (info.context or {}).get("folder", ".")

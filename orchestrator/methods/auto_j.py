@@ -1,0 +1,125 @@
+"""Auto-J: a judge writes a critique and rates an answer from 1 to 10, or decides between two.
+
+`single`: the rating is the last "Rating: [[x]]" of the greedy text. `pairwise`: what follows the
+last "final decision is", in both orders; a winner counts only where both orders agree.
+
+Source: Li et al. 2023, "Generative Judge for Evaluating Alignment" (arXiv 2310.05470) and its code
+(commit 2ae17a39). `prompts: selfeval` is the wording printed in the glass-box paper (Figure 7),
+whose Auto-J baseline this is; Auto-J's own are read from its `constants_prompt.py`.
+
+Deviations: a text without a verdict is missing, and so is a rating outside 1..10; the conventions
+`auto_j` (0.0) and `selfeval` (5.0) count as those codes do. Orders that disagree are a tie here;
+Auto-J's agreement counts them as wrong (`judgment.harness.critique_llm.pairwise_agreement`).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.ask import Ask
+from orchestrator.methods import _formats, _harness
+from orchestrator.methods._base import Combination, Stage
+from orchestrator.methods._conversation import Turn
+from orchestrator.methods._harness import HarnessSettings
+from orchestrator.prompts import compact
+from orchestrator.prompts.auto_j import SELFEVAL
+from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.records import Item, Messages, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = _harness.FRAME
+SCHEMA: Final = _harness.SCHEMA
+columns = _harness.columns
+
+WHERE: Final = (
+    "Auto-J's is codes/usage/constants_prompt.py in the repository GAIR-NLP/auto-j; there are also "
+    "`prompts: selfeval` (mode single) and, for the bundled judge, `prompts: compact`"
+)
+NAMES: Final = {"single": "single", "pairwise": "pairwise_tie"}
+"""Names of the templates in Auto-J's file."""
+BUILT_IN: Final = {
+    ("selfeval", "single"): SELFEVAL,
+    ("compact", "single"): Wording(user=compact.RATING, form="jinja"),
+    ("compact", "pairwise"): Wording(user=compact.PAIRWISE, form="jinja"),
+}
+_FORMATS: Final = {
+    ("compact", "single"): _formats.COMPACT_RATING,
+    ("compact", "pairwise"): _formats.COMPACT_SYMBOL,
+    ("", "single"): _formats.AUTO_J_RATING,
+    ("", "pairwise"): _formats.AUTO_J_DECISION,
+}
+
+
+class Config(HarnessSettings):
+    """Settings of `auto_j`."""
+
+    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    mode: Literal["single", "pairwise"] = Field("single", description="Rate, or decide.")
+    prompts: Annotated[
+        Literal["selfeval", "compact"] | dict[str, Wording],
+        wordings_from(WHERE, "selfeval", "compact"),
+    ] = Field(
+        "selfeval",
+        description="selfeval (the glass-box paper's wording), compact, Auto-J's "
+        "constants_prompt.py, or a file of one template.",
+    )
+    convention: Literal["auto_j", "selfeval"] | None = Field(
+        None, description="What no rating is: auto_j 0.0, selfeval 5.0, null missing."
+    )
+
+    @model_validator(mode="after")
+    def _has_wording(self) -> "Config":
+        found(self.prompts, self.mode)
+        return self
+
+
+def found(prompts: str | dict[str, Wording], mode: str) -> Wording:
+    """The wording of a mode.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    if isinstance(prompts, str):
+        wording = BUILT_IN.get((prompts, mode))
+    else:
+        wording = prompts.get(NAMES[mode]) or prompts.get(ONLY)
+    if wording is None:
+        raise ValueError(f"'prompts' have no wording for mode {mode}; {WHERE}")
+    return wording
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """Every model, or every pair of models, with every judge."""
+    return _harness.combinations(candidates, config.judges, pairwise=config.mode == "pairwise")
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are judged, as a frame of their own."""
+    return _harness.companions(config)
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One text a rating, two a decision."""
+    n_orders = 2 if config.mode == "pairwise" else 1
+    judged = combinations(candidates, config)
+    return _harness.stages("Auto-J", config, judged, n_orders=n_orders)
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the wording shows it."""
+    return found(config.prompts, config.mode).shows({"reference"})
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """One rating, or one decision in both orders, a turn."""
+    form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
+    prompt_of = partial(_messages, unit.item, found(config.prompts, config.mode))
+    if config.mode == "single":
+        return await _harness.rate(unit, ask, config, form, prompt_of)
+    return await _harness.compare(unit, ask, config, form, prompt_of)
+
+
+def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:
+    return _harness.messages(wording, _harness.fields(item, shown))

@@ -1,0 +1,83 @@
+"""Self-Generation: a model rates its own answer from 1 to 10 in words.
+
+The baseline of the glass-box paper: the model that answered is asked to criticise and rate that
+answer with Auto-J's wording (its Figure 7), and the last "Rating: [[x]]" is its score. Compare with
+what its probabilities say of the same answer (`glass_box`).
+
+Source: the glass-box self-evaluation paper, section 4 and Figure 7; SelfEval (commit d73bd7ef).
+
+Deviations: a text without a rating is missing; with `convention: selfeval` it counts as 5.0, as in
+the released code.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.ask import Ask
+from orchestrator.methods import _formats, _harness, auto_j
+from orchestrator.methods._base import Combination, Stage
+from orchestrator.methods._conversation import Turn
+from orchestrator.methods._harness import HarnessSettings
+from orchestrator.prompts.files import Wording, wordings_from
+from orchestrator.records import Item, Messages, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = _harness.FRAME
+SCHEMA: Final = _harness.SCHEMA
+columns = _harness.columns
+
+
+class Config(HarnessSettings):
+    """Settings of `self_generation`."""
+
+    prompts: Annotated[
+        Literal["selfeval", "compact"] | dict[str, Wording],
+        wordings_from(auto_j.WHERE, "selfeval", "compact"),
+    ] = Field(
+        "selfeval",
+        description="selfeval (the paper's wording), compact, Auto-J's constants_prompt.py, or a "
+        "file of one template.",
+    )
+    convention: Literal["selfeval"] | None = Field(
+        None, description="What no rating is: selfeval 5.0, null missing."
+    )
+
+    @model_validator(mode="after")
+    def _has_wording(self) -> "Config":
+        auto_j.found(self.prompts, "single")
+        return self
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
+    """Every model is its own judge."""
+    return [Combination((model,), model) for model in candidates]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are rated, as a frame of their own."""
+    return _harness.companions(config)
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One text a rating."""
+    return _harness.stages("self-generation", config, combinations(candidates, config))
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the wording shows it."""
+    return auto_j.found(config.prompts, "single").shows({"reference"})
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """The model's rating of its own answer, one a turn."""
+    compact = config.prompts == "compact"
+    form = _formats.COMPACT_RATING if compact else _formats.AUTO_J_RATING
+    prompt_of = partial(_messages, unit.item, auto_j.found(config.prompts, "single"))
+    return await _harness.rate(unit, ask, config, form, prompt_of)
+
+
+def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:
+    return _harness.messages(wording, _harness.fields(item, shown))
