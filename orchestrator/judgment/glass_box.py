@@ -1,0 +1,290 @@
+"""Glass-box features of an answer: SelfEval's formulas, the paper's and those of its code.
+
+Source: "Self-Evaluation of Large Language Model based on Glass-box Features" (SelfEval), section 2,
+and its released code. Where the two differ, both are here under names of their own: what begins
+with `code_` is what the code computes, all else is on aligned positions: the t-th number belongs to
+the distribution that predicts the t-th token of the answer, the first token included. Whether the
+token that ends the turn is among them is up to who scores.
+
+Natural logarithms. Functions take arrays of T tokens and give nan for T = 0: an empty answer has no
+confidence. A probability of 0 makes a mean of logarithms -inf and a variance of them nan.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.judgment.entropy import entropy
+
+FloatArray = NDArray[np.float64]
+
+ORIENTATION: Final[Mapping[str, int]] = {
+    "mean_logprob": +1,
+    "sum_logprob": +1,
+    "sentence_prob": +1,
+    "token_logprob_var": -1,
+    "token_prob_var": -1,
+    "softmax_entropy": -1,
+    "vocab_logprob_var": +1,
+    "vocab_mean_logp_logit": +1,
+    "code_logprobs": +1,
+    "code_logprobs_entropy": +1,
+    "code_logprobs_variance": +1,
+    "ensemble_exp": +1,
+    "ensemble_var": -1,
+    "attention_entropy_min": -1,
+    "attention_entropy_avg": -1,
+}
+"""+1 where a higher value should mean a better answer: what theory says, or the code's own reading.
+
+The data that SelfEval released say otherwise of some: there mean log-probability correlates
+*negatively* with the grade of chat answers, and the paper prints absolute values. So correlations
+are shown signed, beside this.
+"""
+
+
+def mean_logprob(logprobs: ArrayLike) -> float:
+    """(1/T) sum_t ln p(y_t): the length-normalised form of SentProb."""
+    return _mean(_tokens(logprobs))
+
+
+def sum_logprob(logprobs: ArrayLike) -> float:
+    """sum_t ln p(y_t), the logarithm of SentProb."""
+    values = _tokens(logprobs)
+    return float(values.sum()) if values.size else float("nan")
+
+
+def sentence_prob(logprobs: ArrayLike) -> float:
+    """SentProb as printed: prod_t p(y_t). It is 0 in float64 for any answer of some length."""
+    return float(np.exp(sum_logprob(logprobs)))
+
+
+def token_logprob_var(logprobs: ArrayLike) -> float:
+    """Softmax-Var as the paper's prose has it: population variance of ln p(y_t) over the tokens."""
+    return _population_var(_tokens(logprobs))
+
+
+def token_prob_var(logprobs: ArrayLike) -> float:
+    """Softmax-Var as the paper's formula has it: population variance of p(y_t) over the tokens."""
+    return _population_var(np.exp(_tokens(logprobs)))
+
+
+def softmax_entropy(entropies: ArrayLike) -> float:
+    """Softmax-Ent as printed: the mean over tokens of -sum_v p ln p.
+
+    Args:
+        entropies: Shape (T,): the feature "entropy", or `judgment.entropy.entropy` of rows.
+    """
+    return _mean(_tokens(entropies))
+
+
+def vocab_logprob_var(variances: ArrayLike) -> float:
+    """What gave the published "Softmax-Var", aligned: the mean over tokens of Var_v(ln p), ddof=1.
+
+    Args:
+        variances: Shape (T,): the feature "vocab_logprob_var".
+    """
+    return _mean(_tokens(variances))
+
+
+def vocab_mean_logp_logit(products: ArrayLike) -> float:
+    """What gave the published "Softmax-Ent", aligned: the mean over tokens of mean_v(ln p * logit).
+
+    No entropy: it depends on where the logits' zero lies.
+
+    Args:
+        products: Shape (T,): the feature "vocab_mean_logp_logit".
+    """
+    return _mean(_tokens(products))
+
+
+def code_logprobs(compat_logprobs: ArrayLike) -> float:
+    """The code's "logprobs": one position late, the last target wraps round to the first token.
+
+    Args:
+        compat_logprobs: Shape (T,): the feature "compat_logprob".
+    """
+    return _mean(_tokens(compat_logprobs))
+
+
+def code_logprobs_entropy(compat_products: ArrayLike) -> float:
+    """The code's "logprobs-entropy"; takes the feature "compat_vocab_mean_logp_logit"."""
+    return _mean(_tokens(compat_products))
+
+
+def code_logprobs_variance(compat_variances: ArrayLike) -> float:
+    """The code's "logprobs-variance"; takes the feature "compat_vocab_logprob_var"."""
+    return _mean(_tokens(compat_variances))
+
+
+class TokenFeatures(NamedTuple):
+    """What a scoring pass observes at each of T positions, arrays of shape (T,)."""
+
+    logprob: FloatArray
+    entropy: FloatArray
+    vocab_logprob_var: FloatArray
+    vocab_mean_logp_logit: FloatArray
+
+
+def aligned_features(logits: ArrayLike, token_ids: Sequence[int], n_prompt: int) -> TokenFeatures:
+    """The features of the tokens behind a prompt, from the logits of a whole sequence.
+
+    Args:
+        logits: Shape (L, V): position t predicts token t + 1.
+        token_ids: The L tokens.
+        n_prompt: How many of them are the prompt's; at least 1.
+
+    Raises:
+        StatisticsError: If there is no prompt, or the lengths differ.
+    """
+    return _features(logits, token_ids, n_prompt, shift=0)
+
+
+def code_features(logits: ArrayLike, token_ids: Sequence[int], n_prompt: int) -> TokenFeatures:
+    """The same as SelfEval's code has them (`get_single_evaluation`).
+
+    It keeps the positions n_prompt..L-1: the one that predicts the answer's first token is lost,
+    the one behind its last token is kept, and `torch.roll` makes the sequence's first token its
+    target.
+    Arguments and errors are those of `aligned_features`.
+    """
+    return _features(logits, token_ids, n_prompt, shift=1)
+
+
+class Ensemble(NamedTuple):
+    """Mean and population variance of a score over N passes; both nan for fewer than two."""
+
+    exp: float
+    var: float
+
+
+def ensemble(scores: ArrayLike) -> Ensemble:
+    """Unt-Exp and Unt-Var: E[SP] and E[SP^2] - E[SP]^2 over N passes.
+
+    Args:
+        scores: Shape (N,): the sentence-level score of each pass (mean log-probability, or another
+            feature). The code takes means only, and N = 7.
+    """
+    values = _tokens(scores)
+    if values.size < 2:
+        return Ensemble(float("nan"), float("nan"))
+    return Ensemble(_mean(values), _population_var(values))
+
+
+def attention_entropy(weights: ArrayLike) -> FloatArray:
+    """AttnEnt of each head: -(1/I) sum_i sum_j a_ji ln a_ji, of shape (...).
+
+    Args:
+        weights: Shape (..., J, I): what each of J tokens of the answer pays to each of I tokens of
+            the instruction; rows need not sum to 1.
+    """
+    paid = np.asarray(weights, dtype=np.float64)
+    logs = np.log(np.where(paid == 0, 1.0, paid))
+    found: FloatArray = -(paid * logs).sum(axis=(-2, -1)) / paid.shape[-1]
+    return found
+
+
+def attention_entropy_min(by_head: ArrayLike) -> float:
+    """AttnEnt-Min: the least of all heads of all layers; nan where there are none."""
+    values = np.asarray(by_head, dtype=np.float64)
+    return float(values.min()) if values.size else float("nan")
+
+
+def attention_entropy_avg(by_head: ArrayLike) -> float:
+    """AttnEnt-Avg: the mean over all heads of all layers; nan where there are none."""
+    return _mean(np.asarray(by_head, dtype=np.float64).ravel())
+
+
+def sent_prob_ref(reference_logprobs: ArrayLike) -> float:
+    """SentProb-Ref as printed: -(1/T) sum_t p ln p of the reference answer's own tokens.
+
+    The paper's prose calls it "the log-probability of the reference answer", which it is not; that
+    is `-mean_logprob(reference_logprobs)`.
+    """
+    values = _tokens(reference_logprobs)
+    return _mean(-np.exp(values) * np.where(np.isneginf(values), 0.0, values))
+
+
+def calibrated(feature: float, of_reference: float) -> float:
+    """A feature less what the reference answer has: the same feature, or SentProb-Ref."""
+    return feature - of_reference
+
+
+def combo(
+    features: Mapping[str, ArrayLike],
+    orientation: Mapping[str, int] = ORIENTATION,
+    *,
+    scale: Literal["zscore", "minmax"] = "zscore",
+) -> FloatArray:
+    """Softmax-combo: the sum of normalised, oriented features over the evaluated set.
+
+    The paper says "normalized summation" and does not say how; z-scores with the population's
+    standard deviation are what we take, the range [0, 1] is the other reading. A feature that is
+    the same for all adds 0. An item that lacks one gets nan and does not count for the others.
+
+    Args:
+        features: By name: shape (N,), one value an item.
+        orientation: By name: +1 or -1.
+        scale: How a feature is normalised.
+
+    Raises:
+        StatisticsError: If there are no features, their lengths differ, or one has no orientation.
+    """
+    columns = {name: np.asarray(values, dtype=np.float64) for name, values in features.items()}
+    shapes = {column.shape for column in columns.values()}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise StatisticsError(f"a combination needs features of one length, got {sorted(shapes)}")
+    if unknown := sorted(columns.keys() - orientation.keys()):
+        raise StatisticsError(f"which way is better is not stated for {', '.join(unknown)}")
+    complete = np.all([np.isfinite(column) for column in columns.values()], axis=0)
+    total = np.where(complete, 0.0, np.nan)
+    for name, column in columns.items():
+        total[complete] += _normalised(orientation[name] * column[complete], scale)
+    return total
+
+
+def _normalised(values: FloatArray, scale: str) -> FloatArray:
+    if not values.size or np.ptp(values) == 0:
+        return np.zeros_like(values)
+    centre, unit = values.mean(), values.std()
+    if scale == "minmax":
+        centre, unit = values.min(), np.ptp(values)
+    found: FloatArray = (values - centre) / unit
+    return found
+
+
+def _features(
+    logits: ArrayLike, token_ids: Sequence[int], n_prompt: int, *, shift: int
+) -> TokenFeatures:
+    rows = np.asarray(logits, dtype=np.float64)
+    ids = np.asarray(token_ids, dtype=np.int64)
+    if rows.ndim != 2 or rows.shape[0] != ids.size or not 1 <= n_prompt <= ids.size:
+        text = f"logits of shape {rows.shape} for {ids.size} tokens, {n_prompt} of the prompt"
+        raise StatisticsError(text)
+    first = n_prompt - 1 + shift
+    kept = rows[first : first + ids.size - n_prompt]
+    targets = np.roll(ids, -1)[first : first + ids.size - n_prompt]
+    logprobs = kept - np.logaddexp.reduce(kept, axis=-1, keepdims=True)
+    return TokenFeatures(
+        np.take_along_axis(logprobs, targets[:, None], axis=-1)[:, 0],
+        entropy(logprobs),
+        logprobs.var(axis=-1, ddof=1),
+        (logprobs * kept).mean(axis=-1),
+    )
+
+
+def _tokens(values: ArrayLike) -> FloatArray:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if values.size else float("nan")
+
+
+def _population_var(values: FloatArray) -> float:
+    if not values.size or not np.isfinite(values).all():
+        return float("nan")
+    return float(values.var())
