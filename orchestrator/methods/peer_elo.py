@@ -28,7 +28,6 @@ from orchestrator.methods._base import (
     Combination,
     Drawing,
     MethodSettings,
-    Settings,
     Stage,
 )
 from orchestrator.methods._conversation import Turn, converse_where_answered
@@ -67,15 +66,6 @@ SCHEMA: Final = {
 }
 
 
-class Elo(Settings):
-    """How Elo ratings are made of the votes, for comparison with published ones."""
-
-    k: float = Field(4.0, gt=0, description="Points at stake in a vote.")
-    n_shuffles: int = Field(
-        1000, ge=0, description="Orders of the votes that are tried; 0 for no Elo ratings."
-    )
-
-
 class Config(MethodSettings):
     """Settings of `peer_elo`."""
 
@@ -105,7 +95,11 @@ class Config(MethodSettings):
         description="Family of each model, for the tables on family bias; a model that is not "
         "named is a family of its own.",
     )
-    elo: Elo = Field(Elo(), description="How Elo ratings are made.")
+    elo_orders: int = Field(
+        1000,
+        ge=0,
+        description="Orders of the votes over which Elo ratings are taken; 0 for no Elo ratings.",
+    )
 
 
 def comparers(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:

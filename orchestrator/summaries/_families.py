@@ -1,0 +1,172 @@
+"""Whether models vote for their kin: tables by the `families` of a recipe."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.jackknife import jackknife_sums, student_interval
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._votes import Votes
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_BIAS: Final = (
+    Column("family"),
+    Column("models", "count"),
+    Column("votes of kin for it", "percent"),
+    Column("votes of others for it", "percent"),
+    Column("difference", "signed"),
+)
+_AGREEMENT: Final = (Column("judges"), Column("same vote", "percent"), Column("pairs", "count"))
+_LEFT_OUT: Final = (
+    Column("model"),
+    Column("family"),
+    Column("rating", "rating"),
+    Column("without votes of its family", "rating"),
+    Column("change", "signed", 1),
+)
+
+
+def family_tables(context: Context, votes: Votes) -> list[Table]:
+    """Bias, agreement and ratings without kin; [] where no two models are of one family."""
+    families = _families(votes.models, context.config.families)
+    if len(set(families)) == len(families):
+        return []
+    return [
+        _bias(context, votes, families),
+        _agreement(context, votes, families),
+        _left_out(votes, families),
+    ]
+
+
+def _families(models: tuple[str, ...], named: Mapping[str, str]) -> list[str]:
+    return [named.get(model, model) for model in models]
+
+
+def _codes(families: list[str]) -> tuple[list[str], Ints]:
+    names = sorted(set(families))
+    return names, np.array([names.index(family) for family in families], np.int64)
+
+
+def _bias(context: Context, votes: Votes, families: list[str]) -> Table:
+    """How a family's own models vote on pairs of one of it and a stranger, and how others do."""
+    names, code = _codes(families)
+    first, second, judge = code[votes.first], code[votes.second], code[votes.judge]
+    rows: list[list[Cell]] = []
+    for index, name in enumerate(names):
+        n_models = int((code == index).sum())
+        if n_models < 2:
+            continue
+        one_of_it = (first == index) != (second == index)
+        for_it = np.where(first == index, votes.preference, 1.0 - votes.preference)
+        kin = one_of_it & (judge == index)
+        others = one_of_it & (judge != index)
+        own, foreign = votes.by_prompt(for_it, kin), votes.by_prompt(for_it, others)
+        rows.append(
+            [
+                name,
+                n_models,
+                measured(clustered_share(*own, context.confidence_level)),
+                measured(clustered_share(*foreign, context.confidence_level)),
+                _difference(np.column_stack((*own, *foreign)), context.confidence_level),
+            ]
+        )
+    notes = [
+        "on pairs of one model of the family and one that is not; the difference is what kin give "
+        "it beyond what others do (jackknife over prompts)"
+    ]
+    return make_table("peer_elo.families", "Votes for kin", _BIAS, rows, notes=notes)
+
+
+def _difference(parts: Floats, confidence_level: float) -> Measured:
+    """Difference of two shares; `parts` has sums and counts of both, shape (n_prompts, 4)."""
+    parts = parts[parts[:, 1::2].sum(axis=1) > 0]
+    n = len(parts)
+    if not n or not np.all(parts[:, 1::2].sum(axis=0) > 0):
+        return Measured(None, n=n, why="there are no such votes")
+
+    def shares(sums: Floats) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3], np.float64)
+
+    found = jackknife_sums(parts, shares)
+    interval = student_interval(found.value, found.standard_error, n, confidence_level)
+    if isinstance(interval, str):
+        return Measured(found.value, n=n, why=interval)
+    return Measured(found.value, interval.low, interval.high, n)
+
+
+def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
+    """How often two judges give the same vote on one pair of answers."""
+    _, code = _codes(families)
+    kin = code[:, None] == code[None, :]
+    agree, both = _same_votes(votes)
+    upper = np.triu(np.ones_like(kin), 1).astype(np.bool_)
+    rows: list[list[Cell]] = []
+    for words, chosen in (("of one family", kin & upper), ("of two families", ~kin & upper)):
+        same, n = agree[:, chosen].sum(axis=1), both[:, chosen].sum(axis=1)
+        rows.append(
+            [words, measured(clustered_share(same, n, context.confidence_level)), int(n.sum())]
+        )
+    notes = ["a tie is a vote of its own; intervals: Wilson, clustered by prompt"]
+    return make_table("peer_elo.agreement", "Agreement of judges", _AGREEMENT, rows, notes=notes)
+
+
+def _same_votes(votes: Votes) -> tuple[Floats, Floats]:
+    """Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)."""
+    n_models = len(votes.models)
+    table = np.full((len(votes.pairs), n_models), np.nan)
+    table[votes.row, votes.judge] = votes.preference
+    prompt_of = np.zeros(len(votes.pairs), np.int64)
+    prompt_of[votes.row] = votes.prompts
+    agree = np.zeros((votes.n_prompts, n_models, n_models))
+    both = np.zeros_like(agree)
+    order = np.argsort(prompt_of, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(prompt_of[order])) + 1):
+        prompt, given = prompt_of[rows[0]], table[rows]
+        known = (~np.isnan(given)).astype(np.float64)
+        both[prompt] = known.T @ known
+        for vote in (0.0, 0.5, 1.0):
+            alike = (given == vote).astype(np.float64)
+            agree[prompt] += alike.T @ alike
+    return agree, both
+
+
+def _left_out(votes: Votes, families: list[str]) -> Table:
+    """Each model's rating beside the one without the votes of its own family."""
+    names, code = _codes(families)
+    judge = code[votes.judge]
+    everyone = _strengths(votes, np.ones(len(judge), np.bool_))
+    without = {index: _strengths(votes, judge != index) for index in range(len(names))}
+    rows: list[list[Cell]] = []
+    for i in np.argsort(-np.nan_to_num(everyone, nan=-np.inf), kind="stable"):
+        rating, other = everyone[i], without[int(code[i])][i]
+        change = other - rating
+        rows.append(
+            [
+                votes.models[i],
+                families[i],
+                _cell(rating),
+                _cell(other),
+                None if not np.isfinite(change) else float(change),
+            ]
+        )
+    notes = ["Bradley-Terry; without a family, none of its models votes on anything"]
+    title = "Ratings without kin"
+    return make_table("peer_elo.without_kin", title, _LEFT_OUT, rows, notes=notes)
+
+
+def _strengths(votes: Votes, kept: NDArray[np.bool_]) -> Floats:
+    if not kept.any():
+        return np.full(len(votes.models), np.nan)
+    return to_elo(fit_bradley_terry(votes.sums(kept).win_matrix[None]).strengths[0])
+
+
+def _cell(value: float) -> Measured:
+    return Measured(None, why="it can't be placed") if np.isnan(value) else Measured(float(value))

@@ -1,0 +1,116 @@
+"""Rows of peer evaluation as arrays of single votes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.statistics.elo import Battles
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """n votes of M models on pairs of the others.
+
+    Attributes:
+        models: M names, sorted.
+        pairs: The rows that have votes, one a pair of answers.
+        prompts: Shape (n,), item of each vote, in [0, n_prompts).
+        first: Shape (n,), in [0, M).
+        second: Shape (n,), in [0, M).
+        judge: Shape (n,), in [0, M).
+        preference: Shape (n,): 1 for the first, 0 for the second, 0.5 a tie.
+        row: Shape (n,), row of `pairs`.
+        n_prompts: Items with a vote.
+        n_undefined: Votes that could not be given.
+        n_missing: Answers that were left out, by model.
+        n_failed: Items (or turns) on which nobody could vote.
+    """
+
+    models: tuple[str, ...]
+    pairs: pl.DataFrame
+    prompts: Ints
+    first: Ints
+    second: Ints
+    judge: Ints
+    preference: Floats
+    row: Ints
+    n_prompts: int
+    n_undefined: int
+    n_missing: dict[str, int]
+    n_failed: int
+
+    def sums(self, kept: Bools | None = None) -> PromptSums:
+        """The votes, or those kept, added up by item and pair."""
+        at = np.arange(len(self.prompts)) if kept is None else np.flatnonzero(kept)
+        return sum_by_prompt(
+            self.prompts[at],
+            self.first[at],
+            self.second[at],
+            self.preference[at],
+            shape=(self.n_prompts, len(self.models)),
+        )
+
+    def battles(self) -> Battles:
+        """The votes as battles of a sequential rating."""
+        return Battles(self.prompts, self.first, self.second, self.preference, len(self.models))
+
+    def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
+        """Sums and numbers of values of the votes kept, by item: two of shape (n_prompts,)."""
+        sums = np.bincount(self.prompts[kept], values[kept], minlength=self.n_prompts)
+        counts = np.bincount(self.prompts[kept], minlength=self.n_prompts)
+        return sums.astype(np.float64), counts.astype(np.float64)
+
+
+def read_votes(rows: pl.DataFrame) -> Votes | None:
+    """The votes of a frame of `peer_votes`; None where there is none."""
+    good = rows.filter(pl.col("status") == "ok") if rows.width else rows
+    if good.is_empty():
+        return None
+    pairs = good.with_row_index("row")
+    models = _names(pairs)
+    single = (
+        pairs.select("row", "item", "model_a", "model_b", "judges", "votes")
+        .explode("judges", "votes")
+        .filter(pl.col("votes").is_not_nan() & pl.col("votes").is_not_null())
+    )
+    if single.is_empty():
+        return None
+    items = single["item"].unique(maintain_order=True)
+    return Votes(
+        models=models,
+        pairs=pairs,
+        prompts=_codes(single["item"], items.to_list()),
+        first=_codes(single["model_a"], models),
+        second=_codes(single["model_b"], models),
+        judge=_codes(single["judges"], models),
+        preference=single["votes"].to_numpy().astype(np.float64),
+        row=single["row"].to_numpy().astype(np.int64),
+        n_prompts=len(items),
+        n_undefined=int(pairs["undefined"].sum()),
+        n_missing=_missing(pairs),
+        n_failed=len(rows) - len(good),
+    )
+
+
+def _names(pairs: pl.DataFrame) -> tuple[str, ...]:
+    named = pl.concat([pairs["model_a"], pairs["model_b"], pairs["missing"].explode()])
+    return tuple(sorted(named.drop_nulls().unique().to_list()))
+
+
+def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
+    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+
+
+def _missing(pairs: pl.DataFrame) -> dict[str, int]:
+    """Answers left out, by model: each item and turn once."""
+    turns = pairs.unique(subset=["item", "turn"])
+    return dict(Counter(turns["missing"].explode().drop_nulls().to_list()))

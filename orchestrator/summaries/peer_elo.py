@@ -1,0 +1,308 @@
+"""Peer evaluation: ratings from the models' votes, and what else the votes follow.
+
+Two things draw votes that are no merit: length (a longer answer can only raise the precision of a
+judge's answer against it) and kinship (models that resemble each other vote for each other). Both
+are measured here.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.correlation import correlate
+from orchestrator.statistics.elo import rate_elo
+from orchestrator.statistics.jackknife import Resampling, student_interval
+from orchestrator.statistics.ratings import METHOD, Ratings, rate
+from orchestrator.statistics.win_rate import mean_preferences, win_rates
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._families import family_tables
+from orchestrator.summaries._votes import Votes, read_votes
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+
+Floats = NDArray[np.float64]
+
+# A report is made in seconds; sequential ratings of more votes take minutes.
+MOST_BATTLES: Final = 300_000
+_RATINGS: Final = (
+    Column("model"),
+    Column("rating", "rating"),
+    Column("rank"),
+    Column("win rate", "percent"),
+    Column("votes", "count"),
+    Column("missing", "count"),
+    Column("characters", "number", 0),
+)
+_ELO: Final = (
+    Column("model"),
+    Column("Elo", "rating"),
+    Column("over orders alone", "rating"),
+    Column("wins", "count"),
+    Column("ties", "count"),
+)
+_WINS: Final = (
+    Column("model"),
+    Column("against"),
+    Column("win rate", "percent"),
+    Column("votes", "count"),
+)
+_LENGTH: Final = (Column("what"), Column("value", "signed"), Column("pairs", "count"))
+_NEAREST: Final = (Column("model"), Column("F1 with the top model", "number"))
+
+
+def summarise(context: Context) -> list[Table]:
+    """Ratings, win rates, the effect of length, bias by family, and nearness to the top model."""
+    votes = read_votes(context.rows)
+    if votes is None:
+        return []
+    rated = rate(
+        votes.sums(),
+        votes.models,
+        confidence_level=context.confidence_level,
+        n_resamples=context.n_resamples,
+        rng=context.rng(),
+    )
+    order = _order(rated, votes.models)
+    return [
+        _ratings(context, votes, rated, order),
+        *_elo(context, votes, order),
+        _wins(context, votes, order),
+        _length(context, votes),
+        *family_tables(context, votes),
+        _nearest(context, votes, order),
+    ]
+
+
+def _order(rated: Ratings, models: Sequence[str]) -> list[int]:
+    """Best first; those that can't be ranked last."""
+    return sorted(range(len(models)), key=lambda i: (rated.rank[i] == 0, rated.rank[i], models[i]))
+
+
+def _basis(votes: Votes) -> str:
+    parts = [f"{votes.n_prompts:,} prompts", f"{len(votes.prompts):,} votes"]
+    if votes.n_undefined:
+        parts.append(f"{votes.n_undefined:,} votes undefined")
+    if missing := sum(votes.n_missing.values()):
+        parts.append(f"{missing:,} answers missing")
+    if votes.n_failed:
+        parts.append(f"{votes.n_failed:,} without votes")
+    return " · ".join(parts)
+
+
+def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int]) -> Table:
+    sums = votes.sums()
+    shares = mean_preferences(sums, context.confidence_level)
+    n_votes = sums.model_counts.sum(axis=0)
+    lengths = _lengths(votes)
+    rows: list[list[Cell]] = [
+        [
+            votes.models[i],
+            _cell(rated.values[i], rated.low[i], rated.high[i], n=int(rated.n_prompts[i])),
+            _rank(rated, i),
+            _cell(shares.values[i], shares.low[i], shares.high[i], n=int(shares.n_prompts[i])),
+            int(n_votes[i]),
+            votes.n_missing.get(votes.models[i], 0),
+            lengths.get(votes.models[i]),
+        ]
+        for i in order
+    ]
+    notes = [
+        f"rating: {METHOD}; ties count half; it does not depend on the order of the votes",
+        "rank: with the range that no difference contradicts, for all models at once",
+        "missing: answers that are left out; characters: mean length of an answer",
+        *rated.notes,
+    ]
+    title = "Ratings by peers"
+    return make_table("peer_elo", title, _RATINGS, rows, basis=_basis(votes), notes=notes)
+
+
+def _elo(context: Context, votes: Votes, order: Sequence[int]) -> list[Table]:
+    """Elo as published, and the number of wins; [] where it was not asked for."""
+    n_orders = context.config.elo_orders
+    if not n_orders:
+        return []
+    title, basis = "Elo and wins, as published", _basis(votes)
+    wins, ties = _won_and_tied(votes)
+    if len(votes.prompts) > MOST_BATTLES:
+        none = Measured(None, why="too many votes")
+        rows: list[list[Cell]] = [
+            [votes.models[i], none, none, int(wins[i]), int(ties[i])] for i in order
+        ]
+        notes = [
+            f"{len(votes.prompts):,} votes in sequence are too many for a report; "
+            f"orchestrator.statistics.elo.rate_elo takes them"
+        ]
+        return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
+    elo = rate_elo(votes.battles(), Resampling(n_orders, context.rng(), context.confidence_level))
+    rows = [
+        [
+            votes.models[i],
+            _cell(elo.values[i], elo.low[i], elo.high[i], n=elo.n_prompts),
+            _cell(elo.values[i], elo.order_low[i], elo.order_high[i], n=elo.n_prompts),
+            int(wins[i]),
+            int(ties[i]),
+        ]
+        for i in order
+    ]
+    notes = [
+        f"K = 4, median over {elo.n_orders:,} orders of the votes, once with the interval over "
+        f"prompts and once with the spread that the order alone makes",
+        "wins do not count ties",
+        *elo.notes,
+    ]
+    return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
+
+
+def _won_and_tied(votes: Votes) -> tuple[Floats, Floats]:
+    n = len(votes.models)
+    wins = np.bincount(votes.first[votes.preference == 1.0], minlength=n)
+    wins += np.bincount(votes.second[votes.preference == 0.0], minlength=n)
+    tied = votes.preference == 0.5
+    ties = np.bincount(votes.first[tied], minlength=n)
+    ties += np.bincount(votes.second[tied], minlength=n)
+    return wins.astype(np.float64), ties.astype(np.float64)
+
+
+def _lengths(votes: Votes) -> dict[str, float]:
+    """Mean characters of an answer, by model."""
+    table = _answers(votes.pairs).group_by("model").agg(pl.col("length").mean())
+    return dict(table.iter_rows())
+
+
+def _answers(pairs: pl.DataFrame) -> pl.DataFrame:
+    """One row an answer that was compared: item, turn, model, length."""
+    sides = [
+        pairs.select("item", "turn", model=f"model_{side}", length=f"length_{side}")
+        for side in ("a", "b")
+    ]
+    return pl.concat(sides).unique(subset=["item", "turn", "model"], maintain_order=True)
+
+
+def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
+    rates = win_rates(votes.sums(), context.confidence_level)
+    rows: list[list[Cell]] = [
+        [
+            votes.models[i],
+            votes.models[j],
+            _cell(
+                rates.values[i, j], rates.low[i, j], rates.high[i, j], n=int(rates.n_prompts[i, j])
+            ),
+            int(rates.n_judgments[i, j]),
+        ]
+        for place, i in enumerate(order)
+        for j in order[place + 1 :]
+    ]
+    notes = ["ties count half; intervals: Wilson, clustered by prompt"]
+    title = "Win rates by peers"
+    return make_table("peer_elo.wins", title, _WINS, rows, basis=_basis(votes), notes=notes)
+
+
+def _length(context: Context, votes: Votes) -> Table:
+    """What votes have to do with length."""
+    longer = (votes.pairs["length_a"] - votes.pairs["length_b"]).to_numpy()[votes.row]
+    for_longer = np.where(longer > 0, votes.preference, 1.0 - votes.preference)
+    apart = longer != 0
+    share = clustered_share(*votes.by_prompt(for_longer, apart), context.confidence_level)
+    points = _won_by_answer(votes)
+    prompts = points["item"].rank("dense").to_numpy().astype(np.int64)
+    found = correlate(
+        points["won"].to_numpy().astype(np.float64),
+        points["relative"].to_numpy().astype(np.float64),
+        prompts,
+        confidence_level=context.confidence_level,
+    )
+    interval = found.interval
+    spearman = Measured(
+        found.value,
+        None if interval is None else interval.low,
+        None if interval is None else interval.high,
+        found.n,
+        found.undefined or "",
+    )
+    rows: list[list[Cell]] = [
+        ["share of votes for the longer answer", measured(share), int(apart.sum())],
+        ["Spearman of win rate with length", spearman, found.n_points],
+    ]
+    notes = [
+        "length in characters, relative to the mean of the item's answers; 0.5 and 0 where length "
+        "plays no part",
+        "a longer answer can only raise the precision of another against it: read ratings of "
+        "models that write at different length with care, or set beta above 0",
+    ]
+    title = "Votes and length"
+    return make_table("peer_elo.length", title, _LENGTH, rows, basis=_basis(votes), notes=notes)
+
+
+def _won_by_answer(votes: Votes) -> pl.DataFrame:
+    """One row an answer: the share of votes it won, and its length over the item's mean."""
+    defined = votes.pairs.filter(pl.col("prefer_a").is_not_null())
+    sides = [
+        defined.select(
+            "item",
+            "turn",
+            model=f"model_{side}",
+            length=f"length_{side}",
+            won=pl.col("prefer_a") if side == "a" else 1.0 - pl.col("prefer_a"),
+        )
+        for side in ("a", "b")
+    ]
+    table = pl.concat(sides).group_by("item", "turn", "model", maintain_order=True)
+    answers = table.agg(pl.col("won").mean(), pl.col("length").first())
+    mean = pl.col("length").mean().over("item", "turn")
+    return answers.with_columns(relative=pl.when(mean > 0).then(pl.col("length") / mean))
+
+
+def _nearest(context: Context, votes: Votes, order: Sequence[int]) -> Table:
+    """The others by the mean F1 of their answers with those of the model that is rated best."""
+    top = votes.models[order[0]]
+    near = votes.pairs.filter((pl.col("model_a") == top) | (pl.col("model_b") == top))
+    other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
+    by_item = (
+        near.with_columns(other=other, f1=pl.col("f1").fill_nan(None))
+        .group_by("other", "item", maintain_order=True)
+        .agg(pl.col("f1").mean())
+    )
+    found = [
+        (str(model), _mean(frame["f1"].drop_nulls().to_numpy(), context.confidence_level))
+        for (model,), frame in by_item.group_by("other", maintain_order=True)
+    ]
+    found.sort(key=lambda pair: (pair[1].value is None, -(pair[1].value or 0.0), pair[0]))
+    baseline = context.config.baseline
+    notes = [f"top model: {top}; mean over prompts, Student's t"]
+    if baseline is not None:
+        notes.append(f"similarities are rescaled by the baseline {baseline}")
+    title = "Nearness to the top model"
+    basis = _basis(votes)
+    return make_table("peer_elo.nearest", title, _NEAREST, found, basis=basis, notes=notes)
+
+
+def _mean(values: Floats, confidence_level: float) -> Measured:
+    n = len(values)
+    if not n:
+        return Measured(None, n=0, why="no similarity is defined")
+    mean = float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    interval = student_interval(mean, error, n, confidence_level)
+    if isinstance(interval, str):
+        return Measured(mean, n=n, why=interval)
+    return Measured(mean, interval.low, interval.high, n)
+
+
+def _rank(rated: Ratings, i: int) -> str | None:
+    if not rated.rank[i]:
+        return None
+    low, high = int(rated.rank_low[i]), int(rated.rank_high[i])
+    return f"{rated.rank[i]}" if low == high else f"{rated.rank[i]} ({low}-{high})"
+
+
+def _cell(value: float, low: float, high: float, *, n: int) -> Measured:
+    """A number with its interval; nan is undefined, infinite is not bounded."""
+
+    def known(number: float) -> float | None:
+        return None if math.isnan(number) else float(number)
+
+    return Measured(known(value), known(low), known(high), n)
