@@ -1,0 +1,64 @@
+"""Every recipe that comes with the project, on the bundled models, as a user runs it."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.recipe.load import available
+from tests.e2e.runs import frames, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
+
+RECIPES = available()
+_FEW = "4"
+
+
+def on_embedded(recipe: Path) -> bool:
+    models = yaml.safe_load(recipe.read_text(encoding="utf-8"))["models"]
+    return all(
+        str(entry.get("weights", "bundled:")).startswith("bundled:")
+        and entry.get("server", "embedded") == "embedded"
+        and "base_url" not in entry
+        for entry in models.values()
+    )
+
+
+def delete_rows(run_dir: Path) -> None:
+    """Take away what the methods made and keep what the servers said."""
+    connection = sqlite3.connect(run_dir / "store.sqlite")
+    with connection:
+        connection.execute("DELETE FROM place")
+        connection.execute("DELETE FROM unit")
+    connection.close()
+    for file in (run_dir / "results").iterdir():
+        file.unlink()
+
+
+@pytest.mark.parametrize("recipe", [r for r in RECIPES if on_embedded(r)], ids=lambda r: r.stem)
+def test_a_recipe_runs_and_its_rows_can_be_made_again_without_a_request(recipe, tmp_path):
+    done = run(recipe, tmp_path / "run", "--limit", _FEW)
+    assert done.returncode == EXIT_COMPLETE, done.stderr
+    before = frames(tmp_path / "run")
+    assert before
+    for name, frame in before.items():
+        assert len(frame), name
+        if "status" in frame.columns:
+            assert set(frame["status"]) == {"ok"}, name
+    tables = json.loads(run(recipe, tmp_path / "run", "--limit", _FEW, "--format", "json").stdout)
+    assert tables
+    delete_rows(tmp_path / "run")
+    again = run(recipe, tmp_path / "run", "--limit", _FEW, "--format", "json")
+    assert again.returncode == EXIT_COMPLETE, again.stderr
+    status = json.loads((tmp_path / "run" / "status.json").read_text(encoding="utf-8"))
+    progress = status["values"]
+    assert progress["requests_sent"] == 0
+    assert progress["units_done"] == progress["units_total"]
+    after = frames(tmp_path / "run")
+    assert set(after) == set(before)
+    for name, frame in before.items():
+        assert after[name].equals(frame), name
+    assert json.loads(again.stdout) == tables
