@@ -213,6 +213,9 @@ class Driver:
 
     def _answer(self, unit: _Running, slot: int, keyed: _Keyed) -> Outcome | Failure | None:
         """The outcome of one ask where it is known; else the unit waits for it."""
+        given = self._plan.given.get(keyed.ask.model)
+        if given is not None:
+            return given(unit.work.unit.item, keyed.ask)
         key = keyed.key
         flying = self._in_flight.get(key)
         if flying is not None:

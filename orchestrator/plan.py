@@ -6,19 +6,23 @@ The units of an item stand together, companions (answers) first, so that prompts
 prefix meet on the server.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from orchestrator.ask import digest
+from orchestrator.ask import AnyAsk, digest
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Combination, Method, Stage
-from orchestrator.records import Item, Unit
+from orchestrator.records import Failure, Generation, Item, Unit
 
 # Who takes part is in the positions and in the identities, not in a unit's fingerprint: adding a
 # candidate must not make the units of the others stale.
 _NOT_IN_FINGERPRINT = {"candidates", "judges", "name"}
+
+
+Given = Callable[[Item, AnyAsk], Generation | Failure]
+"""Gives the answer of a model that is not asked, because its answers exist already."""
 
 
 class Items(Protocol):
@@ -188,13 +192,20 @@ class Plan:
         items: The dataset.
         identities: Identity of each model by its name in the recipe.
         seed: The recipe's.
+        given: Of the models whose answers exist already.
 
     Raises:
         UsageError: If a method needs a part of an item that no item has.
     """
 
     def __init__(
-        self, parts: Sequence[Part], items: Items, identities: Mapping[str, bytes], seed: int
+        self,
+        parts: Sequence[Part],
+        items: Items,
+        identities: Mapping[str, bytes],
+        seed: int,
+        *,
+        given: Mapping[str, Given] | None = None,
     ) -> None:
         self.parts = tuple(parts)
         self.items = items
@@ -202,6 +213,7 @@ class Plan:
             check_needs(part.kind, part.method, part.config, items)
         self.identities = dict(identities)
         self.seed = seed
+        self.given = dict(given or {})
         self._combinations: list[tuple[Part, Combination]] = [
             (part, combination)
             for part in parts

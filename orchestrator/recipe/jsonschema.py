@@ -106,7 +106,9 @@ def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
             "$ref": f"#/$defs/{slot}",
             "description": written["description"],
         }
-    entry["oneOf"] = [{"required": ["server", "weights"]}, {"required": ["base_url"]}]
+    entry["properties"]["answers"]["anyOf"].insert(0, {"type": "string", "minLength": 1})
+    ways = (["server", "weights"], ["base_url"], ["answers"])
+    entry["oneOf"] = [{"required": names} for names in ways]
 
 
 def _reached(recipe: dict[str, Any], definitions: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The `models` of a recipe: launched or reached, with limits filled in and paths made whole."""
+"""The `models` of a recipe: launched, reached or given, limits filled in and paths made whole."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +10,24 @@ from orchestrator.errors import Fault
 from orchestrator.recipe.faults import about
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
-from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, PluginRef, RecipeFile
+from orchestrator.recipe.schema import (
+    GivenAnswers,
+    Limits,
+    ModelEntry,
+    ModelSpec,
+    PluginRef,
+    Price,
+    RecipeFile,
+)
 
 BUNDLED_PREFIX: Final = "bundled:"
 DEFAULT_BACKEND: Final = "openai"
-_ONLY_WITH: Final = {"server": ("weights",), "base_url": ("model", "api_key_env")}
+_WAYS: Final = {
+    "server": ("weights", "backend", "system"),
+    "base_url": ("model", "api_key_env", "backend", "system"),
+    "answers": (),
+}
+"""The three ways to a model, one of which an entry has, and the keys that go with each."""
 
 
 class ModelLoader:
@@ -38,6 +51,7 @@ class ModelLoader:
             weights = self._weights(name, entry.get("weights"))
             if checked is not None and name in checked.models:
                 own = checked.models[name]
+                answers = self._answers(name, own.answers)
                 found[name] = ModelSpec(
                     name=name,
                     server=server,
@@ -49,25 +63,34 @@ class ModelLoader:
                     api_key_env=own.api_key_env,
                     system=own.system,
                     limits=_merged(checked.limits, own),
-                    price=own.price,
+                    price=Price() if answers else own.price,
+                    answers=answers,
                 )
         return found
 
     def _check_kind(self, name: str, entry: Mapping[str, Any]) -> None:
-        launched, reached = _given(entry, "server"), _given(entry, "base_url")
-        if launched and reached:
-            self._fault(name, "base_url", "there is a 'server' too; a model has one of the two")
-        elif not launched and not reached:
-            hint = "'server' (launched here, with 'weights') or 'base_url' (running elsewhere)"
+        given = [way for way in _WAYS if _given(entry, way)]
+        if not given:
+            hint = (
+                "'server' (launched here, with 'weights'), 'base_url' (running elsewhere) or "
+                "'answers' (a file of what it said)"
+            )
             self._fault(name, "", f"needs {hint}")
-        elif launched and not _given(entry, "weights"):
+        elif len(given) > 1:
+            first, second = given[:2]
+            self._fault(name, second, f"there is {_article(first)} too; a model has one of the two")
+        elif given == ["server"] and not _given(entry, "weights"):
             what = "a folder, a hub id, or 'bundled:NAME'"
             self._fault(name, "", f"'weights' are missing: {what}")
-        if launched != reached:
-            has, other = ("server", "base_url") if launched else ("base_url", "server")
-            for key in _ONLY_WITH[other]:
-                if _given(entry, key):
-                    self._fault(name, key, f"goes with {other!r}, not with {has!r}")
+        if len(given) == 1:
+            self._check_keys(name, entry, given[0])
+
+    def _check_keys(self, name: str, entry: Mapping[str, Any], way: str) -> None:
+        """Keys that go with another way to a model are faults."""
+        for key in dict.fromkeys(key for keys in _WAYS.values() for key in keys):
+            if key not in _WAYS[way] and _given(entry, key):
+                others = " or ".join(repr(other) for other in _WAYS if key in _WAYS[other])
+                self._fault(name, key, f"goes with {others}, not with {way!r}")
 
     def _plug_ins(self, name: str, entry: Mapping[str, Any]) -> tuple[PluginRef | None, str, Any]:
         path = ("models", name)
@@ -76,7 +99,7 @@ class ModelLoader:
             server = self._plugs.slot(plugins.LAUNCH, entry["server"], (*path, "server"))
         speaks = self._plugs.backend_of(server) if server else DEFAULT_BACKEND
         if not _given(entry, "backend"):
-            if _given(entry, "server") or not _given(entry, "base_url"):
+            if not _given(entry, "base_url"):
                 return server, speaks, None
             backend = self._plugs.ref(plugins.BACKENDS, speaks, {}, path)
         else:
@@ -114,6 +137,17 @@ class ModelLoader:
             self._fault(name, "weights", f"there is no {weights!r}")
         return weights
 
+    def _answers(self, name: str, answers: GivenAnswers | None) -> GivenAnswers | None:
+        """The same with an absolute path."""
+        if answers is None or answers.path is None:
+            return answers
+        file = existing(answers.path, self._base)
+        if file is None or not file.is_file():
+            what = "there is no file" if file is None else "it is a folder:"
+            self._fault(name, "answers", f"{what} {answers.path!r}")
+            return answers
+        return answers.model_copy(update={"path": str(file)})
+
     def _fault(self, name: str, key: str, message: str) -> None:
         path = ("models", name, key) if key else ("models", name)
         self._faults.append(self._written.fault(path, about(path, message)))
@@ -129,6 +163,10 @@ def existing(path: str, base: Path) -> Path | None:
         except (OSError, ValueError):
             return None  # too long, or with a zero byte
     return None
+
+
+def _article(way: str) -> str:
+    return "'answers'" if way == "answers" else f"a {way!r}"
 
 
 def _given(entry: Mapping[str, Any], key: str) -> bool:

@@ -7,9 +7,9 @@ JSON Schema that editors read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 # Neither white space nor slashes, nor what a terminal obeys or shows as nothing (ESC, bidi, BOM).
@@ -55,8 +55,35 @@ class Price(Settings):
     """Per million generated tokens."""
 
 
+class GivenAnswers(Settings):
+    """Answers that exist already, in a file or in a column of the dataset."""
+
+    path: str | None = Field(None, min_length=1)
+    """A file of answers, relative to the recipe: JSON Lines, JSON, CSV or Parquet, in the form of
+    MT-Bench, AlpacaEval, lm-eval, a frame `answers`, or a key or prompt and a text."""
+    generator: str | None = None
+    """Whose answers, where the file holds several models'."""
+    key: str | None = Field(None, min_length=1)
+    """Its column with the items' keys; found by the usual names where left out."""
+    prompt: str | None = Field(None, min_length=1)
+    """Its column with the items' prompts, for a file without keys."""
+    text: str | None = Field(None, min_length=1)
+    """Its column with the answers; a text, or a list with one for each turn."""
+    field: str | None = Field(None, min_length=1)
+    """A column of the dataset instead of a file: labelled pairs."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (self.field is None):
+            raise ValueError("needs either 'path' (a file) or 'field' (a column of the dataset)")
+        of_file = [name for name in ("generator", "key", "prompt", "text") if getattr(self, name)]
+        if self.field is not None and of_file:
+            raise ValueError(f"{of_file[0]!r} goes with 'path', not with 'field'")
+        return self
+
+
 class ModelEntry(Settings):
-    """A model: either launched (`server` and `weights`) or reached at `base_url`."""
+    """A model: launched (`server`, `weights`), reached at `base_url`, or its `answers` alone."""
 
     server: Any = None
     """Launch a server of this kind: its name, or a mapping of `kind` and the kind's settings."""
@@ -64,6 +91,9 @@ class ModelEntry(Settings):
     """What to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
     base_url: str | None = None
     """Address of a running server or hosted endpoint; a trailing /v1 may be left out."""
+    answers: GivenAnswers | None = None
+    """Answers that exist already, instead of a model that is asked: a file, or a mapping. They are
+    judged, scored by other models and rated like those of a model that is served."""
     backend: Any = None
     """How to speak to it: a kind, or a mapping of `kind` and the kind's settings; openai where
     left out with `base_url`, what the server speaks where it is launched."""
@@ -77,6 +107,11 @@ class ModelEntry(Settings):
     """What differs from the recipe's `limits` for this model."""
     price: Price | None = None
     """For estimates and `budget.money`; unknown where left out."""
+
+    @field_validator("answers", mode="before")
+    @classmethod
+    def _a_path_is_a_file(cls, value: Any) -> Any:  # noqa: ANN401 (not validated yet)
+        return {"path": value} if isinstance(value, str) else value
 
 
 class StatisticsSettings(Settings):
@@ -157,7 +192,7 @@ class PluginRef:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A model with everything filled in; exactly one of `server` and `base_url` is there.
+    """A model with everything filled in; one of `server`, `base_url` and `answers` is there.
 
     Attributes:
         name: In the recipe.
@@ -171,6 +206,7 @@ class ModelSpec:
         system: System prompt.
         limits: The recipe's limits with this model's own over them.
         price: Unknown where None.
+        answers: What it said, where it can't be asked; a path is absolute.
     """
 
     name: str
@@ -184,9 +220,12 @@ class ModelSpec:
     system: str | None
     limits: Limits
     price: Price | None
+    answers: GivenAnswers | None = None
 
     def resolved(self) -> dict[str, Any]:
         """The entry of a recipe file that leads to this model."""
+        if self.answers is not None:
+            return {"answers": self.answers.model_dump(mode="json", exclude_none=True)}
         backend = self.backend_config and PluginRef(self.backend, self.backend_config).resolved()
         data = {
             "server": self.server and self.server.resolved(),

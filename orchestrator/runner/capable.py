@@ -19,6 +19,12 @@ _REMEDY: Final = {
 }
 
 
+_GIVEN: Final = (
+    "only its answers are given, so it can't be asked; serve it by 'server' or 'base_url', or "
+    "leave it out of what this method evaluates"
+)
+
+
 def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool = False) -> None:
     """Refuse a recipe whose methods ask what a model's server can't give.
 
@@ -31,6 +37,10 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
             spec = recipe.models.get(stage.model)
             if spec is None:
                 continue  # a local back-end that the method brought along
+            if spec.answers is not None:
+                if not _is_answer(stage):
+                    faults[f"{part.name}: {stage.name} by {stage.model!r}: {_GIVEN}"] = None
+                continue
             kind = backend_kind(spec, allow_code=allow_code)
             module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
             lacking = missing(stage, module.CAPABILITIES)
@@ -38,6 +48,11 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
                 faults[f"{part.name}: {stage.name} by {stage.model!r} ({kind}): {lacking}"] = None
     if faults:
         raise UsageError("\n".join(faults))
+
+
+def _is_answer(stage: Stage) -> bool:
+    """Whether a stage draws the answers to the items, which may exist already."""
+    return stage.ask == "generate" and stage.name == "answers"
 
 
 def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:

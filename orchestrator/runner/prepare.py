@@ -13,6 +13,7 @@ from orchestrator.plan import Part, Plan, make_part, settings_of
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.capable import refuse_impossible
 from orchestrator.runner.fleet import identity_key, model_identity
+from orchestrator.runner.given import open_given
 from orchestrator.runner.local import local_models
 
 
@@ -55,16 +56,18 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     parts = _parts(recipe, allow_code=allow_code)
     refuse_impossible(parts, recipe, allow_code=allow_code)
     used = _used_models(parts)
+    specs = {name: spec for name, spec in recipe.models.items() if name in used}
+    given = open_given(specs, dataset)
     identities = {
-        name: model_identity(spec, allow_code=allow_code)
-        for name, spec in recipe.models.items()
-        if name in used
+        name: given[name].identity if name in given else model_identity(spec, allow_code=allow_code)
+        for name, spec in specs.items()
     }
     local = local_models(parts, recipe, base, allow_code=allow_code)
     identities.update((name, model.identity) for name, model in local.items())
     models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
     keys = {name: identity_key(identity) for name, identity in identities.items()}
-    plan = Plan(parts, dataset, keys, recipe.seed)
+    finders = {name: answers.find for name, answers in given.items()}
+    plan = Plan(parts, dataset, keys, recipe.seed, given=finders)
     return Prepared(recipe, dataset, models, identities, plan, allow_code)
 
 

@@ -1,0 +1,166 @@
+"""Rows of files of answers, in the forms that other programs write, as one kind of record.
+
+* MT-Bench (FastChat): `question_id`, `choices: [{index, turns}]`, `model_id`;
+* AlpacaEval: `instruction`, `output`, `generator`;
+* lm-eval: `doc_id`, `resps`, `doc`, `arguments` (what was sampled, not what a filter left of it);
+* our own frame `answers`: `item`, `turn`, `model`, `text`;
+* plain: a key (`key`, `id`, `question_id`, `item`) or the prompt, and a text (`text`, `answer`,
+  `output`, `response`, `completion`, `prediction`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from orchestrator.datasets._fields import DEFAULTS
+
+_KEYS: Final = ("key", "item", "question_id", "doc_id", "id")
+_PROMPTS: Final = DEFAULTS["prompt"]
+_TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
+_GENERATORS: Final = ("generator", "model_id", "model")
+
+
+class FormError(Exception):
+    """A row that holds no answer; says what is wrong, not where."""
+
+
+class AnswerRow(NamedTuple):
+    """Answers of one model to one item.
+
+    Attributes:
+        key: Of the item; empty where the row has none.
+        prompt: Of the item; empty where the row has none.
+        generator: Who answered; empty where the row does not say.
+        turn: Which turn this answers; 0 where `samples` hold all turns.
+        samples: Independent answers, each the text of every turn.
+    """
+
+    key: str
+    prompt: str
+    generator: str
+    turn: int
+    samples: tuple[tuple[str, ...], ...]
+
+
+class Names(NamedTuple):
+    """Columns as the user names them; empty where they are found by the usual names."""
+
+    key: str = ""
+    prompt: str = ""
+    text: str = ""
+
+
+def answer_row(row: Mapping[str, Any], names: Names) -> AnswerRow:
+    """The answers in a row.
+
+    Raises:
+        FormError: If it holds none, or can't be matched with an item.
+    """
+    key = _key(row, names)
+    prompt = _prompt(row, names)
+    if not key and not prompt:
+        raise FormError(
+            f"neither a key ({', '.join(_KEYS)}) nor a prompt ({', '.join(_PROMPTS)}) to find its "
+            f"item by; say which by 'key' or 'prompt'"
+        )
+    return AnswerRow(key, prompt, _first(row, _GENERATORS), _turn(row), _samples(row, names))
+
+
+def has_generator(columns: Sequence[str]) -> bool:
+    """Whether a file with these columns says who answered."""
+    return any(name in columns for name in _GENERATORS)
+
+
+def _key(row: Mapping[str, Any], names: Names) -> str:
+    if names.key:
+        return _plain(row.get(names.key))
+    # Without a name, a prompt that the user named is all that counts.
+    return "" if names.prompt else _first(row, _KEYS)
+
+
+def _prompt(row: Mapping[str, Any], names: Names) -> str:
+    if names.prompt:
+        return _plain(row.get(names.prompt))
+    if "resps" in row or "filtered_resps" in row:
+        return _evaluation_harness_prompt(row)
+    return _first(row, _PROMPTS)
+
+
+def _evaluation_harness_prompt(row: Mapping[str, Any]) -> str:
+    """The question in `doc`, else what was sent: `arguments` is a list or a mapping by request."""
+    doc = row.get("doc")
+    if isinstance(doc, Mapping) and (found := _first(doc, _PROMPTS)):
+        return found
+    sent = row.get("arguments")
+    if isinstance(sent, Mapping):
+        first = next(iter(sent.values()), None)
+        return _plain(first.get("arg_0")) if isinstance(first, Mapping) else ""
+    if isinstance(sent, Sequence) and sent and isinstance(sent[0], Sequence) and sent[0]:
+        return _plain(sent[0][0])
+    return ""
+
+
+def _turn(row: Mapping[str, Any]) -> int:
+    turn = row.get("turn")
+    if turn is None:
+        return 0
+    if isinstance(turn, bool) or not isinstance(turn, int) or turn < 1:
+        raise FormError(f"'turn' must be a number from 1, not {turn!r:.40}")
+    return turn
+
+
+def _samples(row: Mapping[str, Any], names: Names) -> tuple[tuple[str, ...], ...]:
+    if names.text:
+        return (_turns(row.get(names.text), names.text),)
+    if "choices" in row:
+        return _choices(row["choices"])
+    for name in ("resps", "filtered_resps"):
+        if name in row:
+            return _responses(row[name], name)
+    found = [name for name in _TEXTS if name in row]
+    if not found:
+        raise FormError(
+            f"no answer: none of {', '.join(_TEXTS)}, choices, resps; say which by 'text'"
+        )
+    return (_turns(row[found[0]], found[0]),)
+
+
+def _choices(value: object) -> tuple[tuple[str, ...], ...]:
+    """FastChat: independent answers by `index`, each a list of turns."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise FormError("'choices' must be a list of {index, turns}")
+    if not all(isinstance(choice, Mapping) for choice in value):
+        raise FormError("'choices' must be a list of {index, turns}")
+    ordered = sorted(value, key=lambda choice: choice.get("index") or 0)
+    return tuple(_turns(choice.get("turns"), "choices[].turns") for choice in ordered)
+
+
+def _responses(value: object, name: str) -> tuple[tuple[str, ...], ...]:
+    """lm-eval: a list by request of lists of repeats, or of texts after a filter."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
+        inner = value[0]
+        texts = [inner] if isinstance(inner, str) else inner
+        if isinstance(texts, Sequence) and texts and all(isinstance(one, str) for one in texts):
+            return tuple((text,) for text in texts)
+    raise FormError(f"{name!r} holds no text: only tasks that generate have answers")
+
+
+def _turns(value: object, name: str) -> tuple[str, ...]:
+    """The text of every turn."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        texts = [text for text in value if isinstance(text, str)]
+        if texts and len(texts) == len(value):
+            return tuple(texts)
+    what = "is missing" if value is None else "must be a text or a list of texts"
+    raise FormError(f"{name!r} {what}")
+
+
+def _first(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return next((text for name in names if (text := _plain(row.get(name)))), "")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""

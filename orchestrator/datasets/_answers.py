@@ -1,0 +1,238 @@
+"""Answers that exist already: found by the item's key, else by its prompt.
+
+What stays in memory are 12 bytes an answer; texts are read from the file when they are asked for.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.ask import AnyAsk, GenerateAsk, digest
+from orchestrator.datasets._answer_forms import (
+    AnswerRow,
+    FormError,
+    Names,
+    answer_row,
+    has_generator,
+)
+from orchestrator.datasets._download import sha256_of
+from orchestrator.datasets._readers import open_rows
+from orchestrator.datasets._rows import Faults, Rows
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.schema import GivenAnswers
+from orchestrator.records import Failure, Generation, Item
+
+GIVEN: Final = "given"
+"""How an answer ended that nobody saw being made."""
+
+Find = Callable[[Item, AnyAsk], Generation | Failure]
+_SHOWN: Final = 5
+# Stands for the row of a prompt that rows of different keys answer differently.
+_SEVERAL: Final = -1
+
+
+def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str]]:
+    """What finds the answers of a model, and the identity of that model.
+
+    Raises:
+        DatasetError: If the file is missing or malformed, with every row that is not right.
+    """
+    if given.field is not None:
+        column = given.field
+        identity = {"answers": f"field {column}"}
+        return (lambda item, ask: _in_field(item, ask, column)), identity
+    answers = AnswerFile(given)
+    return answers.find, answers.identity
+
+
+class AnswerFile:
+    """The answers of one model in a file.
+
+    Args:
+        given: The file, and which of its answers.
+
+    Raises:
+        DatasetError: If the file is missing or malformed, with every row that is not right.
+    """
+
+    def __init__(self, given: GivenAnswers) -> None:
+        path = Path(given.path or "")
+        self._rows = open_rows(path, path.name)
+        self._names = Names(given.key or "", given.prompt or "", given.text or "")
+        self._file = path.name
+        self.identity = {"answers": sha256_of(path), "generator": given.generator or ""} | {
+            f"answers.{name}": value for name, value in self._names._asdict().items() if value
+        }
+        found, generators = _read(self._rows, self._names, given.generator)
+        _check_generators(path.name, given.generator, generators, self._rows)
+        self._hashes, self._places = _index(found, self._rows, self._names)
+
+    def __len__(self) -> int:
+        """Keys and prompts that it can be asked by."""
+        return len(self._hashes)
+
+    def find(self, item: Item, ask: AnyAsk) -> Generation | Failure:
+        """The answer to a turn of an item, or why there is none."""
+        if not isinstance(ask, GenerateAsk) or ask.turn < 1:
+            return _UNSUPPORTED
+        said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}"
+        for address in _addresses(item.key, item.prompt, ask.turn):
+            place = self._place(address)
+            if place is None:
+                continue
+            row = self._row(place)
+            if isinstance(row, Failure):
+                return row
+            if self._is_of(row, item):
+                return self._text_of(row, item, ask)
+            said = (
+                f"{self._rows.where(place)} has the key {item.key!r}, but another prompt; if they "
+                f"belong together, say so by 'key'"
+            )
+        return _no_answer(said)
+
+    def _row(self, place: int) -> AnswerRow | Failure:
+        try:
+            return answer_row(self._rows.row(place), self._names)
+        except (FormError, DatasetError) as error:
+            return _no_answer(f"{self._rows.where(place)}: {error}")
+
+    def _is_of(self, row: AnswerRow, item: Item) -> bool:
+        """Equal keys may be an accident: unless the column was named, prompts must agree."""
+        if self._names.key or not row.prompt or row.turn > 1:
+            return True
+        return row.prompt.strip() == item.prompt.strip()
+
+    def _text_of(self, row: AnswerRow, item: Item, ask: GenerateAsk) -> Generation | Failure:
+        if ask.repeat >= len(row.samples):
+            n = len(row.samples)
+            said = f"{self._file} has {n} answers to {item.key!r}, number {ask.repeat + 1} is asked"
+            return _no_answer(said)
+        turns = row.samples[ask.repeat]
+        number = 0 if row.turn else ask.turn - 1
+        if number >= len(turns):
+            said = f"{self._file} answers {len(turns)} turns of {item.key!r}, not turn {ask.turn}"
+            return _no_answer(said)
+        return Generation(turns[number], GIVEN)
+
+    def _place(self, key: int) -> int | None:
+        at = int(np.searchsorted(self._hashes, np.uint64(key)))
+        there = at < len(self._hashes) and int(self._hashes[at]) == key
+        return int(self._places[at]) if there and self._places[at] != _SEVERAL else None
+
+
+_UNSUPPORTED: Final = Failure(
+    "unsupported",
+    "its answers are given: it draws no other text, and scores and judges nothing",
+    permanent=True,
+)
+
+
+def _no_answer(message: str) -> Failure:
+    return Failure("no_answer", message, permanent=True)
+
+
+def _in_field(item: Item, ask: AnyAsk, column: str) -> Generation | Failure:
+    if not isinstance(ask, GenerateAsk) or ask.turn < 1:
+        return _UNSUPPORTED
+    value = item.fields.get(column)
+    turns = [value] if isinstance(value, str) else value
+    if ask.repeat or not isinstance(turns, list) or len(turns) < ask.turn:
+        return _no_answer(f"the item {item.key!r} has no {column!r} for turn {ask.turn}")
+    text = turns[ask.turn - 1]
+    if not isinstance(text, str):
+        return _no_answer(f"the {column!r} of item {item.key!r} is no text")
+    return Generation(text, GIVEN)
+
+
+def _read(
+    rows: Rows, names: Names, generator: str | None
+) -> tuple[list[tuple[int, AnswerRow]], dict[str, int]]:
+    """The rows of one generator with where they stand, texts left out; and how many each has."""
+    faults = Faults()
+    generators: dict[str, int] = {}
+    found: list[tuple[int, AnswerRow]] = []
+    for index in range(len(rows)):
+        try:
+            row = answer_row(rows.row(index), names)
+        except FormError as error:
+            faults.add(rows.where(index), str(error))
+            continue
+        generators[row.generator] = generators.get(row.generator, 0) + 1
+        if generator is None or row.generator == generator:
+            found.append((index, row._replace(samples=())))
+    faults.check()
+    return found, generators
+
+
+def _check_generators(file: str, generator: str | None, there: dict[str, int], rows: Rows) -> None:
+    """Raises DatasetError where it is not clear whose answers are meant."""
+    names = ", ".join(repr(name) for name in list(there)[:_SHOWN])
+    more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
+    if generator is not None and generator not in there:
+        what = f"there are {names}{more}" if has_generator(rows.columns) else "it names none"
+        raise DatasetError(f"{file}: no answers by {generator!r}; {what}")
+    if generator is None and len(there) > 1:
+        raise DatasetError(f"{file}: answers by {names}{more}; say whose by 'generator'")
+    if not there:
+        raise DatasetError(f"{file}: has no answers")
+
+
+def _index(
+    found: list[tuple[int, AnswerRow]], rows: Rows, names: Names
+) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    """Sorted addresses and the row of each.
+
+    Raises:
+        DatasetError: If two rows answer the same turn of an item differently.
+    """
+    places: dict[int, int] = {}
+    faults = Faults()
+    for index, row in found:
+        by_key, by_prompt = _stored(row)
+        for address in (by_key, by_prompt):
+            if address is None:
+                continue
+            other = places.setdefault(address, index)
+            if other in {index, _SEVERAL} or not _differ(rows, names, other, index):
+                continue
+            if address == by_prompt and by_key is not None:
+                places[address] = _SEVERAL
+            else:
+                name = row.key or row.prompt[:40]
+                faults.add(rows.where(index), f"{name!r} was answered at {rows.where(other)} too")
+    faults.check()
+    hashes = np.fromiter(places, np.uint64, len(places))
+    order = np.argsort(hashes)
+    values = np.fromiter(places.values(), np.int32, len(places))
+    return hashes[order], values[order]
+
+
+def _differ(rows: Rows, names: Names, one: int, other: int) -> bool:
+    return answer_row(rows.row(one), names).samples != answer_row(rows.row(other), names).samples
+
+
+def _addresses(key: str, prompt: str, turn: int) -> tuple[int, ...]:
+    """Where an answer may stand, best first."""
+    return tuple(
+        _hash(kind, value, which)
+        for kind, value in (("key", key), ("prompt", prompt.strip()))
+        for which in (turn, 0)
+    )
+
+
+def _stored(row: AnswerRow) -> tuple[int | None, int | None]:
+    """Where a row is found, by its key and by its prompt."""
+    # The row of a later turn has that turn as its prompt, so only its key tells the item.
+    prompt = row.prompt.strip() if row.turn <= 1 else ""
+    return (
+        _hash("key", row.key, row.turn) if row.key else None,
+        _hash("prompt", prompt, row.turn) if prompt else None,
+    )
+
+
+def _hash(*parts: Any) -> int:  # noqa: ANN401 (text and numbers)
+    return int.from_bytes(digest("answer", *parts)[:8], "little")
