@@ -101,6 +101,40 @@ def from_logprobs(
     return _bounded(logprobs, upper, [weight * unit for weight in weights], probabilities)
 
 
+def mixture(distributions: Sequence[LabelDistribution]) -> LabelDistribution:
+    """The average of n distributions over the same K labels, each of the same weight.
+
+    With one distribution for each of n traces this is the marginal over traces, as far as n draws
+    show it. Bounds are those of the average; it is undefined where one of them is.
+
+    Raises:
+        StatisticsError: If there are none, or they have different labels.
+    """
+    widths = {len(one.probabilities) for one in distributions if one.probabilities is not None}
+    if not distributions or len(widths) > 1:
+        raise StatisticsError(f"a mixture needs distributions over the same labels, got {widths}")
+    if len(distributions) == 1:
+        return distributions[0]
+    n = len(distributions)
+
+    def averaged(rows: Sequence[tuple[float, ...] | None]) -> tuple[float, ...] | None:
+        given = [row for row in rows if row is not None]
+        if len(given) < n:
+            return None
+        return tuple([sum(column) / n for column in zip(*given, strict=True)])
+
+    reasons = [one.undefined for one in distributions if one.undefined is not None]
+    return LabelDistribution(
+        averaged([one.probabilities for one in distributions]),
+        averaged([one.low for one in distributions]),
+        averaged([one.high for one in distributions]),
+        sum(one.coverage for one in distributions) / n,
+        sum(one.coverage_high for one in distributions) / n,
+        all(one.exact for one in distributions),
+        reasons[0] if reasons else None,
+    )
+
+
 def _without_mass(peak: float, *, exact: bool) -> LabelDistribution:
     """No distribution: nothing known, no mass on any known label, or no logarithm of a share."""
     coverage, coverage_high = math.nan, 1.0

@@ -201,6 +201,16 @@ def expand_binary(p_first: ArrayLike, p_second: ArrayLike) -> Floats:
     return result
 
 
+def expand_two(p_first: float, p_second: float) -> tuple[float, float, float]:
+    """`expand_binary` of one pair of probabilities, in plain Python."""
+    if math.isnan(p_first + p_second) or p_first + p_second <= 0:
+        return math.nan, math.nan, math.nan
+    if abs(p_first - p_second) <= BINARY_ATOL + BINARY_RTOL * abs(p_second):
+        return 0.0, 1.0, 0.0
+    total = p_first + p_second
+    return p_first / total, 0.0, p_second / total
+
+
 def scoring_levels(first: ArrayLike, second: ArrayLike) -> Floats:
     """Levels of one order, shape (n, 2K-1), from the K-point scores of both answers.
 

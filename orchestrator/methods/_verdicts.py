@@ -1,343 +1,138 @@
-"""What judges that write their verdict share: settings, rows, reading a text and its slot.
+"""Where a judge's verdict stands in what it wrote, and the labels as they are spelled there.
 
-A judge writes a text; its verdict is what the harness's own parser finds in it. Where asked for,
-the whole distribution over the labels is read at the very place where the verdict stands, from the
-judge's probabilities: the verdict of one greedy text hides how sure it was.
+A verdict is the last label of a text, after any thinking block. Labels of letters or digits only
+("7", "A") are words that occur in any explanation, so they count where they end a finished text or
+follow a word such as "Rating:"; bracketed ones ("[[>]]") count wherever they stand.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations as pairs_of
-from typing import Any, Final, NamedTuple
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-import msgspec
-from pydantic import BaseModel, Field
+import numpy as np
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
-from orchestrator.methods import answers
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, MethodSettings, Stage
-from orchestrator.methods._conversation import Turn, converse
-from orchestrator.prompts import PromptError
-from orchestrator.prompts.files import Wording
-from orchestrator.records import (
-    NO_PREFIX,
-    Failure,
-    Generation,
-    Label,
-    Message,
-    Messages,
-    Prefix,
-    Row,
-    Unit,
-)
+from orchestrator.records import NO_PREFIX, Generation, Label, Prefix
 
-FRAME: Final = "verdicts"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "turn": "i64",
-    "judge": "str",
-    "model": "str",
-    "model_a": "str",
-    "model_b": "str",
-    "rating": "f64",
-    "dimensions": "str",
-    "winner": "str",
-    "winner_ab": "str",
-    "winner_ba": "str",
-    "parsed": "bool",
-    "p": "list[f64]",
-    "p_ba": "list[f64]",
-    "expected": "f64",
-    "prefer_a": "f64",
-    "coverage": "f64",
-    "exact": "bool",
-    "same_text": "bool",
-    "text": "str",
-    "text_ba": "str",
-    **STATUS_COLUMNS,
-}
-"""Columns of every verdict. With one model: `rating`, and with `distribution` the probabilities `p`
-of the labels from the worst up and their mean `expected`. With two: `winner` over both orders, each
-order's in A's view, and P(A better) + P(tie)/2 as `prefer_a`. `dimensions` is JSON."""
+THINKING_ENDS: Final = "</think>"
+_THINKING_BEGINS: Final = "<think>"
+# What may follow a verdict at the end of a text: full stops, brackets and quotes, emphasis.
+TAIL: Final = " \t\r\n.*_`\"')]}"
 
 
-class JudgeSettings(MethodSettings):
-    """Settings that all these judges have."""
+class Found(NamedTuple):
+    """A verdict in a text: which label, and where it begins."""
 
-    candidates: tuple[str, ...] | None = Field(
-        None, description="Models that are judged; all that are not judges where left out."
-    )
-    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
-    judgment: Drawing = Field(
-        Drawing(max_tokens=2048), description="How the judge's text is drawn."
-    )
-    distribution: bool = Field(
-        False,  # noqa: FBT003 (a pydantic default)
-        description="Read the probability of every label where the verdict stands, too.",
-    )
+    label: int
+    begin: int
 
 
 class Slot(NamedTuple):
-    """Where a verdict stands.
+    """The place of a verdict in a trace.
 
     Attributes:
-        begin: Index of its label's first character in the text.
-        closing: What ends the label, so that none is the beginning of another.
+        prefix: What the judge wrote before it, up to the token in which it begins.
+        lead: The characters of that token before the verdict, which labels must begin with here.
+        label: Which label the judge wrote.
     """
 
-    begin: int
-    closing: str = ""
+    prefix: Prefix
+    lead: str
+    label: int
 
 
-class Format(NamedTuple):
-    """How a harness writes verdicts.
+def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
+    """The slot of the last verdict; None where there is none.
 
-    Attributes:
-        read: The verdict in a text by the harness's convention (a name, or None): a rating, or a
-            winner in the order shown; None where there is none.
-        slot: Where it stands; None where there is none.
-        labels: What may stand there.
-        values: What each label is worth: a rating, or P(first is better).
-        dropped: What the harness's own convention writes for no verdict and leaves out of means.
+    Found by the tokens' places in the text, so that the judge goes on from its own tokens; where
+    these are not known, from its text, cut before any white space.
     """
-
-    read: Callable[[str, Any], Any]
-    slot: Callable[[str], Slot | None]
-    labels: tuple[str, ...]
-    values: tuple[float, ...]
-    dropped: float | None = None
-
-
-class Verdict(NamedTuple):
-    """What a judge said.
-
-    Attributes:
-        value: By the convention asked for; None where there is none.
-        parsed: Whether there is one without a convention.
-        counts: Whether the harness counts the value.
-        drawn: The judge's text.
-        distribution: Over the labels, where it was asked for and there is a slot.
-    """
-
-    value: Any
-    parsed: bool
-    counts: bool
-    drawn: Generation
-    distribution: LabelDistribution | None = None
-
-
-def combinations(
-    candidates: Sequence[str], judges: Sequence[str], *, pairwise: bool, baseline: str | None = None
-) -> list[Combination]:
-    """Every model, or every pair of models (or every model with the baseline), with every judge."""
-    models: list[tuple[str, ...]] = [(model,) for model in candidates]
-    if pairwise and baseline is not None:
-        models = [(model, baseline) for model in candidates if model != baseline]
-    elif pairwise:
-        models = list(pairs_of(candidates, 2))
-    return [Combination(each, judge) for judge in judges for each in models]
-
-
-def companions(config: JudgeSettings, *more: str | None) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own; `more` answer too."""
-    named = config.candidates
-    if named is not None:
-        named = tuple(dict.fromkeys((*named, *(name for name in more if name is not None))))
-    return [("answers", answers.Config(candidates=named, answer=config.answer))]
-
-
-def stages(
-    kind: str, config: JudgeSettings, judged: Sequence[Combination], *, n_orders: int = 1
-) -> list[Stage]:
-    """A text for each verdict, and a reading at its slot where asked for."""
-    found = []
-    for judge in dict.fromkeys(combination.judge for combination in judged):
-        n = n_orders * sum(combination.judge == judge for combination in judged)
-        tokens = config.judgment.max_tokens
-        # Equal answers make equal prompts, which are asked once; each further turn asks again.
-        found.append(
-            Stage(f"{kind} judgments", judge, "generate", n, exact=False, max_tokens=tokens)
-        )
-        if config.distribution:
-            found.append(Stage(f"{kind} distributions", judge, "choose", n, exact=False))
-    return found
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category, judge, and the model or the two models."""
-    one = len(unit.models) == 1
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "judge": unit.judge,
-        "model": unit.models[0] if one else None,
-        "model_a": None if one else unit.models[0],
-        "model_b": None if one else unit.models[1],
-    }
-
-
-def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
-    """The judge's prompt.
-
-    Raises:
-        AskFailed: If the item lacks what the wording shows.
-    """
-    try:
-        system, user = wording.fill(fields)
-    except PromptError as error:
-        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
-    asked = Message("user", user)
-    return (Message("system", system), asked) if system else (asked,)
-
-
-PromptOf = Callable[[Sequence[Sequence[Turn]]], Messages]
-"""The prompt for the turns so far: one sequence of turns for each answer, in the order shown."""
-
-
-async def rate(
-    unit: Unit,
-    ask: Ask,
-    config: JudgeSettings,
-    form: Format,
-    prompt_of: PromptOf,
-) -> list[Row]:
-    """One rating a turn, of the conversation up to it."""
-    turns = await converse(unit.item, unit.models, ask, config.answer)
-    prompts = [prompt_of(_so_far(turns, n)) for n in range(1, len(turns) + 1)]
-    verdicts = await read(unit, ask, config, form, prompts)
-    return [rating_row(unit, number, form, one) for number, one in enumerate(verdicts, 1)]
-
-
-async def compare(
-    unit: Unit,
-    ask: Ask,
-    config: JudgeSettings,
-    form: Format,
-    prompt_of: PromptOf,
-) -> list[Row]:
-    """One comparison a turn in both orders, of the conversations up to it."""
-    turns = await converse(unit.item, unit.models, ask, config.answer)
-    prompts = [
-        prompt_of(shown)
-        for n in range(1, len(turns) + 1)
-        for a, b in [_so_far(turns, n)]
-        for shown in ((a, b), (b, a))
-    ]
-    verdicts = await read(unit, ask, config, form, prompts)
-    return [
-        {
-            **_winner_row(unit, made[0].number, form, ab, ba),
-            "same_text": made[0].answer.text == made[1].answer.text,
-        }
-        for made, ab, ba in zip(turns, verdicts[::2], verdicts[1::2], strict=True)
-    ]
-
-
-def _so_far(turns: Sequence[tuple[Turn, ...]], n: int) -> list[tuple[Turn, ...]]:
-    return list(zip(*turns[:n], strict=True))
-
-
-async def read(
-    unit: Unit, ask: Ask, config: JudgeSettings, form: Format, prompts: Sequence[Messages]
-) -> list[Verdict]:
-    """The judge's verdict on each prompt, with its distribution where asked for."""
-    convention = getattr(config, "convention", None)
-    sampling = config.judgment.sampling()
-    texts: list[Generation] = await ask.all(
-        *(ask.generate(unit.judge, one, sampling, item_key=unit.item.key) for one in prompts)
-    )
-    found = [_verdict(text, form, convention) for text in texts]
-    slots = {i: form.slot(text.text) for i, text in enumerate(texts)} if config.distribution else {}
-    at = {i: slot for i, slot in slots.items() if slot is not None}
-    if at:
-        choices = await ask.all(
-            *(
-                ask.choose(
-                    unit.judge,
-                    prompts[i],
-                    tuple(Label(name, (name + slot.closing,)) for name in form.labels),
-                    prefix=Prefix(texts[i].text[: slot.begin]) if slot.begin else NO_PREFIX,
-                )
-                for i, slot in at.items()
-            )
-        )
-        for i, choice in zip(at, choices, strict=True):
-            seen = from_logprobs(choice.logprobs, choice.upper)
-            found[i] = found[i]._replace(distribution=seen)
-    return found
-
-
-def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
-    parsed = form.read(text.text, None) is not None
-    value = form.read(text.text, convention)
-    return Verdict(value, parsed, value is not None and (parsed or value != form.dropped), text)
-
-
-def rating_row(unit: Unit, number: int, form: Format, verdict: Verdict) -> Row:
-    """The row of one rating; without a verdict it is a failed one, with the judge's text."""
-    seen = verdict.distribution
-    p = None if seen is None else seen.probabilities
-    return {
-        **columns(unit),
-        "turn": number,
-        "rating": verdict.value,
-        "parsed": verdict.parsed,
-        "p": None if p is None else list(p),
-        "expected": _expected(p, form),
-        "coverage": None if seen is None else seen.coverage,
-        "exact": None if seen is None else seen.exact,
-        "text": verdict.drawn.text,
-        **_status(verdict),
-    }
-
-
-def _winner_row(unit: Unit, number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
-    one: Winner | None = ab.value
-    two = swapped(ba.value)
-    p, p_ba = (
-        None if verdict.distribution is None else verdict.distribution.probabilities
-        for verdict in (ab, ba)
-    )
-    first, second = _expected(p, form), _expected(p_ba, form)
-    seen = [verdict.distribution for verdict in (ab, ba) if verdict.distribution is not None]
-    failed = next((verdict for verdict in (ab, ba) if not verdict.counts), ab)
-    return {
-        **columns(unit),
-        "turn": number,
-        "winner": two_games(one, two),
-        "winner_ab": one,
-        "winner_ba": two,
-        "parsed": ab.parsed and ba.parsed,
-        "p": None if p is None else list(p),
-        "p_ba": None if p_ba is None else list(p_ba),
-        "prefer_a": None if first is None or second is None else 0.5 * (first + 1.0 - second),
-        "coverage": min((one.coverage for one in seen), default=None),
-        "exact": all(one.exact for one in seen) if seen else None,
-        "text": ab.drawn.text,
-        "text_ba": ba.drawn.text,
-        **_status(failed),
-    }
-
-
-def _expected(p: Sequence[float] | None, form: Format) -> float | None:
-    if p is None:
+    begin = after_thinking(trace.text)
+    if begin is None:
         return None
-    return sum(share * value for share, value in zip(p, form.values, strict=True))
+    found = last_verdict(trace.text, labels, begin, ended=trace.finish_reason != "length")
+    return None if found is None else Slot(*cut(trace, found.begin), found.label)
 
 
-def _status(verdict: Verdict) -> Row:
-    if verdict.counts:
-        return {"status": "ok"}
-    why = "was cut off" if verdict.drawn.finish_reason == "length" else "ended"
-    return {
-        "status": "failed",
-        "cause": "no_verdict",
-        "message": f"the judge's text {why} without a verdict",
-    }
+def after_thinking(text: str) -> int | None:
+    """Where the answer begins behind a thinking block; None for a block that does not end."""
+    at = text.rfind(THINKING_ENDS)
+    if at >= 0:
+        return at + len(THINKING_ENDS)
+    return None if _THINKING_BEGINS in text else 0
 
 
-def as_json(numbers: Mapping[str, float]) -> str | None:
-    """Numbers by name as they stand in the column `dimensions`; None for none."""
-    return msgspec.json.encode(numbers).decode() if numbers else None
+def last_verdict(
+    text: str, labels: tuple[Label, ...], begin: int = 0, *, ended: bool = True
+) -> Found | None:
+    """The last label in a text from `begin` on; `ended` says that the text was not cut off."""
+    names = tuple(label.name for label in labels)
+    if not _bare(names):
+        for last in reversed(list(_anywhere(names).finditer(text, begin))):
+            return Found(names.index(last.group(1)), last.start(1))
+        return None
+    if not ended:
+        return None
+    stop = len(text[begin:].rstrip(TAIL)) + begin
+    found = _at_the_end(names).search(text, max(begin, stop - 64), stop)
+    for announced in () if found else reversed(list(_announced(names).finditer(text, begin))):
+        found = announced
+        break
+    return None if found is None else Found(names.index(found.group(1)), found.start(1))
+
+
+def cut(trace: Generation, begin: int) -> tuple[Prefix, str]:
+    """What comes before the token in which a place of the text lies, and the rest up to it."""
+    offsets, ids = trace.offsets, trace.token_ids
+    if offsets is not None and ids is not None and len(offsets) == len(ids) > 0:
+        at = max(int(np.searchsorted(offsets, begin, side="right")) - 1, 0)
+        start = int(offsets[at])
+        return (_prefix(trace.text[:start], tuple(ids[:at].tolist())), trace.text[start:begin])
+    text = trace.text[:begin].rstrip()
+    return _prefix(text, ()), trace.text[len(text) : begin]
+
+
+def spelled(labels: Sequence[Label], lead: str) -> tuple[Label, ...]:
+    """The labels as they go on from a token that began with `lead`.
+
+    White space before a label is part of its spelling, so all spellings with and without it count.
+    """
+    if not lead:
+        return tuple(labels)
+    found = []
+    for label in labels:
+        forms = [lead + spelling.lstrip() for spelling in label.spellings]
+        if lead.isspace():
+            forms += label.spellings
+        found.append(Label(label.name, tuple(dict.fromkeys(forms))))
+    return tuple(found)
+
+
+def _prefix(text: str, ids: tuple[int, ...]) -> Prefix:
+    return Prefix(text, ids) if text or ids else NO_PREFIX
+
+
+def _bare(names: Sequence[str]) -> bool:
+    return all(name.isalnum() for name in names)
+
+
+def _either(names: Sequence[str]) -> str:
+    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+
+
+@lru_cache(maxsize=64)
+def _anywhere(names: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(f"({_either(names)})")
+
+
+@lru_cache(maxsize=64)
+def _at_the_end(names: tuple[str, ...]) -> re.Pattern[str]:
+    """A label as the last word, also as "7/9" or "7 out of 9"."""
+    share = r"(?:[ ]?/[ ]?\d{1,6}|[ ]out[ ]of[ ]\d{1,6})?"
+    return re.compile(rf"(?<![\w.,/-])(?<!out of )({_either(names)}){share}\Z")
+
+
+@lru_cache(maxsize=64)
+def _announced(names: tuple[str, ...]) -> re.Pattern[str]:
+    said = r"(?i:rating|score|verdict)(?i:[ ]is)?[\s:*_=]{1,4}"
+    return re.compile(rf"{said}({_either(names)})(?!\w|[.,/]\d)")

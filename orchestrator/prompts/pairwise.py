@@ -1,30 +1,37 @@
-"""Prompts that ask a judge to compare two answers, by name.
+"""Prompts that ask a judge to compare two answers, by name, with five, three or two labels.
 
 `judgment_distribution` is the wording of Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference
 with the Judgment Distribution" (arXiv 2503.03064), which lists the five symbols; the version with a
-chain of thought adds the explanation clauses that the paper prints for its pointwise prompt.
-`compact` is what the models bundled with this project were trained on; it shows the reference.
+chain of thought adds the explanation clauses that the paper prints for its pointwise prompt. The
+bullets for three and for two labels are ours. `compact` is what the models bundled with this
+project were trained on, with five labels; it shows the reference.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, Literal
 
 from orchestrator.prompts.compact import PAIRWISE, PAIRWISE_COT
+from orchestrator.prompts.judging import JudgePrompt
 
+LabelSet = Literal["five", "three", "two"]
 
-class PairwisePrompt(NamedTuple):
-    """A user message that asks for a verdict at once, and one that asks for reasons first."""
-
-    direct: str
-    chain_of_thought: str
-
-
-_SYMBOLS: Final = """\
+_BULLETS: Final[dict[LabelSet, str]] = {
+    "five": """\
 - "[[>>]]" if assistant A is significantly better,
 - "[[>]]" if assistant A is slightly better,
 - "[[=]]" for a tie,
 - "[[<]]" if assistant B is slightly better,
 - "[[<<]]" if assistant B is significantly better.
-"""
+""",
+    "three": """\
+- "[[>]]" if assistant A is better,
+- "[[=]]" for a tie,
+- "[[<]]" if assistant B is better.
+""",
+    "two": """\
+- "A" if assistant A is better,
+- "B" if assistant B is better.
+""",
+}
 
 _ANSWERS: Final = """
 [User Prompt]
@@ -48,10 +55,18 @@ _EXPLAIN: Final = (
     "providing your explanation, use"
 )
 
-PROMPTS: Final = {
-    "compact": PairwisePrompt(PAIRWISE, PAIRWISE_COT),
-    "judgment_distribution": PairwisePrompt(
-        f"{_ROLE} Use the following symbols to indicate your judgment:\n{_SYMBOLS}{_ANSWERS}",
-        f"{_ROLE}{_EXPLAIN} the following symbols to indicate your judgment:\n{_SYMBOLS}{_ANSWERS}",
-    ),
-}
+NAMES: Final = ("compact", "judgment_distribution")
+
+
+def prompt(name: str, labels: LabelSet) -> JudgePrompt:
+    """One of `NAMES` for a set of labels.
+
+    Raises:
+        KeyError: If there is no such prompt.
+    """
+    if name == "compact":
+        return JudgePrompt(PAIRWISE, PAIRWISE_COT)
+    if name != "judgment_distribution":
+        raise KeyError(name)
+    rest = f" the following symbols to indicate your judgment:\n{_BULLETS[labels]}{_ANSWERS}"
+    return JudgePrompt(f"{_ROLE} Use{rest}", f"{_ROLE}{_EXPLAIN}{rest}")

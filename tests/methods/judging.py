@@ -1,53 +1,22 @@
-"""A judge that answers from rules, for tests of methods that read verdicts."""
+"""Judges made of functions, for tests of judging methods."""
 
 import math
 
-from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
-from orchestrator.records import Choice, Failure, Generation, Item, Message, Unit
-from tests.core.fakes import answered
+import numpy as np
 
-ITEM = Item(
-    key="k",
-    messages=(Message("user", "What is 2+2?"),),
-    followups=("And 3+3?",),
-    reference="4",
-    references=("4", "6"),
-    category="math",
-)
-ONE_TURN = Item(key="k", messages=(Message("user", "Hello?"),), category="writing")
-SINGLE = Unit(ITEM, ("a",), "judge")
-PAIR = Unit(ITEM, ("a", "b"), "judge")
+from orchestrator.records import Choice, Generation, Item, Message
+
+ITEM = Item(key="k", messages=(Message("user", "q"),), reference="r", category="c")
 
 
-class Judge:
-    """Answers candidates by name and turn, and judgments by `say`; remembers what it was asked.
-
-    Args:
-        say: The judge's text for the user's turn of a prompt.
-        mass: Probability of each label by its name; the rest shares what is left evenly.
-    """
-
-    def __init__(self, say, mass=None):
-        self.say = say
-        self.mass = mass or {}
-        self.judged = []
-        self.chosen = []
-
-    def __call__(self, ask):
-        if isinstance(ask, ChooseAsk):
-            self.chosen.append(ask)
-            logprobs = tuple(
-                math.log(self.mass[label.name]) if label.name in self.mass else -math.inf
-                for label in ask.labels
-            )
-            return Choice(logprobs, logprobs, "fake")
-        assert isinstance(ask, GenerateAsk)
-        if ask.turn:
-            return Generation(f"{ask.model} says {ask.turn}", "stop")
-        self.judged.append(ask)
-        said = self.say(ask.messages[-1].content)
-        return said if isinstance(said, (Generation, Failure)) else Generation(said, "stop")
+def choice(weights, coverage=1.0):
+    """Probabilities in the ratio of `weights`, with a mass of `coverage` on all of them."""
+    total = sum(weights)
+    values = tuple(math.log(coverage * w / total) if w else -math.inf for w in weights)
+    return Choice(values, values, "made")
 
 
-def rows_of(method, config, unit, judge):
-    return answered(method.evaluate(unit, Ask(), config), judge)
+def trace(*tokens, reason="stop"):
+    starts = np.cumsum([0, *map(len, tokens)])[:-1].astype(np.int32)
+    ids = np.arange(len(tokens), dtype=np.int32)
+    return Generation("".join(tokens), reason, token_ids=ids, offsets=starts)

@@ -1,0 +1,222 @@
+"""What judging methods share: settings, prompts, traces, and the distribution at the verdict."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+
+from orchestrator.ask import Ask, AskFailed
+from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
+from orchestrator.methods import answers
+from orchestrator.methods._base import Drawing, MethodSettings, Stage
+from orchestrator.methods._verdicts import Slot, slot_of, spelled
+from orchestrator.prompts import PromptError, render, variables
+from orchestrator.records import Choice, Failure, Generation, Label, Message, Messages
+
+
+class JudgeSettings(MethodSettings):
+    """Settings of methods in which a judge sees answers; `prompt` is checked by the class's own."""
+
+    NAMED: ClassVar[tuple[str, ...]] = ()
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+    SHOWN: ClassVar[tuple[str, ...]] = ()
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models to judge; all that are not judges where left out.", min_length=1
+    )
+    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    prompt: str = Field("", description="Name of a prompt, or a Jinja template.")
+    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+    chain_of_thought: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Let the judge reason first, then read the distribution at its verdict.",
+    )
+    reasoning: Drawing = Field(
+        Drawing(max_tokens=1024), description="How the judge's reasoning is drawn."
+    )
+    traces: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="With chain_of_thought: how many reasonings are drawn; their distributions "
+        "are averaged.",
+    )
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_exists(cls, value: str, info: ValidationInfo) -> str:  # noqa: ARG003
+        return checked_prompt(value, cls.NAMED, cls.FIELDS, cls.SHOWN)
+
+    @model_validator(mode="after")
+    def _traces_differ(self) -> Self:
+        if self.traces > 1 and not self.chain_of_thought:
+            raise ValueError("several traces need chain_of_thought: true")
+        if self.traces > 1 and self.reasoning.temperature == 0:
+            raise ValueError("several traces are all alike at reasoning.temperature 0; raise it")
+        return self
+
+
+def checked_prompt(
+    value: str, named: Sequence[str], fields: Sequence[str], shown: Sequence[str]
+) -> str:
+    """The name of a prompt, or a template that shows what it must.
+
+    Raises:
+        ValueError: If it is neither, uses an unknown field, or leaves one of `shown` out.
+    """
+    if value in named:
+        return value
+    if "{{" not in value:
+        names = ", ".join(sorted(named))
+        raise ValueError(f"no prompt named {value!r}; there are {names}, or write a template")
+    try:
+        used = variables(value)
+    except PromptError as error:
+        raise ValueError(str(error)) from error
+    if unknown := sorted(used - set(fields)):
+        raise ValueError(f"the template uses {', '.join(unknown)}; there are {', '.join(fields)}")
+    if missing := sorted(set(shown) - used):
+        raise ValueError(f"the template does not show {' and '.join(missing)}")
+    return value
+
+
+def needs_of(template: str, fields: Sequence[str]) -> frozenset[str]:
+    """The reference, where the prompt can't be made without it."""
+    try:
+        render(template, {**dict.fromkeys(fields, ""), "reference": None})
+    except PromptError:
+        return frozenset({"reference"})
+    return frozenset()
+
+
+def answers_of(config: JudgeSettings) -> list[tuple[str, BaseModel]]:
+    """The answers that are judged, as a frame of their own."""
+    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
+
+
+def stages_of(config: JudgeSettings, n_prompts: int, n_reads: int = 1) -> list[Stage]:
+    """What judging costs for one item: traces, and `n_reads` distributions for each.
+
+    Equal answers make equal prompts, which are asked once, so these are upper bounds.
+    """
+    found = []
+    for judge in config.judges:
+        n_traces = n_prompts * config.traces
+        if config.chain_of_thought:
+            tokens = config.reasoning.max_tokens
+            found.append(
+                Stage("reasoning", judge, "generate", n_traces, exact=False, max_tokens=tokens)
+            )
+        found.append(Stage("judgments", judge, "choose", n_traces * n_reads, exact=False))
+    return found
+
+
+def user_message(template: str, fields: dict[str, Any]) -> Messages:
+    """The prompt of a judge.
+
+    Raises:
+        AskFailed: If the item lacks a field that the template needs.
+    """
+    try:
+        return (Message("user", render(template, fields)),)
+    except PromptError as error:
+        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
+
+
+class Judged(NamedTuple):
+    """What a judge says to one prompt.
+
+    Attributes:
+        distribution: Over the labels, averaged over traces.
+        probabilities: Its shares, which are known.
+        n_traces: Traces with a verdict; 0 where none were drawn.
+        n_silent: Traces without a verdict, which are not in it.
+    """
+
+    distribution: LabelDistribution
+    probabilities: tuple[float, ...]
+    n_traces: int = 0
+    n_silent: int = 0
+
+
+async def judge_prompts(
+    ask: Ask,
+    judge: str,
+    prompts: Sequence[Messages],
+    labels: tuple[Label, ...],
+    config: JudgeSettings,
+    item_key: str,
+) -> list[Judged]:
+    """The distribution over the labels for each prompt.
+
+    Raises:
+        AskFailed: If a request fails, no trace of a prompt has a verdict, or nothing is known
+            about any label: no verdict is not a tie.
+    """
+    if not config.chain_of_thought:
+        choices = await ask.all(*(ask.choose(judge, prompt, labels) for prompt in prompts))
+        return [judged([choice]) for choice in choices]
+    traces = await reason(ask, judge, prompts, config, item_key)
+    slots = [[slot_of(trace, labels) for trace in of_prompt] for of_prompt in traces]
+    asks = [
+        ask.choose(judge, prompt, spelled(labels, slot.lead), prefix=slot.prefix)
+        for prompt, of_prompt, drawn in zip(prompts, slots, traces, strict=True)
+        for slot in said(of_prompt, drawn)
+    ]
+    read = iter(await ask.all(*asks))
+    found = []
+    for of_prompt in slots:
+        n_said = sum(slot is not None for slot in of_prompt)
+        one = judged([next(read) for _ in range(n_said)])
+        found.append(one._replace(n_traces=n_said, n_silent=len(of_prompt) - n_said))
+    return found
+
+
+async def reason(
+    ask: Ask, judge: str, prompts: Sequence[Messages], config: JudgeSettings, item_key: str
+) -> list[tuple[Generation, ...]]:
+    """The judge's traces, `config.traces` for each prompt."""
+    sampling = config.reasoning.sampling()
+    traces: list[Generation] = await ask.all(
+        *(
+            ask.generate(judge, prompt, sampling, item_key=item_key, repeat=repeat, offsets=True)
+            for prompt in prompts
+            for repeat in range(config.traces)
+        )
+    )
+    n = config.traces
+    return [tuple(traces[at : at + n]) for at in range(0, len(traces), n)]
+
+
+def said(slots: Sequence[Slot | None], traces: Sequence[Generation]) -> list[Slot]:
+    """The slots that there are.
+
+    Raises:
+        AskFailed: If there is none.
+    """
+    found = [slot for slot in slots if slot is not None]
+    if not found:
+        raise silent(traces)
+    return found
+
+
+def silent(traces: Sequence[Generation]) -> AskFailed:
+    """The failure of traces without a verdict."""
+    n_cut = sum(trace.finish_reason == "length" for trace in traces)
+    why = f"; {n_cut} of {len(traces)} were cut off" if n_cut else ""
+    what = "the judge's reasoning" if len(traces) == 1 else f"none of {len(traces)} reasonings"
+    verb = "has no verdict" if len(traces) == 1 else "has a verdict"
+    return AskFailed(Failure("no_verdict", f"{what} {verb}{why}", permanent=True))
+
+
+def judged(choices: Sequence[Choice]) -> Judged:
+    """The average of the distributions that were read.
+
+    Raises:
+        AskFailed: If one of them is undefined.
+    """
+    found = mixture([from_logprobs(choice.logprobs, choice.upper) for choice in choices])
+    if found.probabilities is None:
+        reason = found.undefined or "nothing is known"
+        raise AskFailed(Failure("no_logprobs", f"no verdict can be read: {reason}", permanent=True))
+    return Judged(found, found.probabilities)

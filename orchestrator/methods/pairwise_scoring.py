@@ -1,0 +1,378 @@
+"""Pairwise scoring: a judge rates two answers in one reply, in both orders.
+
+For every item and every pair of candidates the judge sees the answers as (A, B) and as (B, A) and
+is to write two scores, the one of the answer shown first and then the other. The first score's
+distribution is read where it stands; the second one's behind the most likely first score, since it
+is written after it. With x the first one's argmax, the difference of the scores has 2K-1 levels,
+and preferences are taken from it as in pairwise ranking: from the average of both orders
+(pre-aggregation) and per order (post-aggregation).
+
+Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgment Distribution"
+(arXiv 2503.03064) and their released inference formulas (`docs/methods/pairwise_scoring.md`).
+`score_a` and `score_b` are the simpler variant that a write-up of the paper describes: each
+answer's mean score, averaged over both orders.
+
+Deviations: the paper does not print the prompt of this setting; ours is our own wording. A score
+that can't be read is missing (the released code makes it a tie).
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations as pairs_of
+from typing import ClassVar, Final, NamedTuple
+
+from pydantic import BaseModel, Field, field_validator
+
+from orchestrator.ask import Ask
+from orchestrator.judgment.distribution import mixture
+from orchestrator.judgment.pairwise import judge_pair
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
+from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._judging import (
+    Judged,
+    JudgeSettings,
+    answers_of,
+    judged,
+    needs_of,
+    reason,
+    said,
+    stages_of,
+    user_message,
+)
+from orchestrator.methods._verdicts import TAIL, Slot, after_thinking, cut, spelled
+from orchestrator.prompts.scoring import PROMPTS
+from orchestrator.records import (
+    NO_PREFIX,
+    Generation,
+    Label,
+    Messages,
+    Prefix,
+    Row,
+    Unit,
+    labels,
+)
+
+VERSION: Final = 1
+FRAME: Final = "pair_scores"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "model_a": "str",
+    "model_b": "str",
+    "judge": "str",
+    "turn": "i64",
+    "p_first_ab": "list[f64]",
+    "p_second_ab": "list[f64]",
+    "p_first_ba": "list[f64]",
+    "p_second_ba": "list[f64]",
+    "p_ab": "list[f64]",
+    "p_ba": "list[f64]",
+    "coverage_ab": "f64",
+    "coverage_ba": "f64",
+    "prefer_a_ab": "f64",
+    "prefer_a_ba": "f64",
+    "prefer_a": "f64",
+    "mean_pre": "f64",
+    "mean_post": "f64",
+    "mode_pre": "f64",
+    "mode_post": "f64",
+    "median_pre": "f64",
+    "median_post": "f64",
+    "score_a": "f64",
+    "score_b": "f64",
+    "exact": "bool",
+    "same_text": "bool",
+    "n_traces": "i64",
+    "n_silent": "i64",
+    **STATUS_COLUMNS,
+}
+
+SCORES: Final = {"prefer_a": 1}
+
+FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b", "low", "high")
+"""What a template may show."""
+
+_MOST_SCORES: Final = 101
+_BETWEEN: Final = " "
+
+
+class Config(JudgeSettings):
+    """Settings of `pairwise_scoring`."""
+
+    NAMED: ClassVar = tuple(PROMPTS)
+    FIELDS: ClassVar = FIELDS
+    SHOWN: ClassVar = ("answer_a", "answer_b")
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models to rank; all that are not judges where left out.", min_length=2
+    )
+    prompt: str = Field(
+        "two_scores",
+        description="Name of a prompt (compact, two_scores), or a Jinja template with prompt, "
+        "reference, answer_a, answer_b, low and high; the judge must write two scores with a "
+        "space between them.",
+    )
+    scale: tuple[int, int] = Field(
+        (1, 9), description="Lowest and highest score; every whole number between is a label."
+    )
+
+    @field_validator("scale")
+    @classmethod
+    def _scale_ascends(cls, value: tuple[int, int]) -> tuple[int, int]:
+        low, high = value
+        if low < 0 or high <= low or high - low + 1 > _MOST_SCORES:
+            raise ValueError(
+                f"a scale goes from a lower to a higher whole number, at least 0 and with at most "
+                f"{_MOST_SCORES} scores; got {low} to {high}"
+            )
+        return value
+
+    def template(self) -> str:
+        """The template of the mode that is asked for."""
+        named = PROMPTS.get(self.prompt)
+        return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
+
+    def scores(self) -> range:
+        """The scores, ascending."""
+        return range(self.scale[0], self.scale[1] + 1)
+
+    def first_labels(self) -> tuple[Label, ...]:
+        """The first score as it is written, with and without a space before it."""
+        return tuple(Label(str(s), (str(s), f" {s}")) for s in self.scores())
+
+    def second_labels(self) -> tuple[Label, ...]:
+        """The second score as it is written behind the first."""
+        return labels(*(f"{_BETWEEN}{score}" for score in self.scores()))
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """Every pair of candidates with every judge, a judge's pairs together."""
+    return [Combination(pair, judge) for judge in config.judges for pair in pairs_of(candidates, 2)]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are judged."""
+    return answers_of(config)
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """Two scores in two orders of each pair, and the reasoning before them where asked for."""
+    return stages_of(config, len(candidates) * (len(candidates) - 1), n_reads=2)
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the prompt can't be made without it."""
+    return needs_of(config.template(), FIELDS)
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category, the two models and the judge."""
+    return {
+        "item": unit.item.key,
+        "category": unit.item.category,
+        "model_a": unit.models[0],
+        "model_b": unit.models[1],
+        "judge": unit.judge,
+    }
+
+
+class _Start(NamedTuple):
+    """Where the first score stands: which prompt, after which of its traces."""
+
+    prompt: int
+    messages: Messages
+    slot: Slot
+
+
+class _Order(NamedTuple):
+    """Both scores in one presentation order, in that order's own frame.
+
+    Attributes:
+        first: K probabilities: scores of the answer shown first.
+        second: K, of the other's, behind the most likely first score.
+        levels: 2K-1, of the differences; the answer shown first much better at index 0.
+        coverage: Mass on the scores in both places, multiplied.
+        exact: Whether every score's probability is known.
+        n_traces: Traces with two scores; 0 where none were drawn.
+        n_silent: Traces without.
+    """
+
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    levels: tuple[float, ...]
+    coverage: float
+    exact: bool
+    n_traces: int
+    n_silent: int
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """Both answers, both orders, one row a turn."""
+    turns = await converse(unit.item, unit.models, ask, config.answer)
+    prompts = [
+        _messages(unit, config, first, second)
+        for n_turns in range(1, len(turns) + 1)
+        for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
+        for first, second in ((a, b), (b, a))
+    ]
+    starts, n_drawn = await _starts(unit, ask, config, prompts)
+    read = await _orders(unit, ask, config, starts, n_drawn)
+    return [
+        _row(unit, made, ab, ba, config)
+        for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
+    ]
+
+
+def _messages(
+    unit: Unit, config: Config, first: Sequence[Turn], second: Sequence[Turn]
+) -> Messages:
+    low, high = config.scale
+    fields = {
+        "prompt": questions(first),
+        "reference": references(unit.item, first),
+        "answer_a": replies(first),
+        "answer_b": replies(second),
+        "low": str(low),
+        "high": str(high),
+    }
+    return user_message(config.template(), fields)
+
+
+async def _starts(
+    unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
+) -> tuple[list[_Start], int]:
+    """Where the first scores stand, and how many traces were drawn for each prompt."""
+    if not config.chain_of_thought:
+        nowhere = Slot(NO_PREFIX, "", 0)
+        return [_Start(at, prompt, nowhere) for at, prompt in enumerate(prompts)], 0
+    traces = await reason(ask, unit.judge, prompts, config, unit.item.key)
+    starts = [
+        _Start(at, prompt, slot)
+        for at, (prompt, drawn) in enumerate(zip(prompts, traces, strict=True))
+        for slot in said([slot_of_two(trace, config.scores()) for trace in drawn], drawn)
+    ]
+    return starts, config.traces
+
+
+async def _orders(
+    unit: Unit, ask: Ask, config: Config, starts: Sequence[_Start], n_drawn: int
+) -> list[_Order]:
+    """Both scores of each prompt, the second behind the most likely first one."""
+    names = [str(score) for score in config.scores()]
+    labels_1, labels_2 = config.first_labels(), config.second_labels()
+    choices = await ask.all(
+        *(
+            ask.choose(unit.judge, messages, spelled(labels_1, slot.lead), prefix=slot.prefix)
+            for _, messages, slot in starts
+        )
+    )
+    firsts = [judged([choice]) for choice in choices]
+    prefixes = [
+        _behind(start.slot, names[_likeliest(first.probabilities)])
+        for start, first in zip(starts, firsts, strict=True)
+    ]
+    choices = await ask.all(
+        *(
+            ask.choose(unit.judge, start.messages, labels_2, prefix=prefix)
+            for start, prefix in zip(starts, prefixes, strict=True)
+        )
+    )
+    seconds = [judged([choice]) for choice in choices]
+    by_prompt: dict[int, list[tuple[Judged, Judged]]] = {}
+    for start, *pair in zip(starts, firsts, seconds, strict=True):
+        by_prompt.setdefault(start.prompt, []).append((pair[0], pair[1]))
+    return [_averaged(pairs, n_drawn) for pairs in by_prompt.values()]
+
+
+def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int) -> _Order:
+    """The average over traces of one prompt's scores and of their difference."""
+    levels = [_levels(one.probabilities, two.probabilities) for one, two in pairs]
+    first, second = (
+        mixture([read.distribution for read in side]) for side in zip(*pairs, strict=True)
+    )
+    coverages = [one.distribution.coverage * two.distribution.coverage for one, two in pairs]
+    n = len(pairs)
+    return _Order(
+        first.probabilities or (),
+        second.probabilities or (),
+        tuple(sum(column) / n for column in zip(*levels, strict=True)),
+        sum(coverages) / n,
+        first.exact and second.exact,
+        n if n_drawn else 0,
+        n_drawn - n if n_drawn else 0,
+    )
+
+
+def _levels(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """`judgment.pairwise.scoring_levels` of one pair, in plain Python."""
+    n_scores = len(second)
+    levels = [0.0] * (2 * n_scores - 1)
+    start = n_scores - 1 - _likeliest(first)
+    levels[start : start + n_scores] = second
+    return levels
+
+
+def _behind(slot: Slot, score: str) -> Prefix:
+    """The reply up to the first score and with it, as text: the server finds its tokens."""
+    return Prefix(slot.prefix.text + slot.lead + score)
+
+
+def _likeliest(probabilities: Sequence[float]) -> int:
+    return max(range(len(probabilities)), key=lambda at: (probabilities[at], -at))
+
+
+def slot_of_two(trace: Generation, scores: Sequence[int]) -> Slot | None:
+    """The slot of the first of two scores that end a trace; None where there are none."""
+    begin = after_thinking(trace.text)
+    if begin is None or trace.finish_reason == "length":
+        return None
+    stop = begin + len(trace.text[begin:].rstrip(TAIL))
+    found = _two_scores(tuple(scores)).search(trace.text, max(begin, stop - 64), stop)
+    if found is None:
+        return None
+    return Slot(*cut(trace, found.start(1)), list(scores).index(int(found.group(1))))
+
+
+@lru_cache(maxsize=64)
+def _two_scores(scores: tuple[int, ...]) -> re.Pattern[str]:
+    either = "|".join(sorted(map(str, scores), key=len, reverse=True))
+    return re.compile(rf"(?<![\w.,/-])({either})[ ,]{{1,2}}(?:{either})\Z")
+
+
+def _row(unit: Unit, turns: tuple[Turn, ...], ab: _Order, ba: _Order, config: Config) -> Row:
+    a, b = turns
+    found = judge_pair(ab.levels, ba.levels)
+    scores = config.scores()
+    return {
+        **columns(unit),
+        "turn": a.number,
+        "p_first_ab": list(ab.first),
+        "p_second_ab": list(ab.second),
+        "p_first_ba": list(ba.first),
+        "p_second_ba": list(ba.second),
+        "p_ab": list(ab.levels),
+        "p_ba": list(reversed(ba.levels)),
+        "coverage_ab": ab.coverage,
+        "coverage_ba": ba.coverage,
+        "prefer_a_ab": found.prefer_ab,
+        "prefer_a_ba": found.prefer_ba,
+        "prefer_a": found.prefer,
+        "mean_pre": found.mean_pre,
+        "mean_post": found.mean_post,
+        "mode_pre": found.mode_pre,
+        "mode_post": found.mode_post,
+        "median_pre": found.median_pre,
+        "median_post": found.median_post,
+        "score_a": 0.5 * (_mean(ab.first, scores) + _mean(ba.second, scores)),
+        "score_b": 0.5 * (_mean(ab.second, scores) + _mean(ba.first, scores)),
+        "exact": ab.exact and ba.exact,
+        "same_text": a.answer.text == b.answer.text,
+        "n_traces": ab.n_traces + ba.n_traces,
+        "n_silent": ab.n_silent + ba.n_silent,
+        "status": "ok",
+    }
+
+
+def _mean(probabilities: Sequence[float], scores: Sequence[int]) -> float:
+    return sum(p * score for p, score in zip(probabilities, scores, strict=True))

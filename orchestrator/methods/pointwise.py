@@ -1,0 +1,210 @@
+"""Pointwise: a judge rates one answer; what is read is the distribution over all scores.
+
+For every item and candidate the judge sees one answer and is to write a score. What is read is the
+probability of every score of the scale at the place where it stands, renormalised over the scale,
+and from it the mean, which is what the source recommends, beside median, first percentile, mode
+and rounded mean. Two models are compared by their distributions on the same item
+(`orchestrator/summaries/pointwise.py`).
+
+Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgment Distribution"
+(arXiv 2503.03064); formulas as in `docs/methods/pointwise.md`.
+
+Deviations: a score is read with and without a space before it, and the two are summed; scores of
+several tokens (10, 100) are read by the chain rule; what the labels do not hold is the coverage,
+and never filled in. With several traces the distributions after each are averaged.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, Self
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from orchestrator.ask import Ask
+from orchestrator.judgment.pointwise import describe_scores
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
+from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._judging import (
+    Judged,
+    JudgeSettings,
+    answers_of,
+    judge_prompts,
+    needs_of,
+    stages_of,
+    user_message,
+)
+from orchestrator.prompts.pointwise import PROMPTS
+from orchestrator.records import Label, Messages, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = "scores"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "model": "str",
+    "judge": "str",
+    "turn": "i64",
+    "p": "list[f64]",
+    "mean": "f64",
+    "mean_low": "f64",
+    "mean_high": "f64",
+    "mode": "f64",
+    "rounded_mean": "f64",
+    "median": "f64",
+    "first_percentile": "f64",
+    "std": "f64",
+    "lower_semideviation": "f64",
+    "entropy": "f64",
+    "coverage": "f64",
+    "exact": "bool",
+    "n_traces": "i64",
+    "n_silent": "i64",
+    "n_characters": "i64",
+    **STATUS_COLUMNS,
+}
+
+SCORES: Final = {"mean": 1}
+
+FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
+"""What a template may show."""
+
+_MOST_SCORES: Final = 201
+_COMPACT_SCALE: Final = (1, 9)
+SCORE: Final = "SCORE"
+"""Stands for the score in `verdict`."""
+
+
+class Config(JudgeSettings):
+    """Settings of `pointwise`."""
+
+    NAMED: ClassVar = tuple(PROMPTS)
+    FIELDS: ClassVar = FIELDS
+    SHOWN: ClassVar = ("answer",)
+
+    prompt: str = Field(
+        "judgment_distribution",
+        description="Name of a prompt (compact, judgment_distribution), or a Jinja template with "
+        "prompt, reference, answer, low and high.",
+    )
+    scale: tuple[int, int] = Field(
+        (1, 9), description="Lowest and highest score; every whole number between is a label."
+    )
+    verdict: str = Field(
+        SCORE,
+        description='How the judge writes a score, with SCORE for the number: "[[SCORE]]" where '
+        "the prompt asks for brackets.",
+    )
+
+    @field_validator("scale")
+    @classmethod
+    def _scale_ascends(cls, value: tuple[int, int]) -> tuple[int, int]:
+        low, high = value
+        if low < 0 or high <= low or high - low + 1 > _MOST_SCORES:
+            raise ValueError(
+                f"a scale goes from a lower to a higher whole number, at least 0 and with at most "
+                f"{_MOST_SCORES} scores; got {low} to {high}"
+            )
+        return value
+
+    @field_validator("verdict")
+    @classmethod
+    def _verdict_holds_the_score(cls, value: str) -> str:
+        if value.count(SCORE) != 1:
+            raise ValueError(f"the verdict must hold {SCORE} once, got {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _compact_has_one_scale(self) -> Self:
+        if self.prompt == "compact" and self.scale != _COMPACT_SCALE:
+            raise ValueError("the prompt compact asks for 1 to 9; leave scale out")
+        return self
+
+    def template(self) -> str:
+        """The template of the mode that is asked for."""
+        named = PROMPTS.get(self.prompt)
+        return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
+
+    def scores(self) -> range:
+        """The scores, ascending."""
+        return range(self.scale[0], self.scale[1] + 1)
+
+    def labels(self) -> tuple[Label, ...]:
+        """The scores as they are written, each with and without a space before it."""
+        names = [self.verdict.replace(SCORE, str(score)) for score in self.scores()]
+        return tuple(Label(name, (name, f" {name}")) for name in names)
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """Every candidate with every judge, a judge's answers together."""
+    return [Combination((model,), judge) for judge in config.judges for model in candidates]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are judged."""
+    return answers_of(config)
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One judgment an answer, and the reasoning before it where asked for."""
+    return stages_of(config, len(candidates))
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the prompt can't be made without it."""
+    return needs_of(config.template(), FIELDS)
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category, model and judge."""
+    return {
+        "item": unit.item.key,
+        "category": unit.item.category,
+        "model": unit.models[0],
+        "judge": unit.judge,
+    }
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """The answer and its rating, one row a turn."""
+    turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
+    prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
+    read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit.item.key)
+    return [_row(unit, turn, one, config) for turn, one in zip(turns, read, strict=True)]
+
+
+def _messages(unit: Unit, config: Config, turns: Sequence[Turn]) -> Messages:
+    low, high = config.scale
+    fields = {
+        "prompt": questions(turns),
+        "reference": references(unit.item, turns),
+        "answer": replies(turns),
+        "low": str(low),
+        "high": str(high),
+    }
+    return user_message(config.template(), fields)
+
+
+def _row(unit: Unit, turn: Turn, read: Judged, config: Config) -> Row:
+    scores = config.scores()
+    said = describe_scores(read.probabilities, scores)
+    low, high = read.distribution.mean_bounds(scores)
+    return {
+        **columns(unit),
+        "turn": turn.number,
+        "p": list(read.probabilities),
+        "mean": said.mean,
+        "mean_low": low,
+        "mean_high": high,
+        "mode": said.mode,
+        "rounded_mean": said.rounded_mean,
+        "median": said.median,
+        "first_percentile": said.first_percentile,
+        "std": said.std,
+        "lower_semideviation": said.lower_semideviation,
+        "entropy": said.entropy_nats,
+        "coverage": read.distribution.coverage,
+        "exact": read.distribution.exact,
+        "n_traces": read.n_traces,
+        "n_silent": read.n_silent,
+        "n_characters": len(turn.answer.text),
+        "status": "ok",
+    }

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.methods._verdicts import last_verdict, slot_of, spelled
+from orchestrator.methods.pairwise_ranking import LABELS
+from orchestrator.methods.pairwise_scoring import slot_of_two
+from orchestrator.records import NO_PREFIX, Generation, Label, Prefix, labels
+
+SCORES = labels(*map(str, range(1, 11)))
+FIVE = LABELS["five"]
+TWO = LABELS["two"]
+
+
+def written(tokens, *, reason="stop", offsets=True):
+    text = "".join(tokens)
+    starts = np.cumsum([0, *map(len, tokens)])[:-1].astype(np.int32)
+    ids = np.arange(100, 100 + len(tokens), dtype=np.int32)
+    return Generation(text, reason, token_ids=ids, offsets=starts if offsets else None)
+
+
+def label_in(text, of, **more):
+    found = last_verdict(text, of, **more)
+    return None if found is None else of[found.label].name
+
+
+def test_the_judge_goes_on_from_its_own_tokens_up_to_the_verdict():
+    slot = slot_of(written(["A is", " right", ". ", "[[", ">", "]]", "\n"]), FIVE)
+    assert slot.prefix == Prefix("A is right. ", (100, 101, 102))
+    assert (slot.lead, FIVE[slot.label].name) == ("", "[[>]]")
+
+
+def test_a_token_that_begins_before_the_verdict_is_read_whole():
+    slot = slot_of(written(["so", " [[", ">>", "]]"]), FIVE)
+    assert slot.prefix == Prefix("so", (100,))
+    assert slot.lead == " "
+    assert spelled(FIVE, slot.lead)[0] == Label("[[>>]]", (" [[>>]]", "[[>>]]"))
+
+
+def test_without_places_of_tokens_the_text_is_cut_before_white_space():
+    slot = slot_of(written(["so", " [[", ">>", "]]"], offsets=False), FIVE)
+    assert (slot.prefix, slot.lead) == (Prefix("so"), " ")
+
+
+def test_a_verdict_at_the_beginning_has_nothing_before_it():
+    assert slot_of(written(["[[", "=", "]]"]), FIVE).prefix == NO_PREFIX
+
+
+def test_other_characters_of_the_first_token_stay_in_front_of_every_label():
+    (label,) = spelled((Label("7", ("7", " 7")),), "**")
+    assert label.spellings == ("**7",)
+
+
+def test_the_last_verdict_counts_and_not_one_that_was_quoted():
+    assert label_in("[[>>]] would be wrong; I say [[<]]. Fine", FIVE) == "[[<]]"
+
+
+def test_a_verdict_inside_a_thinking_block_is_none():
+    assert slot_of(written(["<think>", "[[>]]", "</think>", "no idea"]), FIVE) is None
+    assert slot_of(written(["<think>", "[[>]]"]), FIVE) is None
+    slot = slot_of(written(["<think>", "[[>]]", "</think>", "[[=]]"]), FIVE)
+    assert slot.prefix.token_ids == (100, 101, 102)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("It is good.\n7", "7"),
+        ("Rating: 10.", "10"),
+        ("**8**", "8"),
+        ("I give it 7/9", "7"),
+        ("I give it 7 out of 9.", "7"),
+        ("Rating: 6 since it is short", "6"),
+        ("Rating: 6. Not 3 of them. Score is 4, I think", "4"),
+        ("3 yes 5 no wrong 1", "1"),
+    ],
+)
+def test_a_score_ends_the_text_or_is_announced(text, score):
+    assert label_in(text, SCORES) == score
+
+
+@pytest.mark.parametrize(
+    "text", ["I count 7 faults in it", "version 2.7", "11", "7.5", "between 6-7", "", "A7"]
+)
+def test_other_numbers_are_no_score(text):
+    assert label_in(text, SCORES) is None
+
+
+def test_a_text_that_was_cut_off_has_no_bare_verdict():
+    assert label_in("3 yes 5", SCORES, ended=False) is None
+    assert label_in("so [[>]] beca", FIVE, ended=False) == "[[>]]"
+
+
+def test_an_article_is_no_verdict():
+    assert label_in("A good answer", TWO) is None
+    assert label_in("The better one is B.", TWO) == "B"
+
+
+@given(st.text(), st.sampled_from(FIVE), st.text("xyz .\n"))
+def test_a_verdict_is_found_behind_any_text(before, label, after):
+    found = last_verdict(before + label.name + after, FIVE)
+    assert found is not None
+    assert (FIVE[found.label], found.begin) == (label, len(before))
+
+
+def test_two_scores_end_the_text():
+    slot = slot_of_two(written(["fine", ". ", "7", " 3", "."]), range(1, 10))
+    assert (slot.prefix.token_ids, slot.label) == ((100, 101), 6)
+    assert slot_of_two(written(["7", " 3", " are", " scores"]), range(1, 10)) is None
+    assert slot_of_two(written(["7", " 3"], reason="length"), range(1, 10)) is None
+
+
+def test_a_hostile_text_is_read_in_linear_time():
+    text = "Rating: " * 20_000 + "[[" * 20_000 + " " * 20_000
+    assert last_verdict(text, FIVE) is None
+    assert last_verdict(text, SCORES) is None
