@@ -7,7 +7,7 @@ from orchestrator.ask import AskFailed
 from orchestrator.methods import mt_bench_judge as method
 from orchestrator.records import Generation, Unit
 from tests.conftest import SHARED
-from tests.methods.judging import ITEM, ONE_TURN, PAIR, SINGLE, Judge, rows_of
+from tests.methods.harness_judge import ITEM, ONE_TURN, PAIR, SINGLE, Judge, rows_of
 
 FASTCHAT = SHARED / "data" / "judge_prompts.jsonl"
 NAMES = (

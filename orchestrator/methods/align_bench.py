@@ -1,0 +1,126 @@
+"""AlignBench: a judge scores an answer in Chinese by dimensions, and overall from 1 to 10.
+
+The judge compares with the reference answer, criticises by the dimensions of the question's type,
+and ends with a dictionary; its `综合得分` is the rating. A model's overall score is a macro
+average: the mean of two reasoning categories and the mean of six language categories, averaged.
+
+Source: Liu et al. 2023, "AlignBench" (arXiv 2311.18743) and its code (commit 5b79d4a8), from where
+prompt (`judge.py`) and dimensions (`config`) are read; neither is part of this project.
+
+Deviations: a text without a score is missing, and a score keeps its decimals; with
+`convention: align_bench` they are -1 (counted, as in its table of results) and cut. Answers are
+drawn by `answer`; AlignBench's own temperatures are `temperature_by_category: align_bench`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.ask import Ask, AskFailed
+from orchestrator.judgment.harness.align_bench import parse_judgment
+from orchestrator.methods import _formats, _harness
+from orchestrator.methods._base import Combination, Stage
+from orchestrator.methods._conversation import Turn
+from orchestrator.methods._harness import HarnessSettings
+from orchestrator.prompts import compact
+from orchestrator.prompts.align_bench import FROM_FOLDER, Dimensions
+from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.records import Failure, Item, Messages, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = _harness.FRAME
+SCHEMA: Final = _harness.SCHEMA
+columns = _harness.columns
+
+WHERE: Final = (
+    "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge say "
+    "`prompts: compact`"
+)
+NAME: Final = "base_prompt"
+"""What the template is called in `judge.py`."""
+_COMPACT: Final = Wording(user=compact.RATING, form="jinja")
+
+
+class Config(HarnessSettings):
+    """Settings of `align_bench`."""
+
+    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
+        Field(
+            description="AlignBench's judge.py, a file of one template with category, dimensions, "
+            "question, reference and answer, or compact."
+        )
+    )
+    dimensions: Annotated[Dimensions | None, FROM_FOLDER] = Field(
+        None, description="AlignBench's folder `config`; needed where the template shows them."
+    )
+    subcategory: str = Field(
+        "subcategory", description="The dataset's column that says which dimensions apply."
+    )
+    convention: Literal["align_bench"] | None = Field(
+        None, description="align_bench: -1 for no score, whole numbers; null: missing, as written."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Config":
+        wording = self.wording()
+        if self.dimensions is None and wording.shows({"dimensions"}):
+            raise ValueError("the template shows dimensions: say `dimensions: AlignBench/config`")
+        return self
+
+    def wording(self) -> Wording:
+        """The template.
+
+        Raises:
+            ValueError: If the file has none of a known name.
+        """
+        if self.prompts == "compact":
+            return _COMPACT
+        wording = self.prompts.get(NAME) or self.prompts.get(ONLY)
+        if wording is None:
+            raise ValueError(f"'prompts' hold no {NAME}; {WHERE}")
+        return wording
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """Every model with every judge."""
+    return _harness.combinations(candidates, config.judges, pairwise=False)
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are judged, as a frame of their own."""
+    return _harness.companions(config)
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One text a rating."""
+    return _harness.stages("AlignBench", config, combinations(candidates, config))
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the wording shows it."""
+    return config.wording().shows({"reference"})
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """One overall score with its dimensions, a turn."""
+    form = _formats.COMPACT_RATING if config.prompts == "compact" else _formats.ALIGN_SCORE
+    rows = await _harness.rate(unit, ask, config, form, partial(_messages, unit.item, config))
+    for row in rows:
+        scores = parse_judgment(row["text"], convention=config.convention).dimensions
+        row["dimensions"] = _harness.as_json(scores)
+    return rows
+
+
+def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
+    wording = config.wording()
+    fields = _harness.fields(item, shown) | {"category": item.category}
+    if config.dimensions is not None:
+        kind = str(item.fields.get(config.subcategory) or item.category)
+        fields["dimensions"] = config.dimensions.described(kind)
+        if fields["dimensions"] is None:
+            said = f"AlignBench has no dimensions for {config.subcategory} {kind!r}"
+            raise AskFailed(Failure("bad_item", said, permanent=True))
+    return _harness.messages(wording, fields)

@@ -1,0 +1,230 @@
+"""AlpacaEval 2: a judge's probabilities say how much a model is preferred to a baseline.
+
+The judge sees an instruction and two unnamed outputs, called `m` and `M`, and answers with one of
+these. Its preference is 1 + P(M) over the two, with the model as M: 1 is the baseline, 2 the model.
+Equal outputs are 1.5 without asking. Which of the two is shown first is drawn by a seed made of the
+instruction, as published (`order: published`), or both orders are asked and averaged (`both`).
+
+Source: Dubois et al. 2024, "Length-Controlled AlpacaEval" (arXiv 2404.04475) and `alpaca_eval`
+(commit cd543a14, `weighted_alpaca_eval_gpt4_turbo`), whose `alpaca_eval_clf.txt` is read.
+
+Deviations: P is read by `choose`, exactly where the server can; where it only lists alternatives,
+one that is missing counts as 0, as published, and `preference_low`, `preference_high` bound what it
+may be. `compact` is the bundled judge's wording with five symbols: P(M) is then P(second is
+better) + P(tie)/2.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Annotated, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.ask import Ask
+from orchestrator.judgment.distribution import from_logprobs
+from orchestrator.judgment.harness.alpaca_eval import DRAW, SEED, is_switched
+from orchestrator.methods import _harness, answers
+from orchestrator.methods._base import (
+    STATUS_COLUMNS,
+    Combination,
+    Drawing,
+    MethodSettings,
+    Stage,
+)
+from orchestrator.methods._conversation import Turn, converse, questions
+from orchestrator.prompts import compact
+from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.records import Choice, Row, Unit, labels
+
+VERSION: Final = 1
+FRAME: Final = "preferences"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "turn": "i64",
+    "judge": "str",
+    "model": "str",
+    "baseline": "str",
+    "preference": "f64",
+    "preference_low": "f64",
+    "preference_high": "f64",
+    "preference_baseline_first": "f64",
+    "coverage": "f64",
+    "exact": "bool",
+    "model_first": "bool",
+    "same_text": "bool",
+    "n_characters": "i64",
+    "n_characters_baseline": "i64",
+    **STATUS_COLUMNS,
+}
+"""`preference` is in [1, 2], above 1.5 for the model; with both orders it is their mean, and
+`preference_baseline_first` that of one order alone."""
+
+WHERE: Final = (
+    "AlpacaEval's is alpaca_eval_clf.txt in src/alpaca_eval/evaluators_configs of the repository "
+    "tatsu-lab/alpaca_eval (Apache-2.0); for the bundled judge say `prompts: compact`"
+)
+_LABELS: Final = labels("m", "M")
+_COMPACT: Final = Wording(user=compact.PAIRWISE, form="jinja")
+_COMPACT_LABELS: Final = labels(*compact.LABELS)
+_SECOND: Final = (0.0, 1.0)
+_COMPACT_SECOND: Final = (0.0, 0.0, 0.5, 1.0, 1.0)
+"""What each label says for the output shown second."""
+
+
+class Config(MethodSettings):
+    """Settings of `alpaca_eval`."""
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models that are compared; all that are not judges where left out."
+    )
+    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    baseline: str = Field(description="The model that all others are compared with.")
+    prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
+        Field(
+            description="AlpacaEval's alpaca_eval_clf.txt, a template with instruction, output_1 "
+            "and output_2, or compact."
+        )
+    )
+    answer: Drawing = Field(Drawing(max_tokens=2048), description="How outputs are drawn.")
+    order: Literal["published", "both"] = Field(
+        "published", description="One order, drawn by the instruction; or both, averaged."
+    )
+    seed: int = Field(SEED, description="With the instruction it decides the order.")
+
+    @model_validator(mode="after")
+    def _one_template(self) -> "Config":
+        if self.prompts != "compact" and ONLY not in self.prompts:
+            raise ValueError(f"'prompts' must be a file of one template; {WHERE}")
+        return self
+
+
+class _Read(NamedTuple):
+    """What one order says, for the model."""
+
+    preference: float | None
+    low: float
+    high: float
+    coverage: float
+    exact: bool
+    undefined: str
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """Every model with the baseline, with every judge."""
+    return [
+        Combination((model, config.baseline), judge)
+        for judge in config.judges
+        for model in candidates
+        if model != config.baseline
+    ]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The outputs that are compared, as a frame of their own."""
+    named = config.candidates
+    if named is not None:
+        named = tuple(dict.fromkeys((*named, config.baseline)))
+    return [("answers", answers.Config(candidates=named, answer=config.answer))]
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One reading a model, two with both orders; equal outputs take none."""
+    n_orders = 2 if config.order == "both" else 1
+    n = n_orders * sum(model != config.baseline for model in candidates)
+    draw = config.model_dump_json(exclude={"name", "candidates", "judges"})
+    return [
+        Stage("AlpacaEval preferences", judge, "choose", n, exact=False, draw=draw)
+        for judge in config.judges
+    ]
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the wording shows it."""
+    wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
+    return wording.shows({"reference"})
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category, judge, model and baseline."""
+    return {
+        "item": unit.item.key,
+        "category": unit.item.category,
+        "judge": unit.judge,
+        "model": unit.models[0],
+        "baseline": unit.models[1],
+    }
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """One preference a turn, of the conversations up to it."""
+    turns = await converse(unit.item, unit.models, ask, config.answer)
+    rows = []
+    for n, (model, baseline) in enumerate(turns, 1):
+        row = {
+            **columns(unit),
+            "turn": n,
+            "same_text": model.answer.text == baseline.answer.text,
+            "n_characters": len(model.answer.text),
+            "n_characters_baseline": len(baseline.answer.text),
+            "status": "ok",
+        }
+        mine, theirs = zip(*turns[:n], strict=True)
+        rows.append(row | await _judged(unit, ask, config, (mine, theirs), same=row["same_text"]))
+    return rows
+
+
+async def _judged(
+    unit: Unit,
+    ask: Ask,
+    config: Config,
+    shown: tuple[Sequence[Turn], Sequence[Turn]],
+    *,
+    same: bool,
+) -> Row:
+    """The preference between the conversations of the model and of the baseline."""
+    if same:
+        return {"preference": DRAW, "preference_low": DRAW, "preference_high": DRAW, "exact": True}
+    mine, theirs = shown
+    built_in = config.prompts == "compact"
+    wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
+    # As published: the baseline is output 1, unless the seed switches the two.
+    switched = is_switched(questions(mine), config.seed)
+    orders = (False, True) if config.order == "both" else (switched,)
+    asks = []
+    for model_first in orders:
+        outputs = (mine, theirs) if model_first else (theirs, mine)
+        prompt = _harness.messages(wording, _harness.fields(unit.item, outputs))
+        asks.append(ask.choose(unit.judge, prompt, _COMPACT_LABELS if built_in else _LABELS))
+    choices = await ask.all(*asks)
+    values = _COMPACT_SECOND if built_in else _SECOND
+    return _row([_read(one, values, flip) for one, flip in zip(choices, orders, strict=True)]) | {
+        "model_first": None if config.order == "both" else switched
+    }
+
+
+def _read(choice: Choice, values: Sequence[float], model_first: bool) -> _Read:  # noqa: FBT001
+    seen = from_logprobs(choice.logprobs, choice.upper)
+    if seen.probabilities is None:
+        return _Read(None, math.nan, math.nan, seen.coverage, seen.exact, seen.undefined or "")
+    second = sum(p * value for p, value in zip(seen.probabilities, values, strict=True))
+    least, most = seen.mean_bounds(values)
+    if model_first:
+        second, least, most = 1.0 - second, 1.0 - most, 1.0 - least
+    return _Read(1.0 + second, 1.0 + least, 1.0 + most, seen.coverage, seen.exact, "")
+
+
+def _row(read: Sequence[_Read]) -> Row:
+    """The mean of what the orders say; missing where one says nothing."""
+    lacking = next((one for one in read if one.preference is None), None)
+    if lacking is not None:
+        return {"status": "failed", "cause": "no_logprobs", "message": lacking.undefined}
+    return {
+        "preference": fmean(one.preference for one in read if one.preference is not None),
+        "preference_low": fmean(one.low for one in read),
+        "preference_high": fmean(one.high for one in read),
+        "preference_baseline_first": read[0].preference if len(read) > 1 else None,
+        "coverage": min(one.coverage for one in read),
+        "exact": all(one.exact for one in read),
+    }

@@ -1,0 +1,124 @@
+"""CritiqueLLM: a judge that criticises in Chinese, then scores an answer or compares two.
+
+`pointwise`: the rating is `综合得分` in the judge's text, 0 to 10. `pairwise`: `综合比较结果` in
+both orders; a winner counts only where both agree. The wording with the reference answer is used
+where the item has one.
+
+Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702) and its code (commit e1e0241b), from whose
+`inference/prompts.py` the four wordings are read; they are not part of this project.
+
+Deviations: a text without a score is missing; with `convention: critique_llm` it counts as 5, and
+100 is read as 10, as there. Orders that disagree are a tie here; CritiqueLLM's agreement counts
+them as wrong (`judgment.harness.critique_llm.pairwise_agreement`).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.ask import Ask
+from orchestrator.methods import _formats, _harness
+from orchestrator.methods._base import Combination, Stage
+from orchestrator.methods._conversation import Turn
+from orchestrator.methods._harness import HarnessSettings
+from orchestrator.prompts import compact
+from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.records import Item, Messages, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = _harness.FRAME
+SCHEMA: Final = _harness.SCHEMA
+columns = _harness.columns
+
+WHERE: Final = (
+    "CritiqueLLM's is inference/prompts.py in the repository thu-coai/CritiqueLLM; for the bundled "
+    "judge say `prompts: compact`"
+)
+_COMPACT: Final = {
+    "pointwise": Wording(user=compact.RATING, form="jinja"),
+    "pairwise": Wording(user=compact.PAIRWISE, form="jinja"),
+}
+_FORMATS: Final = {
+    ("compact", "pointwise"): _formats.COMPACT_RATING,
+    ("compact", "pairwise"): _formats.COMPACT_SYMBOL,
+    ("", "pointwise"): _formats.CRITIQUE_SCORE,
+    ("", "pairwise"): _formats.CRITIQUE_LABEL,
+}
+
+
+class Config(HarnessSettings):
+    """Settings of `critique_llm`."""
+
+    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    mode: Literal["pointwise", "pairwise"] = Field("pointwise", description="Score, or compare.")
+    prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
+        Field(description="CritiqueLLM's prompts.py, a file of one template, or compact.")
+    )
+    reference: bool | None = Field(
+        None, description="Show the reference answer; null: where the item has one."
+    )
+    type_field: str = Field(
+        "type", description="The dataset's column with the type of question; else its category."
+    )
+    convention: Literal["critique_llm"] | None = Field(
+        None, description="critique_llm: no score counts as 5; null: it is missing."
+    )
+
+    @model_validator(mode="after")
+    def _has_wordings(self) -> "Config":
+        if self.prompts == "compact" or ONLY in self.prompts:
+            return self
+        wanted = {True, False} if self.reference is None else {self.reference}
+        names = [name_of(self.mode, based=based) for based in sorted(wanted)]
+        if lacking := [name for name in names if name not in self.prompts]:
+            raise ValueError(f"'prompts' hold no {', '.join(lacking)}; {WHERE}")
+        return self
+
+
+def name_of(mode: str, *, based: bool) -> str:
+    """What a wording is called in CritiqueLLM's file, in lower case."""
+    return f"{mode}_reference_{'based' if based else 'free'}"
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """Every model, or every pair of models, with every judge."""
+    return _harness.combinations(candidates, config.judges, pairwise=config.mode == "pairwise")
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are judged, as a frame of their own."""
+    return _harness.companions(config)
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """One text a score, two a comparison."""
+    n_orders = 2 if config.mode == "pairwise" else 1
+    judged = combinations(candidates, config)
+    return _harness.stages("CritiqueLLM", config, judged, n_orders=n_orders)
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where it is to be shown whatever the item."""
+    return frozenset({"reference"} if config.reference or config.prompts == "compact" else ())
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """One score, or one comparison in both orders, a turn."""
+    form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
+    prompt_of = partial(_messages, unit.item, config)
+    if config.mode == "pointwise":
+        return await _harness.rate(unit, ask, config, form, prompt_of)
+    return await _harness.compare(unit, ask, config, form, prompt_of)
+
+
+def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
+    fields = _harness.fields(item, shown)
+    kind = item.fields.get(config.type_field)
+    fields["type"] = item.category if kind is None else str(kind)
+    if config.prompts == "compact":
+        return _harness.messages(_COMPACT[config.mode], fields)
+    based = fields["reference"] is not None if config.reference is None else config.reference
+    wording = config.prompts.get(name_of(config.mode, based=based)) or config.prompts[ONLY]
+    return _harness.messages(wording, fields)
