@@ -1,0 +1,289 @@
+"""How far raters agree: raw agreement, kappa, and two orderings of the same models."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.association import association, midranks
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.jackknife import (
+    ARCSINE,
+    Resampling,
+    complete_rows,
+    jackknife_sums,
+    student_interval,
+    sums_by_prompt,
+)
+from orchestrator.statistics.results import Estimate
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+METHOD: Final = "jackknife over prompts on the arcsine scale, t quantile"
+
+ENUMERATED_MODELS: Final = 8
+"""Models up to which all orderings are gone through: 8! = 40,320."""
+
+_TIE_WORD: Final = "tie"
+
+
+@dataclass(frozen=True, slots=True)
+class RankingAgreement:
+    """How alike two scores order M models.
+
+    Attributes:
+        tau_b: Kendall's; None where undefined.
+        spearman: Likewise.
+        tau_p: Two-sided p-value of tau_b under random orderings.
+        spearman_p: Likewise.
+        n_models: Models with both scores.
+        exact: Whether all orderings were gone through.
+        undefined: Why there is nothing; None if there is.
+    """
+
+    tau_b: float | None
+    spearman: float | None
+    tau_p: float | None
+    spearman_p: float | None
+    n_models: int
+    exact: bool
+    undefined: str | None = None
+
+
+def cohen_kappa(
+    first: Floats, second: Floats, prompts: Ints, confidence_level: float = 0.95
+) -> Estimate:
+    """Cohen's kappa of two raters: (observed - expected) / (1 - expected) agreement.
+
+    Source: Cohen 1960, doi:10.1177/001316446002000104. Interval over prompts.
+
+    Args:
+        first: Shape (n,), category codes of one rater; nan where missing.
+        second: Shape (n,), of the other.
+        prompts: Shape (n,).
+        confidence_level: In (0, 1).
+
+    Raises:
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
+    """
+    codes, (one, two), _ = complete_rows(prompts, (first, second))
+    if not codes.size:
+        return Estimate(math.nan, None, 0, METHOD, "no item that both rated")
+    categories = np.unique((one, two))
+    columns = [(one == two).astype(float), np.ones(codes.size)]
+    columns += [(one == category).astype(float) for category in categories]
+    columns += [(two == category).astype(float) for category in categories]
+    return _estimate(sums_by_prompt(codes, columns), _cohen, confidence_level)
+
+
+def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
+    """Fleiss' kappa of any number of raters, which need not be the same for each item.
+
+    Items with fewer than two ratings say nothing of agreement and are left out. With the same
+    number of ratings everywhere it is Fleiss 1971, doi:10.1037/h0031619; otherwise agreement is
+    averaged over items and categories are pooled over ratings. Interval over prompts.
+
+    Args:
+        counts: Shape (n, K): ratings of each item by category.
+        prompts: Shape (n,).
+        confidence_level: In (0, 1).
+
+    Raises:
+        StatisticsError: If the shapes do not fit, or a count is negative or not finite.
+    """
+    if counts.ndim != 2 or prompts.shape != counts.shape[:1]:
+        raise StatisticsError(f"counts {counts.shape} and prompts {prompts.shape} do not fit")
+    if not np.all(np.isfinite(counts)) or np.any(counts < 0):
+        raise StatisticsError("counts of ratings must be finite and not negative")
+    raters = counts.sum(axis=1)
+    kept = raters >= 2
+    if not kept.any():
+        return Estimate(math.nan, None, 0, METHOD, "no item with two ratings")
+    table, n = counts[kept], raters[kept]
+    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    agreed = ((table**2).sum(axis=1) - n) / (n * (n - 1.0))
+    parts = sums_by_prompt(codes, (agreed, np.ones(n.size), *table.T))
+    return _estimate(parts, _fleiss, confidence_level)
+
+
+def rater_counts(ratings: Floats, categories: Sequence[float]) -> Floats:
+    """Ratings by category, as `fleiss_kappa` takes them: (n, R) codes to (n, K); nan is missing.
+
+    Raises:
+        StatisticsError: If a rating is none of the categories.
+    """
+    hits = ratings[:, :, None] == np.asarray(categories, float)
+    if not np.all(hits.any(axis=2) | np.isnan(ratings)):
+        raise StatisticsError("a rating is none of the categories")
+    result: Floats = hits.sum(axis=1).astype(np.float64)
+    return result
+
+
+def raw_agreement(
+    first: Floats,
+    second: Floats,
+    prompts: Ints,
+    confidence_level: float = 0.95,
+    *,
+    ties: bool = True,
+) -> Estimate:
+    """Share of votes on which two agree, in one of FastChat's two setups.
+
+    Source: MT-Bench (Zheng et al. 2023, arXiv 2306.05685, Table 5), `compute_agreement.py`.
+
+    Args:
+        first: Shape (n,), 1 for the first model, -1 for the second, 0 for a tie; nan where missing.
+        second: Shape (n,), votes of the other rater on the same pair.
+        prompts: Shape (n,).
+        confidence_level: In (0, 1).
+        ties: With ties, all votes count; without, those where neither rater says tie.
+    """
+    codes, (one, two), _ = complete_rows(prompts, (first, second))
+    kept = np.ones(codes.size, dtype=np.bool_) if ties else (one != 0.0) & (two != 0.0)
+    counts = np.bincount(codes, kept).astype(np.float64)
+    agreed = np.bincount(codes, kept & (one == two), minlength=counts.size).astype(np.float64)
+    return clustered_share(agreed, counts, confidence_level)
+
+
+def votes_from(words: Sequence[str | None], first: str, second: str) -> Floats:
+    """Votes as numbers: 1 and -1 for the two names, 0 for any word with "tie" in it, else nan.
+
+    "tie (inconsistent)" is a tie, as in FastChat.
+    """
+    codes = {first: 1.0, second: -1.0}
+    return np.array([_vote(word, codes) for word in words])
+
+
+def rater_pairs(votes: Floats, items: Ints) -> tuple[Ints, Ints]:
+    """All pairs of votes on one item, as in human-human agreement: indices into the votes.
+
+    Args:
+        votes: Shape (n,), nan where missing, which are left out.
+        items: Shape (n,): the question and pair of models that each vote is on.
+    """
+    known = np.flatnonzero(~np.isnan(votes))
+    order = known[np.argsort(items[known], kind="stable")]
+    ends = np.flatnonzero(np.diff(items[order])) + 1
+    left, right = [], []
+    for group in np.split(order, ends):
+        one, two = np.triu_indices(group.size, 1)
+        left.append(group[one])
+        right.append(group[two])
+    return np.concatenate(left).astype(np.int64), np.concatenate(right).astype(np.int64)
+
+
+def order_agreement(first: Floats, second: Floats, labels: Floats) -> tuple[float, float]:
+    """CritiqueLLM's agreement and consistency over two presentation orders.
+
+    Agreement counts a pair only if both orders give the label; consistency if both give the same.
+    Both are nan without pairs; a missing verdict (nan) agrees with nothing and stays in the
+    denominator, as published.
+
+    Args:
+        first: Shape (n,), verdicts of the first order, in one frame of reference.
+        second: Shape (n,), of the swapped order, in the same frame.
+        labels: Shape (n,), human verdicts.
+    """
+    if not first.size:
+        return math.nan, math.nan
+    same = first == second
+    return float((same & (first == labels)).mean()), float(same.mean())
+
+
+def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> RankingAgreement:
+    """Agreement of two scores of the same models, with p-values that are honest for few models.
+
+    The p-value is the share of orderings that agree (or disagree) at least as much: of all M! up to
+    `ENUMERATED_MODELS`, of drawn ones, with the seen one among them, beyond. With 4 models no
+    ordering is significant at 5 %: the smallest p-value is 2 / 4! = 0.083.
+
+    Args:
+        first: Shape (M,); nan where missing.
+        second: Shape (M,).
+        resampling: How many orderings are drawn for many models.
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+    _, (one, two), _ = complete_rows(np.arange(first.size), (first, second))
+    n, few = one.size, one.size <= ENUMERATED_MODELS
+    if n < 2 or np.all(one == one[0]) or np.all(two == two[0]):
+        reason = "fewer than two models" if n < 2 else "all models are tied"
+        return RankingAgreement(None, None, None, None, n, few, reason)
+    x, y = midranks(one), midranks(two)
+    if few:
+        orders = np.array(list(permutations(range(n))))
+    else:
+        orders = np.argsort(resampling.rng.random((resampling.n_resamples, n)), axis=1)
+    tau_p, rho_p = (
+        _p_value(statistic(x, y[orders]), float(statistic(x, y[None])[0]), exact=few)
+        for statistic in (_concordance, _covariance)
+    )
+    tau, rho = association(x, y, "kendall"), association(x, y, "spearman")
+    return RankingAgreement(tau, rho, tau_p, rho_p, n, few)
+
+
+def _vote(word: str | None, codes: dict[str, float]) -> float:
+    if word is None:
+        return math.nan
+    return codes.get(word, 0.0 if _TIE_WORD in word else math.nan)
+
+
+def _estimate(
+    parts: Floats, statistic: Callable[[Floats], Floats], confidence_level: float
+) -> Estimate:
+    found = jackknife_sums(parts, statistic)
+    n = found.n_prompts
+    if math.isnan(found.value):
+        return Estimate(math.nan, None, n, METHOD, "all ratings are of one category")
+    interval = student_interval(
+        found.value, found.standard_error, n, confidence_level, scale=ARCSINE
+    )
+    if isinstance(interval, str):
+        return Estimate(found.value, None, n, METHOD, interval)
+    return Estimate(found.value, interval, n, METHOD)
+
+
+def _cohen(sums: Floats) -> Floats:
+    """Kappa from (agreed, items, first rater's categories, second rater's), shape (B, 2 + 2K)."""
+    n = np.maximum(sums[:, 1], 1.0)
+    n_categories = (sums.shape[1] - 2) // 2
+    one, two = sums[:, 2 : 2 + n_categories], sums[:, 2 + n_categories :]
+    return _beyond_chance(sums[:, 0] / n, (one * two).sum(axis=1) / n**2)
+
+
+def _fleiss(sums: Floats) -> Floats:
+    """Kappa from (agreement, items, ratings by category), shape (B, 2 + K)."""
+    shares = sums[:, 2:] / np.maximum(sums[:, 2:].sum(axis=1, keepdims=True), 1.0)
+    return _beyond_chance(sums[:, 0] / np.maximum(sums[:, 1], 1.0), (shares**2).sum(axis=1))
+
+
+def _beyond_chance(observed: Floats, expected: Floats) -> Floats:
+    defined = expected < 1.0 - 1e-12
+    result: Floats = np.where(
+        defined, (observed - expected) / np.where(defined, 1.0 - expected, 1.0), np.nan
+    )
+    return result
+
+
+def _concordance(x: Floats, y: Floats) -> Floats:
+    over, under = np.triu_indices(x.size, 1)
+    signs = np.sign(x[over] - x[under])
+    result: Floats = np.sign(y[:, over] - y[:, under]) @ signs
+    return result
+
+
+def _covariance(x: Floats, y: Floats) -> Floats:
+    result: Floats = (y - y.mean(axis=1, keepdims=True)) @ (x - x.mean())
+    return result
+
+
+def _p_value(drawn: Floats, seen: float, *, exact: bool) -> float:
+    n_far = int((np.abs(drawn) >= abs(seen) - 1e-9).sum())
+    return n_far / drawn.size if exact else (1 + n_far) / (1 + drawn.size)

@@ -1,0 +1,64 @@
+"""Averages of category values, and rounding as published tables round."""
+
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from typing import Final
+
+from orchestrator.errors import StatisticsError
+
+_HALF: Final = Fraction(1, 2)
+
+
+def micro_average(means: Mapping[str, float], counts: Mapping[str, int]) -> float:
+    """Mean over items: category means weighted by their numbers of items.
+
+    Raises:
+        StatisticsError: If the categories differ, or there are no items.
+    """
+    if means.keys() != counts.keys():
+        raise StatisticsError("means and counts are of different categories")
+    total = sum(counts.values())
+    if total <= 0:
+        raise StatisticsError("an average needs at least one item")
+    return sum(means[name] * counts[name] for name in means) / total
+
+
+def macro_average(means: Sequence[float]) -> float:
+    """Unweighted mean of category means.
+
+    Raises:
+        StatisticsError: If there is none.
+    """
+    if not means:
+        raise StatisticsError("an average needs at least one category")
+    return sum(means) / len(means)
+
+
+def grouped_average(means: Mapping[str, float], groups: Sequence[Sequence[str]]) -> float:
+    """Mean over groups of the mean over each group's categories, as AlignBench's overall score.
+
+    Raises:
+        StatisticsError: If a category is in no group, in two, or has no mean.
+    """
+    named = [name for group in groups for name in group]
+    if sorted(named) != sorted(means):
+        raise StatisticsError("each category must be in one group")
+    return macro_average([macro_average([means[name] for name in group]) for group in groups])
+
+
+def percent_half_up(count: int, total: int, digits: int) -> float:
+    """100 count / total, rounded exactly, halves up: 49 of 160 is 30.63, not 30.62.
+
+    Raises:
+        StatisticsError: If the total is not positive.
+    """
+    if total <= 0:
+        raise StatisticsError("a percentage needs a positive total")
+    scaled = Fraction(100 * count * 10**digits, total)
+    return float(Fraction((scaled + _HALF).__floor__(), 10**digits))
+
+
+def round_half_up(value: float, digits: int) -> float:
+    """A number rounded in its shortest decimal form, halves away from zero: 2.675 is 2.68."""
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))

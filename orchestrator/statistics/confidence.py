@@ -1,0 +1,210 @@
+"""ProbDiff's confidence: the share of prompts whose d reaches a threshold; and duels by d.
+
+Source: Xia et al. 2024 (ProbDiff), Eq. 3 and 4. d at or above delta passes, by plain `>=` on
+float64. The published code lets an undefined d fail; that is `published`, and beside it stand the
+share over what is defined, and over what the rewrite changed (an unchanged answer has d = 0 and
+always passes where delta is not above 0).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.results import Estimate
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+TIE_THRESHOLD: Final = 0.05
+"""Default tau of a duel, in nats per token; the papers print no formula."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """ProbDiff's d of one model on n items.
+
+    Attributes:
+        d: Shape (n,), nats per token; nan where undefined.
+        prompts: Shape (n,), the prompt that each item belongs to, any whole numbers.
+        changed: Shape (n,), whether the rewrite differs from the answer; None if not known.
+        categories: n names, or None.
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+
+    d: Floats
+    prompts: Ints
+    changed: Bools | None = None
+    categories: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        shapes = [self.d.shape, self.prompts.shape]
+        shapes += [] if self.changed is None else [self.changed.shape]
+        shapes += [] if self.categories is None else [(len(self.categories),)]
+        if len(set(shapes)) != 1 or self.d.ndim != 1:
+            raise StatisticsError(f"items need columns of one shape (n,), got {shapes}")
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """Shares in [0, 1] at one threshold, with intervals over prompts.
+
+    Attributes:
+        delta: The threshold.
+        published: Over all items, an undefined d failing; over items it is the micro average.
+        defined: Over items with a d.
+        changed: Over items with a d that the rewrite changed; None if that is not known.
+        categories: Name and share (published convention) of each category, by name.
+        macro: Unweighted mean of the categories' shares; None without categories.
+        n_passed: Items that pass.
+        n_items: Items.
+        n_undefined: Items without d.
+    """
+
+    delta: float
+    published: Estimate
+    defined: Estimate
+    changed: Estimate | None
+    categories: tuple[tuple[str, Estimate], ...]
+    macro: Estimate | None
+    n_passed: int
+    n_items: int
+    n_undefined: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """Shares of items that each of two models wins by d; they add up to 1.
+
+    Attributes:
+        win: The first model's d is higher by more than tau, or the second's is undefined.
+        tie: Neither; also where both are undefined.
+        lose: The second's is higher by more than tau, or the first's is undefined.
+        n_undecided: Items on which one d or both are undefined: decided by rule, not by d.
+    """
+
+    win: Estimate
+    tie: Estimate
+    lose: Estimate
+    n_undecided: int
+
+
+def confidence(
+    gaps: Gaps, deltas: Sequence[float], confidence_level: float = 0.95
+) -> tuple[Confidence, ...]:
+    """Confidence at each threshold.
+
+    Args:
+        gaps: d of each item.
+        deltas: Thresholds in nats per token; -0.05 as published.
+        confidence_level: Of the intervals, in (0, 1).
+    """
+    return tuple(_at(gaps, float(delta), confidence_level) for delta in deltas)
+
+
+def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
+    """Who wins each item by d: 1 the first, -1 the second, 0 a tie; shape (n,).
+
+    A side without d loses, and two without tie.
+
+    Args:
+        first: Shape (n,), nats per token; nan where undefined.
+        second: Shape (n,).
+        tau: A difference up to tau is a tie; not negative.
+
+    Raises:
+        StatisticsError: If tau is negative or nan.
+    """
+    if not tau >= 0.0:
+        raise StatisticsError(f"tau must not be negative, got {tau}")
+    with np.errstate(invalid="ignore"):
+        gap = first - second
+    by_d = (gap > tau).astype(np.float64) - (gap < -tau)
+    result: Floats = by_d + np.isnan(second) - np.isnan(first)
+    return result
+
+
+def duel(
+    first: Floats,
+    second: Floats,
+    prompts: Ints,
+    tau: float = TIE_THRESHOLD,
+    confidence_level: float = 0.95,
+) -> Duel:
+    """Win, tie and lose rates of two models on the same items.
+
+    Args:
+        first: Shape (n,), d of the first model; nan where undefined.
+        second: Shape (n,).
+        prompts: Shape (n,), any whole numbers.
+        tau: A difference up to tau is a tie.
+        confidence_level: In (0, 1).
+    """
+    decided = decide(first, second, tau)
+    undecided = np.isnan(first) | np.isnan(second)
+    return Duel(
+        win=_share(decided == 1.0, prompts, confidence_level),
+        tie=_share(decided == 0.0, prompts, confidence_level),
+        lose=_share(decided == -1.0, prompts, confidence_level),
+        n_undecided=int(undecided.sum()),
+    )
+
+
+def _at(gaps: Gaps, delta: float, level: float) -> Confidence:
+    passed, known = gaps.d >= delta, ~np.isnan(gaps.d)
+    changed = None
+    if gaps.changed is not None:
+        changed = _share(passed, gaps.prompts, level, kept=known & gaps.changed)
+    categories, macro = _by_category(gaps, passed, level)
+    return Confidence(
+        delta=delta,
+        published=_share(passed, gaps.prompts, level),
+        defined=_share(passed, gaps.prompts, level, kept=known),
+        changed=changed,
+        categories=categories,
+        macro=macro,
+        n_passed=int(passed.sum()),
+        n_items=int(passed.size),
+        n_undefined=int((~known).sum()),
+    )
+
+
+def _by_category(
+    gaps: Gaps, passed: Bools, level: float
+) -> tuple[tuple[tuple[str, Estimate], ...], Estimate | None]:
+    if not gaps.categories:
+        return (), None
+    names, codes = np.unique(np.asarray(gaps.categories, dtype=str), return_inverse=True)
+    codes = codes.reshape(-1)
+    rows = tuple(
+        (str(name), _share(passed, gaps.prompts, level, kept=codes == i))
+        for i, name in enumerate(names)
+    )
+    weights = 1.0 / np.bincount(codes)[codes]
+    return rows, _share(passed, gaps.prompts, level, weights=weights * codes.size / len(names))
+
+
+def _share(
+    passed: Bools,
+    prompts: Ints,
+    level: float,
+    *,
+    kept: Bools | None = None,
+    weights: Floats | None = None,
+) -> Estimate:
+    chosen = np.ones(passed.size, dtype=np.bool_) if kept is None else kept
+    if not chosen.any():
+        return Estimate(math.nan, None, 0, "", "no items")
+    each = np.ones(passed.size) if weights is None else weights
+    codes = np.unique(prompts[chosen], return_inverse=True)[1].reshape(-1)
+    counts = np.bincount(codes, each[chosen]).astype(np.float64)
+    sums = np.bincount(codes, (each * passed)[chosen]).astype(np.float64)
+    return clustered_share(sums, counts, level)

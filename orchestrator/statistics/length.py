@@ -1,0 +1,329 @@
+"""How much length decides: diagnostics, and AlpacaEval 2's win rates with and without it.
+
+Source: Dubois et al. 2024, arXiv 2404.04475, and `alpaca_eval` (`metrics/glm_winrate.py`,
+`metrics/helpers.py`). Lengths are characters. Preferences are on AlpacaEval's scale: 1 is the
+baseline (output 1), 2 the model (output 2).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from scipy.optimize import minimize
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.correlation import Correlation, correlate
+from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.results import Estimate, Interval
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+PENALTIES: Final = tuple(float(c) for c in np.logspace(-4, 4, 10))
+"""Inverse strengths C of the L1 penalty that cross-validation chooses from."""
+
+N_FOLDS: Final = 5
+GAMED_WEIGHT: Final = 0.2 / 2
+"""Weight of a row of the gamed baselines: lambda 0.2, and there are two of them."""
+
+_DRAW: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class HeadToHead:
+    """A model against a baseline, in percent; nan where nothing was judged.
+
+    Attributes:
+        win_rate: 100 times the mean of preference - 1.
+        standard_error: 100 sd (ddof 1) / sqrt(n), as published.
+        discrete_win_rate: The same of preferences rounded to {1, 2}, 1.5 staying a draw.
+        n_wins: Judgments for the model.
+        n_losses: Judgments for the baseline.
+        n_draws: Preferences of 1.5, or the older code 0.
+        n: Judgments.
+        n_missing: Preferences that are nan.
+    """
+
+    win_rate: float
+    standard_error: float
+    discrete_win_rate: float
+    n_wins: int
+    n_losses: int
+    n_draws: int
+    n: int
+    n_missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gamed:
+    """Rows on which AlpacaEval's fit is held near the baseline: its own outputs made long or short.
+
+    Attributes:
+        length: Shape (n,), standardised length difference, as in `df_gamed.csv`.
+        difficulty: Shape (n,).
+        preference: Shape (n,), in [0, 1].
+    """
+
+    length: Floats
+    difficulty: Floats
+    preference: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class LengthControlled:
+    """A win rate at equal length, in percent.
+
+    Attributes:
+        win_rate: 100 times the mean prediction at no difference in length.
+        standard_error: 100 sd (ddof 1) / sqrt(n) of the predictions, as published: it knows of the
+            instructions' difficulties, not of the fit.
+        interval: Over prompts, in percent, with the fit made anew for each resample; None without
+            resampling.
+        length: Coefficient of tanh(standardised length difference, baseline minus model).
+        difficulty: Coefficient of the instruction's difficulty; 0 without difficulties.
+        model: Coefficient of the model itself.
+        penalty: Chosen C.
+        n: Judgments.
+    """
+
+    win_rate: float
+    standard_error: float
+    interval: Interval | None
+    length: float
+    difficulty: float
+    model: float
+    penalty: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    features: Floats
+    target: Floats
+    weight: Floats
+
+    def take(self, chosen: Ints | NDArray[np.bool_]) -> "_Rows":
+        return _Rows(self.features[chosen], self.target[chosen], self.weight[chosen])
+
+
+def length_effect(
+    score: Floats, length: Floats, prompts: Ints, confidence_level: float = 0.95
+) -> Correlation:
+    """Spearman correlation of a score with the answer's length; shape (n,) each, nan is missing."""
+    return correlate(score, length, prompts, kind="spearman", confidence_level=confidence_level)
+
+
+def longer_wins(
+    preference: Floats, gap: Floats, prompts: Ints, confidence_level: float = 0.95
+) -> Estimate:
+    """Mean preference for the longer of two answers; one half if length has no part.
+
+    Args:
+        preference: Shape (n,), for the first answer, in [0, 1]; nan where missing.
+        gap: Shape (n,), length of the first minus that of the second; equal lengths are left out.
+        prompts: Shape (n,), any whole numbers.
+        confidence_level: In (0, 1).
+    """
+    kept = ~np.isnan(preference) & ~np.isnan(gap) & (gap != 0.0)
+    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1)
+    longer = np.where(gap > 0.0, preference, 1.0 - preference)[kept]
+    counts = np.bincount(codes).astype(np.float64)
+    return clustered_share(np.bincount(codes, longer).astype(float), counts, confidence_level)
+
+
+def head_to_head(preferences: Floats) -> HeadToHead:
+    """Win rates of preferences in [1, 2], shape (n,); 0 is a draw too, nan is left out.
+
+    Raises:
+        StatisticsError: If a preference is neither 0 nor in [1, 2].
+    """
+    won = _credits(preferences)
+    known = won[~np.isnan(won)]
+    n = int(known.size)
+    wins, losses = int((known > 0.5).sum()), int((known < 0.5).sum())
+    draws = n - wins - losses
+    return HeadToHead(
+        win_rate=100.0 * float(known.mean()) if n else math.nan,
+        standard_error=_standard_error(known),
+        discrete_win_rate=100.0 * (wins + 0.5 * draws) / n if n else math.nan,
+        n_wins=wins,
+        n_losses=losses,
+        n_draws=draws,
+        n=n,
+        n_missing=int(won.size) - n,
+    )
+
+
+def standardised_length(baseline: Floats, model: Floats) -> Floats:
+    """Baseline's minus model's length over its standard deviation (ddof 1), shape (n,).
+
+    Raises:
+        StatisticsError: If the difference does not vary: it has no standard deviation.
+    """
+    difference = baseline - model
+    spread = float(difference.std(ddof=1)) if difference.size > 1 else 0.0
+    if not spread > 0.0:
+        raise StatisticsError("lengths differ by the same everywhere: nothing to control for")
+    result: Floats = difference / spread
+    return result
+
+
+def predicted_preference(model: float, difficulty: float, difficulties: Floats) -> Floats:
+    """P(model preferred) at equal length: sigmoid(model + difficulty * difficulties)."""
+    result: Floats = special.expit(model + difficulty * difficulties)
+    return result
+
+
+def length_controlled_win_rate(
+    preferences: Floats,
+    length: Floats,
+    difficulties: Floats | None = None,
+    *,
+    gamed: Gamed | None = None,
+    resampling: Resampling | None = None,
+) -> LengthControlled:
+    """AlpacaEval 2's length-controlled win rate.
+
+    P(model preferred) = sigmoid(model + length * tanh(length difference) + difficulty * d), with
+    an L1 penalty on all three whose C is chosen by 5-fold cross-validated log-loss and the rows of
+    `gamed` at weight 0.1, then predicted with no length difference. The published number needs
+    AlpacaEval's own difficulties and gamed rows; without them it is the same formula on less.
+
+    Deviations from liblinear, by which the reference fits: soft labels are fitted as such (there,
+    by two weighted rows: the same objective); the optimum is found to 1e-9 (there, to a tolerance
+    of 1e-4); rows go to folds in turn, where scikit-learn's GroupKFold leaves the order of equal
+    groups open, so another C may be chosen where two are as good.
+
+    Args:
+        preferences: Shape (n,), in [1, 2]; 0 is a draw, nan is left out.
+        length: Shape (n,), of `standardised_length`, over all rows as published.
+        difficulties: Shape (n,), of the instructions; None leaves the term out.
+        gamed: Rows of the gamed baselines; None leaves them out.
+        resampling: Gives the interval, percentiles at its level; C stays as chosen.
+
+    Raises:
+        StatisticsError: If fewer rows than folds are left, or a preference is out of range.
+    """
+    won = _credits(preferences)
+    known = ~np.isnan(won)
+    if int(known.sum()) < N_FOLDS:
+        raise StatisticsError(f"needs at least {N_FOLDS} judgments, got {int(known.sum())}")
+    hard = np.zeros(won.size) if difficulties is None else difficulties
+    own = _rows(length[known], hard[known], won[known], is_model=True)
+    rows = own if gamed is None else _with_gamed(own, gamed)
+    penalty = _chosen_penalty(rows)
+    fitted = fit_penalised_logistic(rows.features, rows.target, rows.weight, penalty)
+    predicted = predicted_preference(fitted[2], fitted[1], hard[known])
+    return LengthControlled(
+        win_rate=100.0 * float(predicted.mean()),
+        standard_error=_standard_error(predicted),
+        interval=None if resampling is None else _interval(own, gamed, penalty, fitted, resampling),
+        length=float(fitted[0]),
+        difficulty=float(fitted[1]),
+        model=float(fitted[2]),
+        penalty=penalty,
+        n=int(known.sum()),
+    )
+
+
+def fit_penalised_logistic(
+    features: Floats, target: Floats, weight: Floats, penalty: float, start: Floats | None = None
+) -> Floats:
+    """Coefficients minimising sum |b| + C sum weight * log-loss; shape (K,), no intercept.
+
+    Args:
+        features: Shape (n, K).
+        target: Shape (n,), soft labels in [0, 1].
+        weight: Shape (n,).
+        penalty: C, positive; the larger, the less is penalised.
+        start: Shape (K,), where the search begins.
+    """
+    k = features.shape[1]
+    begin = np.zeros(k) if start is None else start
+
+    def objective(halves: Floats) -> tuple[float, Floats]:
+        # b = positive - negative half, both bounded by 0: the penalty is smooth there.
+        logit = features @ (halves[:k] - halves[k:])
+        loss = weight @ (np.logaddexp(0.0, logit) - target * logit)
+        slope = features.T @ (weight * (special.expit(logit) - target))
+        value = float(halves.sum() / penalty + loss)
+        return value, np.concatenate((slope, -slope)) + 1.0 / penalty
+
+    found = minimize(
+        objective,
+        np.concatenate((np.maximum(begin, 0.0), np.maximum(-begin, 0.0))),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, None)] * (2 * k),
+        options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9},
+    )
+    result: Floats = found.x[:k] - found.x[k:]
+    return result
+
+
+def _credits(preferences: Floats) -> Floats:
+    """Preferences in [0, 1], nan kept; 0 is AlpacaEval's older code of a draw."""
+    known = preferences[~np.isnan(preferences)]
+    if not np.all((known == 0.0) | ((known >= 1.0) & (known <= 2.0))):
+        raise StatisticsError("preferences must be in [1, 2], or 0 for a draw")
+    result: Floats = np.where(preferences == 0.0, _DRAW, preferences) - 1.0
+    return result
+
+
+def _standard_error(values: Floats) -> float:
+    if values.size < 2:
+        return math.nan
+    return 100.0 * float(values.std(ddof=1)) / math.sqrt(values.size)
+
+
+def _rows(length: Floats, difficulty: Floats, target: Floats, *, is_model: bool) -> _Rows:
+    here = np.full(length.size, float(is_model))
+    weight = np.full(length.size, 1.0 if is_model else GAMED_WEIGHT)
+    return _Rows(np.stack((np.tanh(length), difficulty, here), axis=1), target, weight)
+
+
+def _with_gamed(own: _Rows, gamed: Gamed) -> _Rows:
+    extra = _rows(gamed.length, gamed.difficulty, gamed.preference, is_model=False)
+    return _Rows(
+        np.concatenate((extra.features, own.features)),
+        np.concatenate((extra.target, own.target)),
+        np.concatenate((extra.weight, own.weight)),
+    )
+
+
+def _chosen_penalty(rows: _Rows) -> float:
+    folds = np.arange(rows.target.size) % N_FOLDS
+    losses = []
+    for penalty in PENALTIES:
+        loss = 0.0
+        for fold in range(N_FOLDS):
+            fitted_on, held_out = rows.take(folds != fold), rows.take(folds == fold)
+            fitted = fit_penalised_logistic(
+                fitted_on.features, fitted_on.target, fitted_on.weight, penalty
+            )
+            logit = held_out.features @ fitted
+            each = np.logaddexp(0.0, logit) - held_out.target * logit
+            loss += float((held_out.weight * each).mean())
+        losses.append(loss)
+    return PENALTIES[int(np.argmin(losses))]
+
+
+def _interval(
+    own: _Rows, gamed: Gamed | None, penalty: float, fitted: Floats, resampling: Resampling
+) -> Interval:
+    n = own.target.size
+    rates = np.empty(resampling.n_resamples)
+    for i in range(resampling.n_resamples):
+        drawn = own.take(resampling.rng.integers(n, size=n))
+        rows = drawn if gamed is None else _with_gamed(drawn, gamed)
+        again = fit_penalised_logistic(
+            rows.features, rows.target, rows.weight, penalty, start=fitted
+        )
+        rates[i] = predicted_preference(again[2], again[1], drawn.features[:, 1]).mean()
+    tail = 0.5 * (1.0 - resampling.confidence_level)
+    low, high = np.quantile(100.0 * rates, (tail, 1.0 - tail))
+    return Interval(float(low), float(high), resampling.confidence_level)

@@ -1,0 +1,55 @@
+"""Means of quantities without bounds, such as ProbDiff's d, with intervals over prompts."""
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.statistics.jackknife import (
+    complete_rows,
+    jackknife_sums,
+    student_interval,
+    sums_by_prompt,
+)
+from orchestrator.statistics.results import Estimate
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+METHOD: Final = "jackknife over prompts, t quantile"
+
+
+def clustered_mean(values: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
+    """Mean over points, with an interval over prompts; what is missing is left out.
+
+    With one point a prompt it is Student's interval. Strong skew needs more prompts than 20: the
+    measured coverage is in `docs/statistics.md`. For values in [0, 1] use `clustered_share`.
+
+    Args:
+        values: Shape (n,); nan where missing. An infinite value makes the mean infinite, without
+            an interval.
+        prompts: Shape (n,), any whole numbers.
+        confidence_level: In (0, 1).
+
+    Raises:
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
+    """
+    codes, (kept,), _ = complete_rows(prompts, (values,))
+    if not codes.size:
+        return Estimate(math.nan, None, 0, METHOD, "no values")
+    n = int(codes.max()) + 1
+    if not np.isfinite(kept).all():
+        with np.errstate(invalid="ignore"):
+            return Estimate(float(kept.sum()), None, n, METHOD, "a value is infinite")
+    found = jackknife_sums(sums_by_prompt(codes, (np.ones(codes.size), kept)), _ratio)
+    interval = student_interval(found.value, found.standard_error, n, confidence_level)
+    if isinstance(interval, str):
+        return Estimate(found.value, None, n, METHOD, interval)
+    return Estimate(found.value, interval, n, METHOD)
+
+
+def _ratio(sums: Floats) -> Floats:
+    given = sums[:, 0] > 0.0
+    result: Floats = np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
+    return result

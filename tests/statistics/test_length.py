@@ -1,0 +1,167 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.length import (
+    PENALTIES,
+    Gamed,
+    fit_penalised_logistic,
+    head_to_head,
+    length_controlled_win_rate,
+    length_effect,
+    longer_wins,
+    predicted_preference,
+    standardised_length,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(2)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def judged(rng, n, model, length, difficulty):
+    """Preferences in [1, 2], standardised lengths, difficulties."""
+    gap = standardised_length(rng.normal(1000, 300, n), rng.normal(1300, 300, n))
+    hard = rng.normal(size=n)
+    p = sigmoid(model + length * np.tanh(gap) + difficulty * hard)
+    return 1 + p, gap, hard
+
+
+def test_reference_of_win_rates(reference):
+    inputs, outputs = reference("alpaca.winrate")
+    found = head_to_head(np.array(inputs["preferences"], dtype=float))
+    expected = (outputs["win_rate"], outputs["standard_error"], outputs["discrete_win_rate"])
+    got = (found.win_rate, found.standard_error, found.discrete_win_rate)
+    assert got == pytest.approx(expected, abs=1e-9)
+    counts = (found.n_wins, found.n_losses, found.n_draws, found.n, found.n_missing)
+    assert counts == (outputs["n_wins"], outputs["n_wins_base"], outputs["n_draws"], 6, 1)
+
+
+@given(st.lists(st.floats(1, 2), min_size=1, max_size=20))
+def test_swapping_model_and_baseline_turns_the_rates(preferences):
+    values = np.array(preferences)
+    one, two = head_to_head(values), head_to_head(3 - values)
+    assert one.win_rate + two.win_rate == pytest.approx(100)
+    assert one.discrete_win_rate + two.discrete_win_rate == pytest.approx(100)
+
+
+def test_nothing_judged_has_no_win_rate():
+    found = head_to_head(np.array([np.nan]))
+    assert np.isnan([found.win_rate, found.standard_error, found.discrete_win_rate]).all()
+
+
+@pytest.mark.parametrize("preference", [0.5, 2.5, -1.0])
+def test_what_is_no_preference_is_refused(preference):
+    with pytest.raises(StatisticsError):
+        head_to_head(np.array([preference]))
+
+
+@given(st.integers(0, 50), st.sampled_from([1e-3, 0.1, 1.0, 100.0]))
+@settings(max_examples=40, deadline=None)
+def test_fit_meets_the_conditions_of_an_optimum(seed, penalty):
+    rng = np.random.default_rng(seed)
+    features, target = rng.normal(size=(60, 3)), rng.random(60)
+    weight = rng.uniform(0.1, 1.0, 60)
+    fitted = fit_penalised_logistic(features, target, weight, penalty)
+    slope = penalty * features.T @ (weight * (sigmoid(features @ fitted) - target))
+    away = np.abs(fitted) > 1e-7
+    np.testing.assert_allclose(slope[away], -np.sign(fitted[away]), atol=1e-4)
+    assert np.all(np.abs(slope[~away]) <= 1 + 1e-4)
+
+
+def test_a_strong_penalty_leaves_nothing(rng):
+    features = rng.normal(size=(50, 3))
+    np.testing.assert_array_equal(
+        fit_penalised_logistic(features, rng.random(50), np.ones(50), 1e-4), np.zeros(3)
+    )
+
+
+def test_planted_coefficients_are_found(rng):
+    preferences, gap, hard = judged(rng, 800, 0.4, -1.2, 0.5)
+    found = length_controlled_win_rate(preferences, gap, hard)
+    assert (found.model, found.length, found.difficulty) == pytest.approx(
+        (0.4, -1.2, 0.5), abs=0.02
+    )
+    expected = 100 * sigmoid(0.4 + 0.5 * hard).mean()
+    assert found.win_rate == pytest.approx(expected, abs=0.5)
+    assert found.penalty in PENALTIES
+
+
+def test_a_model_that_is_only_longer_is_brought_back(rng):
+    preferences, gap, hard = judged(rng, 800, 0.0, -2.0, 0.3)
+    assert head_to_head(preferences).win_rate > 60
+    assert length_controlled_win_rate(preferences, gap, hard).win_rate == pytest.approx(50, abs=1)
+
+
+def test_gamed_rows_hold_the_length_effect(rng):
+    preferences, gap, hard = judged(rng, 300, 0.2, 0.0, 0.3)
+    lengths = rng.normal(size=600)
+    gamed = Gamed(lengths, rng.normal(size=600), sigmoid(-2 * np.tanh(lengths)))
+    held = length_controlled_win_rate(preferences, gap, hard, gamed=gamed)
+    assert held.length < length_controlled_win_rate(preferences, gap, hard).length - 0.05
+
+
+def test_without_difficulties_the_term_is_out(rng):
+    preferences, gap, _ = judged(rng, 200, 0.3, -0.5, 0.0)
+    found = length_controlled_win_rate(preferences, gap)
+    assert found.difficulty == 0.0
+    assert found.standard_error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_interval_comes_from_resampled_prompts(rng):
+    p, gap, hard = judged(rng, 150, 0.3, -0.5, 0.4)
+    preferences = 1.0 + (rng.random(150) < p - 1)
+    found = length_controlled_win_rate(preferences, gap, hard, resampling=Resampling(60, rng))
+    assert found.interval.contains(found.win_rate)
+    assert 8 < found.interval.high - found.interval.low < 30
+
+
+def test_missing_preferences_are_left_out(rng):
+    preferences, gap, hard = judged(rng, 60, 0.3, -0.5, 0.4)
+    preferences[:10] = np.nan
+    assert length_controlled_win_rate(preferences, gap, hard).n == 50
+
+
+def test_too_few_judgments_are_refused():
+    with pytest.raises(StatisticsError):
+        length_controlled_win_rate(np.array([1.0, 2.0]), np.array([0.1, 0.2]))
+
+
+def test_lengths_that_do_not_vary_are_refused():
+    with pytest.raises(StatisticsError):
+        standardised_length(np.array([10.0, 20.0]), np.array([5.0, 15.0]))
+
+
+def test_standardised_length_is_baseline_minus_model():
+    found = standardised_length(np.array([10.0, 10.0]), np.array([8.0, 14.0]))
+    assert found == pytest.approx(np.array([2.0, -4.0]) / np.std([2.0, -4.0], ddof=1))
+
+
+def test_prediction_is_at_equal_length():
+    assert predicted_preference(0.0, 1.0, np.array([0.0])) == pytest.approx(0.5)
+
+
+def test_longer_answers_that_win_are_seen():
+    preference, gap = np.array([0.9, 0.1, 0.5, np.nan]), np.array([30.0, -5.0, 0.0, 3.0])
+    found = longer_wins(preference, gap, np.arange(4))
+    assert found.value == pytest.approx(0.9)
+    assert found.n == 2
+
+
+def test_nothing_to_compare_in_length():
+    found = longer_wins(np.array([0.5]), np.array([0.0]), np.arange(1))
+    assert np.isnan(found.value)
+    assert found.undefined
+
+
+def test_length_effect_is_a_signed_spearman():
+    length = np.array([1.0, 5.0, 3.0, 9.0])
+    assert length_effect(-length, length, np.arange(4)).value == pytest.approx(-1.0)
