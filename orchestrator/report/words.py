@@ -1,17 +1,22 @@
 """What a ranking says, in sentences that every format shares; names in them are as given."""
 
+from typing import Final
+
 from orchestrator.report import numbers
 from orchestrator.statistics.ranking import ModelRating, Neighbours, RankingAnalysis
 
 
+_USUAL: Final = "pairwise_ranking"
+
+
 def subject(analysis: RankingAnalysis) -> str:
-    """What was ranked by whom."""
-    n_models = numbers.count(len(analysis.ratings))
+    """What was ranked by whom, and by which method where that is not the usual one."""
+    what = f"Ranking of {numbers.count(len(analysis.ratings))} models"
     if analysis.judge is not None:
-        return f"Ranking of {n_models} models by {analysis.judge}"
-    if not analysis.judges:
-        return f"Ranking of {n_models} models"
-    return f"Ranking of {n_models} models by all judges: {', '.join(analysis.judges)}"
+        what = f"{what} by {analysis.judge}"
+    elif analysis.judges:
+        what = f"{what} by all judges: {', '.join(analysis.judges)}"
+    return what if analysis.source in ("", _USUAL) else f"{what} ({analysis.source})"
 
 
 def verdict(analysis: RankingAnalysis) -> str:

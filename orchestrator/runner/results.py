@@ -1,6 +1,7 @@
 """Rows of a plan as frames: exported to Parquet once, read back from there."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
 _UNITS = "units"
+# Frames with a preference between two models in each row.
+_RANKED = ("judgments", "pair_scores")
 
 
 def remember_schemas(plan: Plan, store: Store) -> None:
@@ -90,24 +93,34 @@ def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
 def analyse(
     frames: Mapping[str, pl.DataFrame], *, confidence_level: float, n_resamples: int, seed: int
 ) -> list[RankingAnalysis]:
-    """The ranking of each judge, and over all judges where there are several."""
-    judgments = frames.get("judgments")
-    if judgments is None:
-        return []
-    judges = judgments["judge"].unique(maintain_order=True).to_list()
-    wanted: list[str | None] = list(judges) if len(judges) != 1 else [judges[0]]
-    if len(judges) > 1:
-        wanted.append(None)
-    return [
-        analyse_ranking(
-            judgments,
-            judge=judge,
-            confidence_level=confidence_level,
-            n_resamples=n_resamples,
-            rng=np.random.default_rng(seed),
-        )
-        for judge in wanted
-    ]
+    """The ranking of each method's judges, and over its judges where there are several."""
+    found = []
+    for source, judgments in _ranked(frames):
+        judges = judgments["judge"].unique(maintain_order=True).to_list()
+        wanted: list[str | None] = [*judges, None] if len(judges) > 1 else [*judges]
+        for judge in wanted:
+            analysis = analyse_ranking(
+                judgments,
+                judge=judge,
+                confidence_level=confidence_level,
+                n_resamples=n_resamples,
+                rng=np.random.default_rng(seed),
+            )
+            found.append(replace(analysis, source=source))
+    return found
+
+
+def _ranked(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Pairwise judgments by the name of their method."""
+    for name in _RANKED:
+        frame = frames.get(name)
+        if frame is None:
+            continue
+        if "method" not in frame.columns:
+            yield "", frame
+            continue
+        for (method,), rows in frame.group_by("method", maintain_order=True):
+            yield str(method), rows
 
 
 def answer_summary(frames: Mapping[str, pl.DataFrame]) -> dict[str, float | None]:

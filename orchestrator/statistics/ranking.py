@@ -150,6 +150,7 @@ class RankingAnalysis:
         method: Of the rating intervals.
         uncertainty: What the intervals cover.
         notes: Plain sentences: what is undefined, open or approximate, and why.
+        source: Name of the method in the recipe; empty where it is not known.
     """
 
     judge: str | None
@@ -175,3 +176,4 @@ class RankingAnalysis:
     method: str
     uncertainty: str
     notes: tuple[str, ...]
+    source: str = ""
