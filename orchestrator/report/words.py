@@ -5,7 +5,6 @@ from typing import Final
 from orchestrator.report import numbers
 from orchestrator.statistics.ranking import ModelRating, Neighbours, RankingAnalysis
 
-
 _USUAL: Final = "pairwise_ranking"
 
 
