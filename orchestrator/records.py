@@ -110,12 +110,17 @@ class TopLogprobs(msgspec.Struct, frozen=True, gc=False):
     logprobs: FloatArray
 
 
+GIVEN: Final = "given"
+"""How a text ended that nobody saw being made."""
+
+
 class Generation(msgspec.Struct, frozen=True, gc=False):
     """A drawn text.
 
     Attributes:
         text: The answer without its end-of-turn token.
-        finish_reason: "stop", "length", or what else the server said.
+        finish_reason: "stop", "length", or what else the server said; `GIVEN` for a text that
+            existed already, of which neither tokens nor log-probabilities are known.
         n_prompt_tokens: As the server counted them.
         n_completion_tokens: As the server counted them, stop token included where it counts it.
         token_ids: int32, shape (T,), without the stop token; None where the server gives no ids.

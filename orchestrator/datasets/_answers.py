@@ -23,10 +23,7 @@ from orchestrator.datasets._readers import open_rows
 from orchestrator.datasets._rows import Faults, Rows
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.schema import GivenAnswers
-from orchestrator.records import Failure, Generation, Item
-
-GIVEN: Final = "given"
-"""How an answer ended that nobody saw being made."""
+from orchestrator.records import GIVEN, Failure, Generation, Item
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5

@@ -20,7 +20,7 @@ from orchestrator.methods._base import (
     Stage,
 )
 from orchestrator.methods._conversation import Turn, converse
-from orchestrator.records import Generation, Row, Unit
+from orchestrator.records import GIVEN, Generation, Row, Unit
 
 VERSION: Final = 2
 FRAME: Final = "answers"
@@ -110,7 +110,7 @@ def _row(unit: Unit, turn: Turn) -> Row:
         "mean_logprob": None if mean != mean else mean,
         "mean_top_mass": _mean_top_mass(answer),
         "observed": answer.observed,
-        "n_tokens": answer.n_completion_tokens,
+        "n_tokens": None if answer.finish_reason == GIVEN else answer.n_completion_tokens,
         "finish_reason": answer.finish_reason,
         "status": "ok",
     }

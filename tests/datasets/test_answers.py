@@ -1,0 +1,298 @@
+"""Answers that exist already: every form of file, found by key or prompt, never the wrong one."""
+
+import json
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.datasets._answers import AnswerFile, given_answers
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.schema import GivenAnswers
+from orchestrator.records import Failure, Generation, Item, Message, Sampling, labels
+
+
+def item(key="1", prompt="Why?", **fields):
+    return Item(key=key, messages=(Message("user", prompt),), fields=fields)
+
+
+def ask(of, *, turn=1, repeat=0):
+    return GenerateAsk("m", of.messages, Sampling(), of.key, repeat=repeat, turn=turn)
+
+
+@pytest.fixture
+def file(tmp_path):
+    def make(*rows, name="answers.jsonl", **settings):
+        path = tmp_path / name
+        if path.suffix == ".parquet":
+            pl.DataFrame(rows).write_parquet(path)
+        elif path.suffix == ".json":
+            path.write_text(json.dumps(rows), encoding="utf-8")
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return AnswerFile(GivenAnswers(path=str(path), **settings))
+
+    return make
+
+
+def text(answers, of, **which):
+    found = answers.find(of, ask(of, **which))
+    assert isinstance(found, Generation), found
+    return found.text
+
+
+def failure(answers, of, **which):
+    found = answers.find(of, ask(of, **which))
+    assert isinstance(found, Failure)
+    assert found.permanent
+    return found
+
+
+# -- forms -------------------------------------------------------------------------------------
+
+MT_BENCH = {
+    "question_id": 81,
+    "model_id": "gpt-4",
+    "choices": [{"index": 1, "turns": ["c", "d"]}, {"index": 0, "turns": ["a", "b"]}],
+}
+
+
+def test_mt_bench_has_turns_and_several_choices(file):
+    answers = file(MT_BENCH)
+    assert [text(answers, item("81"), turn=turn) for turn in (1, 2)] == ["a", "b"]
+    assert text(answers, item("81"), turn=2, repeat=1) == "d"
+
+
+def test_alpaca_eval_is_a_list_matched_by_prompt(file):
+    rows = ({"instruction": "Why?", "output": "So.", "generator": "g"},)
+    assert text(file(*rows, name="a.json"), item("0123456789abcdef")) == "So."
+
+
+LM_EVAL = {
+    "doc_id": 3,
+    "doc": {"question": "Why?"},
+    "arguments": {"gen_args_0": {"arg_0": "Q: Why?\nA:"}},
+    "resps": [["first", "second"]],
+    "filtered_resps": ["FIRST"],
+}
+
+
+def test_lm_eval_gives_what_was_sampled_and_not_what_a_filter_left(file):
+    answers = file(LM_EVAL)
+    assert text(answers, item("3")) == "first"
+    assert text(answers, item("3"), repeat=1) == "second"
+
+
+def test_lm_eval_is_matched_by_the_question_of_its_document(file):
+    assert text(file(LM_EVAL), item("another key")) == "first"
+
+
+def test_lm_eval_is_matched_by_what_was_sent_where_the_document_has_no_question(file):
+    row = {**LM_EVAL, "doc": {"x": 1}}
+    assert text(file(row), item("k", "Q: Why?\nA:")) == "first"
+    row = {**row, "arguments": [["Q: Why?\nA:", {"until": []}]]}
+    assert text(file(row), item("k", "Q: Why?\nA:")) == "first"
+
+
+def test_lm_eval_may_hold_filtered_answers_only(file):
+    row = {"doc_id": 1, "filtered_resps": ["a"], "doc": {}}
+    assert text(file(row), item("1")) == "a"
+
+
+def test_log_likelihoods_of_lm_eval_are_no_answers(file):
+    with pytest.raises(DatasetError, match="only tasks that generate have answers"):
+        file({"doc_id": 1, "resps": [[[-1.5, False]]], "doc": {}})
+
+
+def test_a_frame_of_answers_of_another_run_is_a_file_of_answers(file):
+    rows = [
+        {"item": "x", "model": m, "turn": t, "prompt": f"q{t}", "text": f"{m}{t}"}
+        for m in "ab"
+        for t in (1, 2)
+    ]
+    answers = file(*rows, name="answers.parquet", generator="b")
+    assert [text(answers, item("x", "q1"), turn=turn) for turn in (1, 2)] == ["b1", "b2"]
+
+
+@pytest.mark.parametrize("column", ["text", "answer", "output", "response", "completion"])
+def test_a_plain_file_has_a_key_and_a_text(file, column):
+    assert text(file({"key": "1", column: "So."}), item()) == "So."
+
+
+def test_a_list_of_texts_answers_turn_by_turn(file):
+    answers = file({"key": "1", "text": ["a", "b"]})
+    assert text(answers, item(), turn=2) == "b"
+    assert "answers 2 turns of '1', not turn 3" in failure(answers, item(), turn=3).message
+
+
+def test_columns_may_be_named(file):
+    row = {"id": "other", "mine": "1", "answer": "no", "said": "So."}
+    assert text(file(row, key="mine", text="said"), item()) == "So."
+
+
+def test_csv_is_read_too(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("key,text\n1,So.\n", encoding="utf-8")
+    assert text(AnswerFile(GivenAnswers(path=str(path))), item()) == "So."
+
+
+# -- whose answers -----------------------------------------------------------------------------
+
+TWO = ({"key": "1", "text": "a", "model": "A"}, {"key": "1", "text": "b", "model": "B"})
+
+
+def test_of_several_generators_one_is_chosen(file):
+    assert text(file(*TWO, generator="B"), item()) == "b"
+
+
+def test_several_generators_and_none_chosen_is_an_error_that_lists_them(file):
+    with pytest.raises(DatasetError, match="answers by 'A', 'B'; say whose by 'generator'"):
+        file(*TWO)
+
+
+def test_a_generator_that_is_not_there_is_an_error_that_lists_those_that_are(file):
+    with pytest.raises(DatasetError, match="no answers by 'C'; there are 'A', 'B'"):
+        file(*TWO, generator="C")
+
+
+# -- never the wrong one -----------------------------------------------------------------------
+
+
+def test_an_item_without_answer_is_a_failure_that_says_so(file):
+    found = failure(file({"key": "1", "text": "a"}), item("2"))
+    assert (found.cause, "has no answer to '2', turn 1" in found.message) == ("no_answer", True)
+
+
+def test_a_key_that_agrees_by_accident_is_not_taken(file):
+    answers = file({"id": "1", "prompt": "Another?", "text": "a"})
+    assert "has the key '1', but another prompt" in failure(answers, item("1")).message
+
+
+def test_a_key_that_the_user_named_is_taken_whatever_the_prompt(file):
+    assert text(file({"id": "1", "prompt": "Another?", "text": "a"}, key="id"), item("1")) == "a"
+
+
+def test_where_a_key_agrees_by_accident_the_prompt_still_finds_the_answer(file):
+    rows = (
+        {"id": "1", "prompt": "Another?", "text": "wrong"},
+        {"id": "2", "prompt": "Why?", "text": "right"},
+    )
+    assert text(file(*rows), item("1")) == "right"
+
+
+def test_two_answers_to_one_item_are_an_error_that_names_both_rows(file):
+    with pytest.raises(DatasetError, match=r":2: '1' was answered at answers.jsonl:1 too"):
+        file({"key": "1", "text": "a"}, {"key": "1", "text": "b"})
+
+
+def test_the_same_answer_twice_is_one(file):
+    assert text(file({"key": "1", "text": "a"}, {"key": "1", "text": "a"}), item()) == "a"
+
+
+def test_items_with_the_same_words_keep_their_own_answers(file):
+    rows = [{"key": key, "prompt": "Why?", "text": key * 2} for key in "ab"]
+    answers = file(*rows)
+    assert [text(answers, item(key)) for key in "ab"] == ["aa", "bb"]
+    assert failure(answers, item("c")).cause == "no_answer"
+
+
+def test_a_repeat_that_the_file_has_not_is_a_failure(file):
+    found = failure(file({"key": "1", "text": "a"}), item(), repeat=1)
+    assert "has 1 answers to '1', number 2 is asked" in found.message
+
+
+def test_a_rewriting_is_not_answered_from_a_file(file):
+    assert failure(file({"key": "1", "text": "a"}), item(), turn=0).cause == "unsupported"
+
+
+def test_a_file_neither_scores_nor_judges(file):
+    answers, of = file({"key": "1", "text": "a"}), item()
+    asks = [
+        ScoreAsk("m", of.messages, (), "a"),
+        ChooseAsk("m", of.messages, labels("x", "y")),
+    ]
+    found = [answers.find(of, one) for one in asks]
+    assert [one.cause for one in found if isinstance(one, Failure)] == ["unsupported"] * 2
+
+
+def test_what_was_given_has_no_tokens_and_no_logprobs(file):
+    of = item()
+    found = file({"key": "1", "text": "a"}).find(of, ask(of))
+    assert isinstance(found, Generation)
+    assert (found.finish_reason, found.token_ids, found.logprobs) == ("given", None, None)
+    assert found.mean_logprob != found.mean_logprob
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"text": "a"}, "neither a key"),
+        ({"key": "1"}, "no answer: none of text"),
+        ({"key": "1", "text": None}, "'text' is missing"),
+        ({"key": "1", "text": 7}, "'text' must be a text"),
+        ({"key": "1", "turn": 0, "text": "a"}, "'turn' must be a number from 1"),
+        ({"question_id": 1, "choices": []}, "'choices' must be a list"),
+        ({"question_id": 1, "choices": [3]}, "'choices' must be a list"),
+        ({"question_id": 1, "choices": [{"turns": "x"}, {}]}, "'choices\\[\\].turns' is missing"),
+    ],
+)
+def test_a_row_that_holds_no_answer_is_named_with_its_line(file, row, said):
+    with pytest.raises(DatasetError, match=rf"answers.jsonl:1: .*{said}"):
+        file(row)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=20))
+def test_every_key_finds_its_own_answer(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("answers") / "a.jsonl"
+    rows = [{"key": key, "text": value} for key, value in texts.items()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    if not rows:
+        return
+    answers = AnswerFile(GivenAnswers(path=str(path)))
+    assert {key: text(answers, item(key)) for key in texts} == texts
+
+
+# -- identity and fields -----------------------------------------------------------------------
+
+
+def test_another_content_is_another_model(file):
+    one = file({"key": "1", "text": "a"}).identity
+    assert file({"key": "1", "text": "a"}).identity == one
+    assert file({"key": "1", "text": "b"}).identity != one
+    assert file({"key": "1", "text": "b"}, text="text").identity != one
+
+
+def test_a_column_of_the_dataset_gives_the_answers_of_labelled_pairs():
+    find, identity = given_answers(GivenAnswers(field="response_a"))
+    of = item(response_a="So.", response_b=["x", "y"])
+    found = find(of, ask(of))
+    assert isinstance(found, Generation)
+    assert found.text == "So."
+    assert identity == {"answers": "field response_a"}
+
+
+def test_a_column_may_hold_a_text_for_each_turn():
+    find, _ = given_answers(GivenAnswers(field="response"))
+    of = item(response=["x", "y"])
+    found = find(of, ask(of, turn=2))
+    assert isinstance(found, Generation)
+    assert found.text == "y"
+
+
+@pytest.mark.parametrize("value", [None, 7, [], [None], {"a": 1}])
+def test_a_column_without_text_is_a_failure(value):
+    find, _ = given_answers(GivenAnswers(field="response"))
+    of = item(response=value)
+    found = find(of, ask(of))
+    assert isinstance(found, Failure)
+    assert found.cause == "no_answer"
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"path": "a", "field": "b"}, {"field": "b", "generator": "c"}]
+)
+def test_one_place_is_named(settings):
+    with pytest.raises(ValueError, match="'path'"):
+        GivenAnswers(**settings)
