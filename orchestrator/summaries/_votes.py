@@ -78,9 +78,11 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
     pairs = good.with_row_index("row")
     models = _names(pairs)
     single = (
-        pairs.select("row", "item", "model_a", "model_b", "judges", "votes")
+        pairs.select("row", "item", "turn", "model_a", "model_b", "judges", "votes")
         .explode("judges", "votes")
         .filter(pl.col("votes").is_not_nan() & pl.col("votes").is_not_null())
+        # In which order units ended must not show in an Elo rating or a resample.
+        .sort("item", "turn", "model_a", "model_b", "judges")
     )
     if single.is_empty():
         return None
