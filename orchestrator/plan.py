@@ -6,6 +6,7 @@ The units of an item stand together, companions (answers) first, so that prompts
 prefix meet on the server.
 """
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -152,6 +153,11 @@ def make_part(
     return Part(kind, method, config, tuple(candidates), fingerprint, name)
 
 
+def _demonstrates(part: Part) -> bool:
+    demonstrates = getattr(part.method, "demonstrates", None)
+    return demonstrates is not None and bool(demonstrates(part.config))
+
+
 def check_needs(kind: str, method: Method, config: Any, items: Items) -> None:  # noqa: ANN401
     """See that a method can work with these items, before anything is sent.
 
@@ -232,6 +238,7 @@ class Plan:
         )
         self.observed_top = _union_of_observations(self.parts)
         self._kept: dict[int, _Kept] = {}
+        self._referenced: array[int] | None = None
 
     def __len__(self) -> int:
         return len(self.items) * len(self._combinations)
@@ -272,13 +279,16 @@ class Plan:
         """The method and the unit at a position."""
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
-        return Work(part, Unit(self._item_at(index), combination.models, combination.judge))
+        other = self._demonstration(index) if _demonstrates(part) else None
+        return Work(part, Unit(self._item_at(index), combination.models, combination.judge, other))
 
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
         work = self.work(position)
         unit = work.unit
         asked = [self.identities[name] for name in (*unit.models, unit.judge) if name]
+        other = unit.demonstration
+        shown = () if other is None else (other.key, other.messages, other.reference)
         # Names are in the rows, so a renamed model makes new ones.
         return digest(
             work.part.fingerprint,
@@ -286,6 +296,7 @@ class Plan:
             (unit.models, unit.judge),
             asked,
             self.seed,
+            *shown,
         )
 
     def hash(self) -> bytes:
@@ -307,6 +318,19 @@ class Plan:
             found.extend(stage for stage, mark in zip(own, marks, strict=True) if mark not in seen)
             seen.update(marks)
         return found
+
+    def _demonstration(self, index: int) -> Item | None:
+        """Another item that has a reference, drawn by seed and key; None where there is none."""
+        if self._referenced is None:
+            numbers = range(len(self.items))
+            self._referenced = array("q", (n for n in numbers if self.items.item(n).reference))
+        own, known = self._item_at(index), self._referenced
+        first = int.from_bytes(digest("demonstration", self.seed, own.key)[:8], "little")
+        for step in range(len(known)):
+            other = self._item_at(known[(first + step) % len(known)])
+            if other.key != own.key and other.messages != own.messages:
+                return other
+        return None
 
     def _item_at(self, index: int) -> Item:
         return self._keep(index).item

@@ -287,11 +287,16 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """What a method evaluates at a time: an item, the models compared, and who judges."""
+    """What a method evaluates at a time: an item, the models compared, and who judges.
+
+    `demonstration` is another item with a reference, for methods that show one; None where they
+    don't, or where there is no other.
+    """
 
     item: Item
     models: tuple[str, ...]
     judge: str = ""
+    demonstration: Item | None = None
 
 
 Row = dict[str, Any]

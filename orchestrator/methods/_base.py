@@ -10,8 +10,11 @@ A method file exports
 * `stages(candidates, config)`: what one item costs, for the plan,
 * `needs(config)`, if it has one: parts of an item (such as `reference`) that it can't do without,
 * `summarise(context)`, if it has one (see `orchestrator/summaries/_base.py`): what its rows mean,
+* `demonstrates(config)`, if it has one: whether a unit brings another item with a reference along,
 * `SCORES`, if it has some: columns that say how good an answer is, with 1 where more is better and
   -1 where less is; in a frame of pairs (`model_a`, `model_b`) the probability that A is better,
+* `scores(config)` instead of `SCORES` where the columns depend on the settings, and
+  `derive(rows, config)`, if it has one: its rows with columns that need all of them,
 * `companions(config)`: other methods whose frames come with it, from the same answers,
 * `evaluate(unit, ask, config)`: the coroutine itself.
 """

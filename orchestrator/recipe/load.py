@@ -20,7 +20,7 @@ from orchestrator.recipe.schema import NAME_PATTERN, PluginRef, Recipe, RecipeFi
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
 _PACKAGE: Final = Path(__file__).parents[1]
-_ROLES: Final = ("candidates", "judges", "baseline")
+_ROLES: Final = ("candidates", "judges", "baseline", "scorer")
 
 
 def load(

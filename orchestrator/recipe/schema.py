@@ -283,6 +283,7 @@ class Recipe:
         judges: set[str] = set()
         for other in self.methods:
             judges.update(getattr(other.config, "judges", None) or ())
+            judges.add(getattr(other.config, "scorer", None) or "")
         return tuple(name for name in self.models if name not in judges)
 
     def resolved(self) -> dict[str, Any]:

@@ -30,10 +30,7 @@ def summarise(
     """
     found: list[Table] = []
     methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
-    sources = [
-        Source(ref.name, ref.kind, ref.config, module.FRAME, getattr(module, "SCORES", {}))
-        for ref, module in methods
-    ]
+    sources = [_source(ref, module) for ref, module in methods]
     for source, (_, module) in zip(sources, methods, strict=True):
         summary = _summary_of(source.kind, module)
         if summary is not None:
@@ -44,6 +41,18 @@ def summarise(
         context = _context(reference.name, reference.config, None, settings, frames)
         found += _said(module, msgspec.structs.replace(context, sources=sources))
     return found
+
+
+def _source(ref: PluginRef, module: ModuleType) -> Source:
+    scores = getattr(module, "scores", None)
+    return Source(
+        ref.name,
+        ref.kind,
+        ref.config,
+        module.FRAME,
+        getattr(module, "SCORES", {}) if scores is None else scores(ref.config),
+        getattr(module, "derive", None),
+    )
 
 
 def _loaded(

@@ -10,7 +10,7 @@ may read all frames of the run. Both export
 and send nothing: what they need is in the frames.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -31,6 +31,7 @@ class Source(msgspec.Struct, frozen=True):
         frame: Name of the frame that its rows are in.
         scores: Columns that say how good an answer is, each with 1 where more is better and -1
             where less is. In a frame of pairs they are the probability that A is better.
+        derive: Adds columns that need all rows, where the method has such.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Source(msgspec.Struct, frozen=True):
     config: Any
     frame: str
     scores: Mapping[str, int] = {}
+    derive: Callable[[pl.DataFrame, Any], pl.DataFrame] | None = None
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -73,7 +75,10 @@ class Context(msgspec.Struct, frozen=True):
     def rows_of(self, source: Source) -> pl.DataFrame:
         """The rows of another method of the recipe."""
         frame = self.frames.get(source.frame)
-        return pl.DataFrame() if frame is None else frame.filter(pl.col("method") == source.name)
+        if frame is None:
+            return pl.DataFrame()
+        rows = frame.filter(pl.col("method") == source.name)
+        return rows if source.derive is None else source.derive(rows, source.config)
 
 
 class Summary(Protocol):
