@@ -21,23 +21,17 @@ the second turn of a conversation is scored after its own first turn. All of the
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator
 
-from orchestrator.ask import Ask, AskFailed, GenerateAsk
+from orchestrator.ask import Ask
 from orchestrator.methods import answers
-from orchestrator.methods._base import (
-    STATUS_COLUMNS,
-    Combination,
-    Drawing,
-    MethodSettings,
-    Stage,
-)
-from orchestrator.methods._conversation import Turn, converse
-from orchestrator.prompts import PromptError, render, variables
-from orchestrator.prompts.rewriting import PROMPTS, RewritePrompt, markers_of
-from orchestrator.records import Failure, Generation, Item, Message, Messages, Row, Scored, Unit
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
+from orchestrator.methods._conversation import Turn
+from orchestrator.methods._rewriting import PRESETS, RewritingSettings, rewrite, rewriting_stages
+from orchestrator.records import Generation, Row, Scored, Unit
+from orchestrator.statistics.confidence import TIE_THRESHOLD
 
 VERSION: Final = 1
 FRAME: Final = "probdiff"
@@ -64,79 +58,21 @@ SCHEMA: Final = {
     **STATUS_COLUMNS,
 }
 
-FIELDS: Final = ("prompt", "answer")
-PRESETS: Final[dict[str, dict[str, Any]]] = {
-    "acl_findings": {
-        "answer": {"max_tokens": 1024, "temperature": 0.7},
-        "revision": {"max_tokens": 1024, "temperature": 0.1},
-        "deltas": (-0.05, 0.0, -0.1, -0.02),
-    },
-    "submission": {
-        "answer": {"max_tokens": 1024, "temperature": 0.7, "top_p": 0.8},
-        "revision": {"max_tokens": 1024, "temperature": 0.1, "top_p": 0.9},
-        "deltas": (-0.05, -0.02),
-    },
-}
-"""What the two versions of the paper say. Version 1 has -0.02 for generation tasks (translation,
-summaries) and -0.05 for chat benchmarks; both are shown."""
 
-
-class Config(MethodSettings):
+class Config(RewritingSettings):
     """Settings of `probdiff`."""
 
-    candidates: tuple[str, ...] | None = Field(
-        None, description="Models to evaluate; all that are not judges where left out."
-    )
-    preset: str = Field(
-        "acl_findings",
-        description="acl_findings or submission (version 1 of the paper): fills in what is left "
-        "out of answer, revision and deltas.",
-    )
-    answer: Drawing = Field(
-        Drawing.model_validate(PRESETS["acl_findings"]["answer"]),
-        description="How answers are drawn.",
-    )
-    revision: Drawing = Field(
-        Drawing.model_validate(PRESETS["acl_findings"]["revision"]),
-        description="How rewritings are drawn.",
-    )
-    rounds: int = Field(1, ge=1, le=100, description="Rounds of rewriting; only the last counts.")
-    prompt: str = Field(
-        "refinement",
-        description="What asks for a rewriting: refinement (the paper's), refinement_code, simple "
-        "(appendix C), compact (bundled models), or a Jinja template with prompt and answer.",
-    )
     deltas: tuple[float, ...] = Field(
         PRESETS["acl_findings"]["deltas"],
         min_length=1,
         description="Thresholds of the confidence; the first is the main one.",
     )
     tau: float = Field(
-        0.05, ge=0, description="Models tie on a prompt where their d differ by no more than this."
+        TIE_THRESHOLD,
+        ge=0,
+        allow_inf_nan=False,
+        description="Models tie on a prompt where their d differ by no more than this.",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, given: Any) -> Any:  # noqa: ANN401 (whatever was written)
-        """Settings that the preset has and the user left out, also inside `answer`."""
-        if not isinstance(given, dict):
-            return given
-        preset = PRESETS.get(str(given.get("preset", "acl_findings")), {})
-        filled = dict(given)
-        for name, value in preset.items():
-            own = given.get(name)
-            if own is None:
-                filled[name] = value
-            elif isinstance(own, dict):
-                filled[name] = {**value, **own}
-        return filled
-
-    @field_validator("preset")
-    @classmethod
-    def _preset_exists(cls, value: str) -> str:
-        if value not in PRESETS:
-            raise ValueError(f"no preset named {value!r}; there are {', '.join(PRESETS)}")
-        return value
 
     @field_validator("deltas")
     @classmethod
@@ -144,28 +80,6 @@ class Config(MethodSettings):
         if not all(map(math.isfinite, value)):
             raise ValueError("thresholds are finite numbers")
         return value
-
-    @field_validator("prompt")
-    @classmethod
-    def _prompt_exists(cls, value: str) -> str:
-        if value in PROMPTS:
-            return value
-        if "{{" not in value:
-            names = ", ".join(sorted(PROMPTS))
-            raise ValueError(f"no prompt named {value!r}; there are {names}, or write a template")
-        try:
-            used = variables(value)
-        except PromptError as error:
-            raise ValueError(str(error)) from error
-        if unknown := sorted(used - set(FIELDS)):
-            raise ValueError(f"the template uses {', '.join(unknown)}; there are prompt, answer")
-        if "answer" not in used:
-            raise ValueError("the template does not show answer")
-        return value
-
-    def rewrite_prompt(self) -> RewritePrompt:
-        """The prompt by name, or the user's own."""
-        return PROMPTS.get(self.prompt) or RewritePrompt(self.prompt, markers_of(self.prompt))
 
 
 def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
@@ -180,18 +94,9 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """K rewritings and two scores a model; one score where the rewriting equals the answer."""
-    draw = config.model_dump_json(include={"answer", "revision", "rounds", "prompt"})
-    tokens = config.revision.max_tokens
-    # A greedy rewriting that changed nothing is not asked for again.
-    exact = config.rounds == 1
-    return [
-        stage
-        for model in candidates
-        for stage in (
-            Stage("rewritings", model, "generate", config.rounds, exact, tokens, draw=draw),
-            Stage("scores", model, "score", 2, exact=False, draw=draw),
-        )
-    ]
+    drawn = rewriting_stages(candidates, config)
+    scores = [Stage("scores", one.model, "score", 2, exact=False, draw=one.draw) for one in drawn]
+    return [*drawn, *scores]
 
 
 def columns(unit: Unit) -> Row:
@@ -205,59 +110,16 @@ def columns(unit: Unit) -> Row:
 
 async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
     """The discrepancy d, one row a turn."""
-    turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
-    first = last = [turn.answer for turn in turns]
-    for number in range(config.rounds):
-        prompts = [_refine(unit.item, *pair, config) for pair in zip(turns, last, strict=True)]
-        last = await ask.all(*(_rewriting(unit, ask, config, p, number) for p in prompts))
-    # Equal texts are one text: d is then 0 whatever their tokens, and one score is asked for.
-    last = [x if x.text == y.text else y for x, y in zip(first, last, strict=True)]
-    ell = await _score(unit, ask, [*zip(turns, first, strict=True), *zip(turns, last, strict=True)])
-    n = len(turns)
-    return [
-        _row(unit, config, turn, _Text(x, ell_x), _Text(y, ell_y))
-        for turn, x, ell_x, y, ell_y in zip(turns, first, ell[:n], last, ell[n:], strict=True)
-    ]
-
-
-async def _score(
-    unit: Unit, ask: Ask, texts: Sequence[tuple[Turn, Generation]]
-) -> list[Scored | None]:
-    """Each text under the original conversation of its turn; None for an empty one."""
-    asks = [
-        ask.score(unit.models[0], turn.messages, text) for turn, text in texts if not _empty(text)
-    ]
+    made = await rewrite(unit, ask, config)
+    texts = [(turn, text) for turn, *both in made for text in both]
+    asks = [ask.score(unit.models[0], turn.messages, x) for turn, x in texts if not _empty(x)]
+    # x^(K) = x makes two equal asks, which are sent as one: d is then exactly 0.
     scored = iter(await ask.all(*asks))
-    return [None if _empty(text) else next(scored) for _, text in texts]
-
-
-def _rewriting(
-    unit: Unit, ask: Ask, config: Config, messages: Messages, number: int
-) -> GenerateAsk:
-    # Rounds are draws of their own, also where one changed nothing; greedy ones can't differ.
-    repeat = number if config.revision.temperature else 0
-    sampling = config.revision.sampling()
-    return ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
-
-
-def _refine(item: Item, turn: Turn, answer: Generation, config: Config) -> Messages:
-    """The conversation that asks for a rewriting: the item's system prompt, one user message."""
-    fields: dict[str, str | None] = {"prompt": _question(item, turn), "answer": answer.text}
-    try:
-        text = render(config.rewrite_prompt().template, fields)
-    except PromptError as error:
-        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
-    system = tuple(message for message in turn.messages if message.role == "system")
-    return (*system, Message("user", text))
-
-
-def _question(item: Item, turn: Turn) -> str:
-    """What the rewriting prompt shows as the prompt: the question, or the conversation so far."""
-    spoken = [message for message in turn.messages if message.role != "system"]
-    if len(spoken) == 1 and not item.followups:
-        return spoken[0].content
-    said = [f"{message.role.upper()}: {message.content}\n\n" for message in spoken]
-    return f"{''.join(said)}ASSISTANT: "
+    ell = [_Text(x, None if _empty(x) else next(scored)) for _, x in texts]
+    return [
+        _row(unit, config, turn, first, last)
+        for (turn, *_), first, last in zip(made, ell[::2], ell[1::2], strict=True)
+    ]
 
 
 class _Text(NamedTuple):

@@ -4,24 +4,18 @@ Rows of a prompt (its turns) are one cluster. Failed requests are missing and co
 d (an empty text) is a fail in the published confidence, as in the authors' code, and is counted.
 """
 
-from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
+import numpy as np
 import polars as pl
 
 from orchestrator.methods.probdiff import Config
+from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
 from orchestrator.summaries._base import Context
-from orchestrator.summaries._clusters import (
-    METHODS,
-    macro_share_of,
-    mean_of,
-    share_of,
-    without_n,
-)
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.summaries._clusters import METHODS, mean_of, prompts_of, without_n
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
-_CHANGED = ~pl.col("unchanged")
+_NO_CATEGORY = "(none)"
 _MODELS = (
     Column("model"),
     Column("mean d", "signed"),
@@ -50,7 +44,7 @@ _PAIRS = (
     Column("wins", "percent"),
     Column("ties", "percent"),
     Column("losses", "percent"),
-    Column("preferred", "percent"),
+    Column("prompts", "count"),
 )
 _TEXTS = (
     Column("model"),
@@ -70,50 +64,72 @@ def summarise(context: Context) -> list[Table]:
         return []
     good = rows.filter(pl.col("status") == "ok")
     basis = f"{rows['item'].n_unique():,} prompts"
-    tables = [_models(context, rows, basis), _thresholds(context, good)]
+    found = _found(context, good)
+    tables = [_models(context, rows, found, basis), _thresholds(found)]
     if good["category"].n_unique() > 1:
-        tables.append(_categories(context, good))
+        tables.append(_categories(context, good, found))
     if good["model"].n_unique() > 1:
         tables.append(_pairs(context, good))
     return [*tables, _texts(good)]
-
-
-def _passes(delta: float) -> pl.Expr:
-    """Whether d >= delta, inclusive and without tolerance as published; undefined is a fail."""
-    return (pl.col("d") >= delta).fill_null(value=False)
-
-
-def _over_changed(rows: pl.DataFrame, delta: float, confidence_level: float) -> Measured:
-    changed = rows.filter(_CHANGED)
-    if changed.is_empty():
-        return Measured(None, n=0, why="nothing changed")
-    return share_of(changed, _passes(delta), confidence_level)
 
 
 def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return [(str(name), group) for (name,), group in rows.group_by("model", maintain_order=True)]
 
 
-def _models(context: Context, rows: pl.DataFrame, basis: str) -> Table:
+def _found(context: Context, good: pl.DataFrame) -> dict[str, tuple[Confidence, ...]]:
+    """Confidence by model, at each threshold in the order of the settings."""
     config: Config = context.config
-    level, delta = context.confidence_level, config.deltas[0]
+    deltas = tuple(dict.fromkeys(config.deltas))
+    return {
+        model: confidence(
+            Gaps(
+                group["d"].fill_null(np.nan).to_numpy(),
+                prompts_of(group),
+                ~group["unchanged"].to_numpy(),
+                group["category"].fill_null(_NO_CATEGORY).to_list(),
+            ),
+            deltas,
+            context.confidence_level,
+        )
+        for model, group in _by_model(good)
+    }
+
+
+def _models(
+    context: Context,
+    rows: pl.DataFrame,
+    found: dict[str, tuple[Confidence, ...]],
+    basis: str,
+) -> Table:
+    level = context.confidence_level
     lines: list[list[Cell]] = []
     for model, group in _by_model(rows):
         good = group.filter(pl.col("status") == "ok")
+        main = found[model][0] if model in found else None
         lines.append(
             [
                 model,
                 without_n(mean_of(good, pl.col("d"), level)),
-                without_n(share_of(good, _passes(delta), level)),
-                _over_changed(good, delta, level),
-                share_of(good, pl.col("unchanged"), level).value,
+                Measured(None, why="all failed") if main is None else _published(main),
+                None if main is None else _over_changed(main),
+                good["unchanged"].mean(),  # type: ignore[list-item] # of a column of flags
                 good["d"].null_count(),
                 len(group) - len(good),
             ]
         )
-    return make_table(
-        "probdiff", "ProbDiff", _MODELS, lines, basis=basis, notes=_notes(config, rows)
-    )
+    notes = _notes(context.config, rows)
+    return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis, notes=notes)
+
+
+def _published(found: Confidence) -> Measured:
+    return without_n(measured(found.published))
+
+
+def _over_changed(found: Confidence) -> Measured:
+    if found.changed is None or not found.changed.n:
+        return Measured(None, why="nothing changed")
+    return measured(found.changed)
 
 
 def _notes(config: Config, rows: pl.DataFrame) -> list[str]:
@@ -152,92 +168,65 @@ def _vocabulary_note(rows: pl.DataFrame) -> str:
     )
 
 
-def _thresholds(context: Context, good: pl.DataFrame) -> Table:
-    config: Config = context.config
-    level = context.confidence_level
+def _thresholds(found: dict[str, tuple[Confidence, ...]]) -> Table:
     lines: list[list[Cell]] = [
-        [
-            model,
-            delta,
-            without_n(share_of(group, _passes(delta), level)),
-            _over_changed(group, delta, level),
-        ]
-        for model, group in _by_model(good)
-        for delta in sorted(set(config.deltas), reverse=True)
+        [model, one.delta, _published(one), _over_changed(one)]
+        for model, of_model in found.items()
+        for one in sorted(of_model, key=lambda one: -one.delta)
     ]
-    notes = ["confidence: share of all texts, an undefined d counts as a fail (as published)"]
+    notes = [
+        "confidence: share of all texts, an undefined d counts as a fail (as published); over "
+        "changed: of the texts that the rewriting changed and that have a d"
+    ]
     return make_table("probdiff.confidence", "Confidence by threshold", _DELTAS, lines, notes=notes)
 
 
-def _categories(context: Context, good: pl.DataFrame) -> Table:
-    config: Config = context.config
-    level, passes = context.confidence_level, _passes(config.deltas[0])
+def _categories(
+    context: Context, good: pl.DataFrame, found: dict[str, tuple[Confidence, ...]]
+) -> Table:
     lines: list[list[Cell]] = []
+    good = good.with_columns(pl.col("category").fill_null(_NO_CATEGORY))
+
+    def line(model: str, name: str, part: pl.DataFrame, share: Measured) -> list[Cell]:
+        mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
+        return [model, name, part["item"].n_unique(), mean, share]
+
     for model, group in _by_model(good):
-        parts = [
-            (str(name), part)
-            for (name,), part in group.sort("category").group_by("category", maintain_order=True)
-        ]
-        lines += [
-            [
-                model,
-                name,
-                part["item"].n_unique(),
-                without_n(mean_of(part, pl.col("d"), level)),
-                without_n(share_of(part, passes, level)),
-            ]
-            for name, part in (*parts, ("all (micro)", group))
-        ]
-        macro = macro_share_of(group, passes, "category", level)
-        n = group["item"].n_unique()
-        lines.append([model, "all (macro)", n, None, without_n(macro)])
+        main = found[model][0]
+        for name, share in main.categories:
+            part = group.filter(pl.col("category") == name)
+            lines.append(line(model, name, part, without_n(measured(share))))
+        lines.append(line(model, "all (micro)", group, _published(main)))
+        if main.macro is not None:
+            n = group["item"].n_unique()
+            lines.append([model, "all (macro)", n, None, without_n(measured(main.macro))])
+    config: Config = context.config
     return make_table(
         "probdiff.categories",
         "ProbDiff by category",
         _CATEGORIES,
         lines,
         basis=f"confidence at {config.deltas[0]:g}",
+        notes=["micro: over all texts, as published; macro: mean of the categories"],
     )
 
 
 def _pairs(context: Context, good: pl.DataFrame) -> Table:
     config: Config = context.config
-    frames = _by_model(good.select("item", "turn", "model", "d"))
-    lines = [
-        _pair((a, left), (b, right), config.tau, context.confidence_level)
-        for (a, left), (b, right) in combinations(frames, 2)
+    lines: list[list[Cell]] = []
+    for (a, left), (b, right) in combinations(_by_model(good), 2):
+        both = left.join(right, on=["item", "turn"], suffix="_b").with_columns(
+            pl.col("d", "d_b").fill_null(np.nan)
+        )
+        one, two = both["d"].to_numpy(), both["d_b"].to_numpy()
+        found = duel(one, two, prompts_of(both), config.tau, context.confidence_level)
+        shares = (measured(share) for share in (found.win, found.tie, found.lose))
+        lines.append([a, b, *map(without_n, shares), both["item"].n_unique()])
+    notes = [
+        f"a model wins where its d is larger by more than {config.tau:g}; an undefined d loses to "
+        f"a known one"
     ]
-    return make_table(
-        "probdiff.pairs",
-        "Wins between models",
-        _PAIRS,
-        lines,
-        notes=[
-            f"a model wins where its d is larger by more than {config.tau:g}; an undefined d loses "
-            f"to a known one; preferred: wins and half the ties"
-        ],
-    )
-
-
-def _pair(
-    a: tuple[str, pl.DataFrame],
-    b: tuple[str, pl.DataFrame],
-    tau: float,
-    confidence_level: float,
-) -> Sequence[Cell]:
-    both = a[1].join(b[1], on=["item", "turn"], suffix="_b")
-    gap = pl.col("d") - pl.col("d_b")
-    known, known_b = pl.col("d").is_not_null(), pl.col("d_b").is_not_null()
-    wins = pl.when(known & known_b).then(gap > tau).otherwise(known & ~known_b)
-    losses = pl.when(known & known_b).then(gap < -tau).otherwise(known_b & ~known)
-    decided = both.with_columns(wins=wins, losses=losses)
-    shares: dict[str, Any] = decided.select(
-        wins=pl.col("wins").mean(), losses=pl.col("losses").mean()
-    ).row(0, named=True)
-    ties = None if not len(decided) else 1.0 - shares["wins"] - shares["losses"]
-    half = (1.0 + pl.col("wins").cast(pl.Float64) - pl.col("losses").cast(pl.Float64)) / 2.0
-    preferred = share_of(decided, half, confidence_level)
-    return [a[0], b[0], shares["wins"], ties, shares["losses"], preferred]
+    return make_table("probdiff.pairs", "Wins between models", _PAIRS, lines, notes=notes)
 
 
 def _texts(good: pl.DataFrame) -> Table:

@@ -118,8 +118,8 @@ def test_wins_ties_and_losses_between_two_models(tables):
         row("5", "a", 0.0), failed("5", "b"),
     ]  # fmt: skip
     (line,) = lines(tables(rows)["probdiff.pairs"])
-    assert (line["wins"], line["ties"], line["losses"]) == (0.25, 0.5, 0.25)
-    assert (line["preferred"].value, line["preferred"].n) == (0.5, 4)
+    shares = [line[name].value for name in ("wins", "ties", "losses")]
+    assert (shares, line["prompts"]) == ([0.25, 0.5, 0.25], 4)
 
 
 def test_models_that_split_one_text_differently_are_said_to_be_incomparable(tables):

@@ -1,0 +1,157 @@
+"""How models rewrite their own answers: settings, prompts and rounds; shared by what needs both."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from pydantic import Field, field_validator, model_validator
+
+from orchestrator.ask import Ask, AskFailed, GenerateAsk
+from orchestrator.methods._base import Drawing, MethodSettings, Stage
+from orchestrator.methods._conversation import Turn, converse
+from orchestrator.methods._judging import checked_prompt
+from orchestrator.prompts import PromptError, render
+from orchestrator.prompts.rewriting import PROMPTS, RewritePrompt, markers_of
+from orchestrator.records import Failure, Generation, Item, Message, Messages, Unit
+
+FIELDS: Final = ("prompt", "answer")
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "acl_findings": {
+        "answer": {"max_tokens": 1024, "temperature": 0.7},
+        "revision": {"max_tokens": 1024, "temperature": 0.1},
+        "deltas": (-0.05, 0.0, -0.1, -0.02),
+    },
+    "submission": {
+        "answer": {"max_tokens": 1024, "temperature": 0.7, "top_p": 0.8},
+        "revision": {"max_tokens": 1024, "temperature": 0.1, "top_p": 0.9},
+        "deltas": (-0.05, -0.02),
+    },
+}
+"""What the two versions of the paper say. Version 1 has -0.02 for generation tasks (translation,
+summaries) and -0.05 for chat benchmarks; both are shown."""
+
+
+class RewritingSettings(MethodSettings):
+    """How answers are drawn and rewritten."""
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models to evaluate; all that are not judges where left out."
+    )
+    preset: str = Field(
+        "acl_findings",
+        description="acl_findings or submission (version 1 of the paper): fills in what is left "
+        "out of answer, revision and deltas.",
+    )
+    answer: Drawing = Field(
+        Drawing.model_validate(PRESETS["acl_findings"]["answer"]),
+        description="How answers are drawn.",
+    )
+    revision: Drawing = Field(
+        Drawing.model_validate(PRESETS["acl_findings"]["revision"]),
+        description="How rewritings are drawn.",
+    )
+    rounds: int = Field(1, ge=1, le=100, description="Rounds of rewriting; only the last counts.")
+    prompt: str = Field(
+        "refinement",
+        description="What asks for a rewriting: refinement (the paper's), refinement_code, simple "
+        "(appendix C), compact (bundled models), or a Jinja template with prompt and answer.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: Any) -> Any:  # noqa: ANN401 (whatever was written)
+        """Settings that the preset has and the user left out, also inside `answer`."""
+        if not isinstance(given, dict):
+            return given
+        preset = PRESETS.get(str(given.get("preset", "acl_findings")), {})
+        filled = dict(given)
+        for name in preset.keys() & cls.model_fields.keys():
+            own = given.get(name)
+            if own is None:
+                filled[name] = preset[name]
+            elif isinstance(own, dict):
+                filled[name] = {**preset[name], **own}
+        return filled
+
+    @field_validator("preset")
+    @classmethod
+    def _preset_exists(cls, value: str) -> str:
+        if value not in PRESETS:
+            raise ValueError(f"no preset named {value!r}; there are {', '.join(PRESETS)}")
+        return value
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_exists(cls, value: str) -> str:
+        return checked_prompt(value, tuple(PROMPTS), FIELDS, ("answer",))
+
+    def rewrite_prompt(self) -> RewritePrompt:
+        """The prompt by name, or the user's own."""
+        return PROMPTS.get(self.prompt) or RewritePrompt(self.prompt, markers_of(self.prompt))
+
+
+class Rewritten(NamedTuple):
+    """An answer and what became of it.
+
+    Attributes:
+        turn: The conversation up to the answer.
+        first: The answer.
+        last: The rewriting of the last round; the answer itself where the texts are equal.
+    """
+
+    turn: Turn
+    first: Generation
+    last: Generation
+
+
+def rewriting_stages(models: Sequence[str], config: RewritingSettings) -> list[Stage]:
+    """K rewritings a model."""
+    tokens = config.revision.max_tokens
+    draw = config.model_dump_json(include={"answer", "revision", "rounds", "prompt"})
+    # A greedy rewriting that changed nothing is not asked for again.
+    exact = config.rounds == 1
+    return [
+        Stage("rewritings", model, "generate", config.rounds, exact, tokens, draw=draw)
+        for model in models
+    ]
+
+
+async def rewrite(unit: Unit, ask: Ask, config: RewritingSettings) -> list[Rewritten]:
+    """The model's answer to each turn, and the last of K rewritings: x and x^(K)."""
+    model = unit.models[:1]
+    turns = [turn for (turn,) in await converse(unit.item, model, ask, config.answer)]
+    first = last = [turn.answer for turn in turns]
+    for number in range(config.rounds):
+        prompts = [_refine(unit.item, *pair, config) for pair in zip(turns, last, strict=True)]
+        last = await ask.all(*(_draw(unit, ask, config, p, number) for p in prompts))
+    # Equal texts are one text, whatever their tokens.
+    last = [x if x.text == y.text else y for x, y in zip(first, last, strict=True)]
+    return [Rewritten(*found) for found in zip(turns, first, last, strict=True)]
+
+
+def _draw(
+    unit: Unit, ask: Ask, config: RewritingSettings, messages: Messages, number: int
+) -> GenerateAsk:
+    sampling = config.revision.sampling(unit.item.category)
+    # Rounds are draws of their own, also where one changed nothing; greedy ones can't differ.
+    repeat = number if sampling.temperature else 0
+    return ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
+
+
+def _refine(item: Item, turn: Turn, answer: Generation, config: RewritingSettings) -> Messages:
+    """The conversation that asks for a rewriting: the item's system prompt, one user message."""
+    fields: dict[str, str | None] = {"prompt": _question(item, turn), "answer": answer.text}
+    try:
+        text = render(config.rewrite_prompt().template, fields)
+    except PromptError as error:
+        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
+    system = tuple(message for message in turn.messages if message.role == "system")
+    return (*system, Message("user", text))
+
+
+def _question(item: Item, turn: Turn) -> str:
+    """What the rewriting prompt shows as the prompt: the question, or the conversation so far."""
+    spoken = [message for message in turn.messages if message.role != "system"]
+    if len(spoken) == 1 and not item.followups:
+        return spoken[0].content
+    said = [f"{message.role.upper()}: {message.content}\n\n" for message in spoken]
+    return f"{''.join(said)}ASSISTANT: "
