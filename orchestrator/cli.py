@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from orchestrator import __version__, plugins
-from orchestrator.datasets import KINDS as DATASET_KINDS
+from orchestrator.datasets import listing as dataset_listing
 from orchestrator.errors import (
     EXIT_COMPLETE,
     EXIT_FAILED,
@@ -31,6 +31,7 @@ from orchestrator.report.page import print_to, write_to
 from orchestrator.report.results import Findings, as_tables, as_text
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
+from orchestrator.runner.logs import downloads_said
 from orchestrator.runner.prepare import prepare
 
 Handler = Callable[[argparse.Namespace], int]
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     handler: Handler = options.handler
     try:
-        return handler(options)
+        with downloads_said(_complain):
+            return handler(options)
     except OrchestratorError as error:
         print_to(sys.stderr, tables.faults(error), wrap=sys.stderr.isatty())
         return error.exit_code
@@ -230,7 +232,7 @@ def _kinds(options: argparse.Namespace) -> int:
     if family == "recipes":
         rows = [(path.stem, _first_line(path)) for path in available()]
     elif family == "datasets":
-        rows = list(DATASET_KINDS.items())
+        rows = dataset_listing()
     else:
         package = _FAMILIES[family]
         rows = [(kind, _doc(package, kind)) for kind in plugins.kinds(package)]

@@ -1,17 +1,19 @@
 """Datasets, one file a kind: `open_dataset` gives items by index.
 
 A dataset file exports `Config` (a pydantic model; a field `path` names a file), `create(config,
-base)` that gives a `Dataset`, and, where the suffix of a path tells the kind, `SUFFIXES`.
+base)` that gives a `Dataset`, where the suffix of a path tells the kind, `SUFFIXES`, and, where it
+is published by others, `ABOUT`: licence, size and files.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator import plugins
+from orchestrator.datasets._benchmark import About, is_here
 from orchestrator.datasets._dataset import Dataset, from_items
 from orchestrator.recipe.schema import PluginRef
 
-__all__ = ["DATASETS", "KINDS", "Dataset", "from_items", "open_dataset"]
+__all__ = ["DATASETS", "KINDS", "Dataset", "from_items", "listing", "open_dataset"]
 
 DATASETS = "orchestrator.datasets"
 
@@ -40,3 +42,23 @@ KINDS: Mapping[str, str] = {
     for kind in plugins.kinds(DATASETS)
 }
 """What each kind is, in a line."""
+
+
+def listing() -> list[tuple[str, str]]:
+    """Every kind with a line; below a benchmark its size, whether it is here, and its licence."""
+    rows: list[tuple[str, str]] = []
+    for kind, line in KINDS.items():
+        rows.append((kind, line))
+        about: About | None = getattr(plugins.load(DATASETS, kind), "ABOUT", None)
+        if about is not None:
+            rows.append(("", f"licence: {about.licence}"))
+            rows.append(("", f"size: {about.size}; {_presence(kind, about)}"))
+    return rows
+
+
+def _presence(kind: str, about: About) -> str:
+    """Whether the files of a benchmark are on this machine."""
+    n_here = sum(is_here(kind, file) for file in about.files)
+    if n_here == len(about.files):
+        return "here" if n_here else "fetched at first use"
+    return f"{n_here} of {len(about.files)} files here" if n_here else "fetched at first use"

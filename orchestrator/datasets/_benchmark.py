@@ -93,7 +93,8 @@ def located(kind: str, file: File) -> Path:
     try:
         return fetched(file.remote(), cached, PATIENCE)
     except DatasetError as error:
-        raise DatasetError(_advice(kind, file, str(error))) from error
+        why = str(error).removeprefix(f"{file.url}: ")
+        raise DatasetError(_advice(kind, file, why)) from error
 
 
 def is_here(kind: str, file: File) -> bool:

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CHUNK: Final = 1024 * 1024
-_ATTEMPTS: Final = 4
+_ATTEMPTS: Final = 3
 _SCHEMES: Final = ("http", "https")
 _PARTIAL, _RANGE_WRONG = 206, 416
 # Of the moment: the same request may do better later.
@@ -76,7 +76,7 @@ class Patience(msgspec.Struct, frozen=True):
     """How long to wait: for a reply or the next bytes, and before trying again; seconds."""
 
     stall_s: float = 60.0
-    pause_s: float = 2.0
+    pause_s: float = 1.0
 
 
 class _PassingError(Exception):

@@ -15,7 +15,7 @@ from orchestrator.datasets._rows import from_rows
 from orchestrator.datasets.jsonl import JsonLines
 
 SOURCE: Final = "https://github.com/lm-sys/FastChat"
-LICENCE: Final = "Apache-2.0; the reference answers are text of GPT-4"
+LICENCE: Final = "Apache-2.0; references are text of GPT-4"
 _RAW: Final = "https://raw.githubusercontent.com/lm-sys/FastChat"
 _FIELDS: Final = FieldNames.model_validate(
     {"key": "key", "turns": "turns", "reference": "reference", "category": "category"}

@@ -25,7 +25,7 @@ FILES: Final = {
     "1.0": File(name="data_release.jsonl", path=f"{_RAW}/data/data_release.jsonl"),
 }
 ABOUT: Final = About(
-    licence="none stated: all rights reserved by its authors; ask them before passing it on",
+    licence="none stated: all rights reserved by its authors",
     size="about 1 MB",
     source="https://github.com/THUDM/AlignBench",
     files=(FILES["1.1"],),

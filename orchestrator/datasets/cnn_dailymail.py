@@ -16,7 +16,7 @@ FILE: Final = hub_file(
     "abisee/cnn_dailymail", "3.0.0/test-00000-of-00001.parquet", name="test.parquet"
 )
 ABOUT: Final = About(
-    licence="Apache-2.0 as the hub states; the articles are CNN's and the Daily Mail's",
+    licence="Apache-2.0; the articles are CNN's and the Daily Mail's",
     size="about 30 MB",
     source="https://huggingface.co/datasets/abisee/cnn_dailymail",
     files=(FILE,),

@@ -31,7 +31,7 @@ LANGUAGES: Final = {
 }
 _PATH: Final = "{pair}/validation-00000-of-00001.parquet"
 ABOUT: Final = About(
-    licence="none stated by WMT; the texts are news of many publishers",
+    licence="none stated; the texts are news of many publishers",
     size="about 1 MB for each pair",
     source="https://huggingface.co/datasets/wmt/wmt19",
     files=tuple(

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from orchestrator.report.display import Display, NoteHandler
 _OWN: Final = ("orchestrator", "backends", "launch")
 # What the event loop complains of belongs into the log too, not onto a live display.
 _FOREIGN: Final = ("asyncio",)
+_DOWNLOADS: Final = "orchestrator.datasets"
 _STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 
@@ -93,6 +94,31 @@ class _LogFile(logging.Handler):
         if descriptor >= 0:
             os.close(descriptor)
         super().close()
+
+
+@contextmanager
+def downloads_said(say: Callable[[str], None]) -> Iterator[None]:
+    """Inside this block it is said what is downloaded, how large it is and where it is kept."""
+    logger = logging.getLogger(_DOWNLOADS)
+    handler = _Said(say)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Said(logging.Handler):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record, once it is whole."""
+        self._say(record.getMessage())
 
 
 class Often:

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from orchestrator import plugins
-from orchestrator.datasets import DATASETS, _benchmark, _download, open_dataset
+from orchestrator.datasets import DATASETS, _benchmark, _download, listing, open_dataset
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.schema import PluginRef
 from tests.conftest import SHARED
@@ -101,6 +101,24 @@ def test_offline_one_error_says_where_to_put_the_file_and_how_it_is_named(kind):
 @pytest.mark.parametrize("kind", BENCHMARKS)
 def test_addresses_are_https(kind):
     assert all(file.url.startswith("https://") for file in plugins.load(DATASETS, kind).ABOUT.files)
+
+
+def test_the_listing_says_of_each_what_it_is_its_licence_its_size_and_whether_it_is_here(data):
+    data("mt_bench/question.jsonl", "")
+    rows = listing()
+    places = {kind: number for number, (kind, _) in enumerate(rows) if kind}
+    assert set(places) == set(plugins.kinds(DATASETS))
+    below = {kind: [text for _, text in rows[at + 1 : at + 3]] for kind, at in places.items()}
+    assert below["mt_bench"] == [
+        "licence: Apache-2.0; references are text of GPT-4",
+        "size: 49 kB, references 51 kB; here",
+    ]
+    assert below["xsum"][1].endswith("fetched at first use")
+
+
+def test_a_licence_is_not_cut_at_80_columns():
+    licences = [plugins.load(DATASETS, kind).ABOUT.licence for kind in BENCHMARKS]
+    assert [text for text in licences if len(text) > 55] == []
 
 
 # -- where files are found ---------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_what_breaks_off_goes_on_where_it_stopped(web, tmp_path):
 
 
 def test_what_stopped_goes_on_in_a_later_call(web, tmp_path):
-    web.faults["/file"] = ["truncate", 503, 503, 503]
+    web.faults["/file"] = ["truncate", 503, 503]
     path = tmp_path / "file"
     assert "goes on where it stopped" in message_of(web, path)
     assert not path.exists()
@@ -102,7 +102,7 @@ def test_what_stopped_goes_on_in_a_later_call(web, tmp_path):
 
 
 def test_a_file_that_changed_meanwhile_is_fetched_anew(web, tmp_path):
-    web.faults["/file"] = ["truncate", 503, 503, 503]
+    web.faults["/file"] = ["truncate", 503, 503]
     path = tmp_path / "file"
     message_of(web, path)
     web.files["/file"] = CONTENT[::-1]
@@ -117,7 +117,7 @@ def test_a_server_that_knows_no_ranges_sends_all_again(web, tmp_path):
 
 def test_a_part_that_is_already_whole_is_fetched_anew(web, tmp_path):
     path = tmp_path / "file"
-    web.faults["/file"] = ["truncate", 503, 503, 503]
+    web.faults["/file"] = ["truncate", 503, 503]
     message_of(web, path)
     path.with_name("file.part").write_bytes(CONTENT)
     assert fetch(web, path).read_bytes() == CONTENT

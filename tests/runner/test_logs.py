@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from orchestrator.runner.logs import Often, logged
+from orchestrator.runner.logs import Often, downloads_said, logged
 
 OWN = logging.getLogger("orchestrator.runner.somewhere")
 
@@ -73,3 +73,12 @@ def test_a_log_that_can_t_be_written_is_said_and_ends_nothing(tmp_path):
 def test_what_happens_often_gets_few_lines(n, lines):
     often = Often()
     assert sum(bool(often.count("m", "rate_limited")) for _ in range(n)) == lines
+
+
+def test_downloads_are_said_inside_the_block_and_not_after_it():
+    said: list[str] = []
+    logger = logging.getLogger("orchestrator.datasets._download")
+    with downloads_said(said.append):
+        logger.info("downloading %s", "x")
+    logger.info("downloading %s", "y")
+    assert said == ["downloading x"]
