@@ -20,6 +20,17 @@ def without_n(cell: Measured) -> Measured:
     return msgspec.structs.replace(cell, n=None)
 
 
+def basis_of(rows: pl.DataFrame) -> str:
+    """Prompts of a frame, and what failed by model."""
+    basis = f"{rows['item'].n_unique():,} prompts"
+    failed = rows.filter(pl.col("status") != "ok")
+    if failed.is_empty():
+        return basis
+    counts = failed.group_by("model", maintain_order=True).len().rows()
+    by_model = ", ".join(f"{model} {n:,}" for model, n in counts)
+    return f"{basis} · {len(failed):,} failed ({by_model})"
+
+
 def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
     """Items as numbers, shape (n,)."""
     codes: NDArray[np.int64] = rows["item"].rank("dense").cast(pl.Int64).to_numpy()

@@ -12,7 +12,7 @@ import polars as pl
 from orchestrator.methods.probdiff import Config
 from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
 from orchestrator.summaries._base import Context
-from orchestrator.summaries._clusters import METHODS, mean_of, prompts_of, without_n
+from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, prompts_of, without_n
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
 _NO_CATEGORY = "(none)"
@@ -22,8 +22,7 @@ _MODELS = (
     Column("confidence", "percent"),
     Column("over changed", "percent"),
     Column("unchanged", "percent"),
-    Column("undefined", "count"),
-    Column("failed", "count"),
+    Column("no d", "count"),
 )
 _DELTAS = (
     Column("model"),
@@ -63,9 +62,8 @@ def summarise(context: Context) -> list[Table]:
     if rows.is_empty():
         return []
     good = rows.filter(pl.col("status") == "ok")
-    basis = f"{rows['item'].n_unique():,} prompts"
     found = _found(context, good)
-    tables = [_models(context, rows, found, basis), _thresholds(found)]
+    tables = [_models(context, rows, found), _thresholds(found)]
     if good["category"].n_unique() > 1:
         tables.append(_categories(context, good, found))
     if good["model"].n_unique() > 1:
@@ -97,10 +95,7 @@ def _found(context: Context, good: pl.DataFrame) -> dict[str, tuple[Confidence, 
 
 
 def _models(
-    context: Context,
-    rows: pl.DataFrame,
-    found: dict[str, tuple[Confidence, ...]],
-    basis: str,
+    context: Context, rows: pl.DataFrame, found: dict[str, tuple[Confidence, ...]]
 ) -> Table:
     level = context.confidence_level
     lines: list[list[Cell]] = []
@@ -112,14 +107,13 @@ def _models(
                 model,
                 without_n(mean_of(good, pl.col("d"), level)),
                 Measured(None, why="all failed") if main is None else _published(main),
-                None if main is None else _over_changed(main),
+                None if main is None else without_n(_over_changed(main)),
                 good["unchanged"].mean(),  # type: ignore[list-item] # of a column of flags
                 good["d"].null_count(),
-                len(group) - len(good),
             ]
         )
     notes = _notes(context.config, rows)
-    return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis, notes=notes)
+    return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis_of(rows), notes=notes)
 
 
 def _published(found: Confidence) -> Measured:
@@ -136,7 +130,9 @@ def _notes(config: Config, rows: pl.DataFrame) -> list[str]:
     notes = [
         f"d: mean log-probability a token of the rewriting minus that of the answer, in nats; "
         f"larger is better; confidence: share with d >= {config.deltas[0]:g}",
-        "an unchanged answer has d = 0 and passes: read the confidence beside `over changed`",
+        "an unchanged answer has d = 0 and passes: read the confidence beside `over changed`, "
+        "which leaves these out",
+        "no d: empty texts; they fail in the confidence, as published",
         METHODS,
     ]
     if config.answer.temperature != config.revision.temperature:
