@@ -1,0 +1,156 @@
+"""Tables of judged pairs: win rates and ratings of models by every estimator, and ties."""
+
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.statistics.ratings import rate
+from orchestrator.statistics.win_rate import mean_preferences
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._preferences import SOFT, WORDS, Preferences
+from orchestrator.tables import Cell, Column, Measured, Table, make_table
+
+Floats = NDArray[np.float64]
+
+SOFT_WORD: Final = "P(better)"
+"""How tables call the soft preference, which counts P(tie) as half."""
+
+_FEWER_RESAMPLES: Final = 500
+_SMALL: Final = 5e-4
+_ESTIMATORS: Final = (
+    Column("estimator"),
+    Column("ties", "percent"),
+    Column("decides as the mean", "percent"),
+    Column("order of the models"),
+)
+_RATES: Final = (
+    Column("estimator"),
+    Column("model"),
+    Column("win rate", "percent"),
+    Column("ties", "percent"),
+    Column("rating", "rating"),
+    Column("rank"),
+)
+
+
+def estimator_table(found: Preferences, key: str, judge: str) -> Table:
+    """How often each estimator ties, how often it decides as the mean, and how it orders models."""
+    by_mean = found.decisions(found.mean)
+    rows: list[list[Cell]] = []
+    for name in found.estimators:
+        decisions = found.decisions(name)
+        rows.append(
+            [
+                WORDS[name],
+                float((decisions == 0).mean()),
+                float((decisions == by_mean).mean()),
+                _order(found, 0.5 + 0.5 * decisions),
+            ]
+        )
+    return make_table(
+        f"{key}.estimators",
+        f"Estimators, judged by {judge}",
+        _ESTIMATORS,
+        rows,
+        basis=_basis(found),
+        notes=["order: by mean win rate, ties as half; = joins models with the same rate"],
+    )
+
+
+def rates_table(found: Preferences, context: Context, key: str, judge: str) -> Table:
+    """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
+    rows = _rate_lines(found, context, SOFT_WORD, found.values(SOFT), context.n_resamples)
+    fewer = min(_FEWER_RESAMPLES, context.n_resamples)
+    for name in found.estimators:
+        wins = 0.5 + 0.5 * found.decisions(name)
+        rows += _rate_lines(found, context, WORDS[name], wins, fewer)
+    notes = [
+        f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
+        "half a win",
+        "ratings: Bradley-Terry, mean 1000, 400 points are odds of 10; intervals over prompts, for "
+        "this judge",
+    ]
+    return make_table(
+        f"{key}.win_rates",
+        f"Models against each other, judged by {judge}",
+        _RATES,
+        rows,
+        basis=_basis(found),
+        notes=notes,
+    )
+
+
+def mass(coverage: pl.Series) -> str | None:
+    """The mean of a share that may be tiny: `0.998`, or `3e-05`."""
+    mean = coverage.mean()
+    if not isinstance(mean, float):
+        return None
+    return f"{mean:.3f}" if mean >= _SMALL else f"{mean:.0e}"
+
+
+def _rate_lines(
+    found: Preferences, context: Context, word: str, wins: Floats, n_resamples: int
+) -> list[list[Cell]]:
+    """One line a model, best first."""
+    models, sums = found.models(), found.sums(wins)
+    rated = rate(
+        sums,
+        models,
+        confidence_level=context.confidence_level,
+        n_resamples=n_resamples,
+        rng=context.rng(),
+    )
+    rates = mean_preferences(sums, context.confidence_level)
+    tied = found.rows.with_columns(tie=wins == 0.5)
+    lines: list[tuple[float, list[Cell]]] = []
+    for at, model in enumerate(models):
+        of_model = (tied["model_a"] == model) | (tied["model_b"] == model)
+        value = float(rated.values[at])
+        lines.append(
+            (
+                -value if value == value else np.inf,
+                [
+                    word,
+                    model,
+                    _measured(rates.values[at], rates.low[at], rates.high[at]),
+                    tied.filter(of_model)["tie"].mean(),  # type: ignore[list-item] # of booleans
+                    _measured(rated.values[at], rated.low[at], rated.high[at]),
+                    _rank(int(rated.rank_low[at]), int(rated.rank_high[at]), int(rated.rank[at])),
+                ],
+            )
+        )
+    return [line for _, line in sorted(lines, key=lambda pair: pair[0])]
+
+
+def _measured(value: float, low: float, high: float) -> Measured:
+    if np.isnan(value):
+        return Measured(None, why="not compared")
+    bounds = (None, None) if np.isnan(low) or np.isnan(high) else (float(low), float(high))
+    return Measured(float(value), *bounds)
+
+
+def _rank(low: int, high: int, rank: int) -> str | None:
+    if not rank:
+        return None
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _order(found: Preferences, wins: Floats) -> str:
+    """`a > b = c`, by mean win rate."""
+    sums = found.sums(wins)
+    rates = mean_preferences(sums, 0.95).values
+    known = [(rate, model) for rate, model in zip(rates, found.models(), strict=True)]
+    ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
+    words = [ranked[0][1]]
+    for (before, _), (after, model) in pairwise(ranked):
+        words += ["=" if abs(before - after) < 1e-12 else ">", model]
+    return " ".join(words)
+
+
+def _basis(found: Preferences) -> str:
+    n_items = found.rows["item"].n_unique()
+    missing = f" · {found.n_missing:,} missing of all judges" if found.n_missing else ""
+    return f"{len(found.rows):,} pairs of answers · {n_items:,} prompts{missing}"

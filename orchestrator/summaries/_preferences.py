@@ -1,0 +1,190 @@
+"""Preferences between two models on one item, by every estimator, from the rows of any judge.
+
+Estimators of pairwise methods stand in their rows; those of pointwise ones are made here, from the
+score distributions of both models on the same item. All are in [-1, 1], positive where model A is
+better. A decision is the sign of one; what is within 1e-9 of 0 is a tie.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.judgment.pointwise import compare_scores
+from orchestrator.statistics.position import TIE
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+POINTWISE: Final = (
+    "mode",
+    "rounded_mean",
+    "median",
+    "first_percentile",
+    "mean",
+    "ram",
+    "quantile",
+    "superiority",
+)
+PAIRWISE: Final = (
+    "mode_pre",
+    "mode_post",
+    "median_pre",
+    "median_post",
+    "mean_pre",
+    "mean_post",
+)
+SOFT: Final = "prefer_a"
+"""P(A better) + P(tie) / 2, in [0, 1]."""
+WORDS: Final = {
+    "mode": "mode",
+    "rounded_mean": "rounded mean",
+    "median": "median",
+    "first_percentile": "1st percentile",
+    "mean": "mean",
+    "ram": "RAM",
+    "quantile": "QT",
+    "superiority": "PS",
+    "mode_pre": "mode, pre",
+    "mode_post": "mode, post",
+    "median_pre": "median, pre",
+    "median_post": "median, post",
+    "mean_pre": "mean, pre",
+    "mean_post": "mean, post",
+}
+UNIT: Final = ("item", "turn", "judge", "model_a", "model_b")
+_CELLS: Final = 2**21
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """Judged pairs.
+
+    Attributes:
+        rows: Columns `UNIT`, category, `SOFT` and the estimators; only pairs that were judged.
+        estimators: Names of columns.
+        mean: The one of them that the source recommends.
+        n_missing: Pairs of an item without a judgment.
+    """
+
+    rows: pl.DataFrame
+    estimators: tuple[str, ...]
+    mean: str
+    n_missing: int
+
+    def by_judge(self) -> Iterator[tuple[str, "Preferences"]]:
+        """Those of each judge; what is missing is not told apart."""
+        for (judge,), rows in self.rows.group_by("judge", maintain_order=True):
+            yield str(judge), replace(self, rows=rows)
+
+    def values(self, name: str) -> Floats:
+        """An estimator, shape (n,)."""
+        return self.rows[name].to_numpy().astype(np.float64)
+
+    def decisions(self, name: str) -> Floats:
+        """Its signs, shape (n,): 1 for A, -1 for B, 0 for a tie."""
+        return decided(self.values(name))
+
+    def prompts(self) -> Ints:
+        """Items as codes, shape (n,)."""
+        return codes(self.rows["item"])
+
+    def models(self) -> tuple[str, ...]:
+        """Names, sorted."""
+        both = pl.concat([self.rows["model_a"], self.rows["model_b"]])
+        return tuple(sorted(both.unique().to_list()))
+
+    def sums(self, preference: Floats) -> PromptSums:
+        """Preferences for A in [0, 1], shape (n,), summed by item and pair."""
+        models = self.models()
+        places = {model: at for at, model in enumerate(models)}
+        prompts = self.prompts()
+        first, second = (
+            np.array([places[model] for model in self.rows[side]], dtype=np.int64)
+            for side in ("model_a", "model_b")
+        )
+        n_prompts = int(prompts.max()) + 1 if prompts.size else 0
+        return sum_by_prompt(
+            prompts, first, second, np.clip(preference, 0.0, 1.0), shape=(n_prompts, len(models))
+        )
+
+
+def decided(values: Floats) -> Floats:
+    """Signs, with 0 for what is within rounding of it; nan stays."""
+    result: Floats = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
+    return result
+
+
+def codes(column: pl.Series) -> Ints:
+    """Values as whole numbers in their sorted order, shape (n,)."""
+    return np.unique(column.to_numpy(), return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def preferences(rows: pl.DataFrame) -> Preferences:
+    """Preferences of the rows of a pointwise or of a pairwise method."""
+    return _from_scores(rows) if "model" in rows.columns else _from_pairs(rows)
+
+
+def _from_pairs(rows: pl.DataFrame) -> Preferences:
+    known = [name for name in PAIRWISE if name in rows.columns]
+    good = pl.col("status") == "ok"
+    for name in (*known, SOFT):
+        good &= pl.col(name).is_finite()
+    used = rows.filter(good.fill_null(value=False))
+    return Preferences(
+        used.select(*UNIT, "category", SOFT, *known),
+        tuple(known),
+        "mean_pre",
+        len(rows) - len(used),
+    )
+
+
+def _from_scores(rows: pl.DataFrame) -> Preferences:
+    """Every two models that one judge rated on the same turn of an item."""
+    models = rows["model"].unique(maintain_order=True).to_list()
+    good = rows.filter((pl.col("status") == "ok").fill_null(value=False))
+    keys = ["item", "turn", "judge"]
+    parts = [
+        good.filter(pl.col("model") == a)
+        .select(*keys, "category", p_a="p", model_a="model")
+        .join(
+            good.filter(pl.col("model") == b).select(*keys, p_b="p", model_b="model"),
+            on=keys,
+            maintain_order="left",
+        )
+        for a, b in combinations(models, 2)
+    ]
+    empty = pl.DataFrame(schema=dict.fromkeys((*UNIT, "category", SOFT, *POINTWISE), pl.String()))
+    paired = pl.concat(parts) if parts else empty
+    if paired.is_empty():
+        return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
+    found = _compared(paired)
+    one = paired.select(*UNIT, "category").with_columns(
+        pl.Series(SOFT, 0.5 + 0.5 * found["superiority"]),
+        *(pl.Series(name, values) for name, values in found.items()),
+    )
+    n_judged = one.select("item", "judge", "model_a", "model_b").n_unique()
+    return Preferences(one, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
+
+
+def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
+    """Pairs that there would be without a failure."""
+    n_items = rows.select("item", "judge").n_unique()
+    return n_items * len(models) * (len(models) - 1) // 2
+
+
+def _compared(paired: pl.DataFrame) -> dict[str, Floats]:
+    """Each estimator, shape (n,); in chunks, since all pairs of scores are gone through."""
+    n_scores = len(paired["p_a"][0])
+    step = max(1, _CELLS // n_scores**2)
+    chunks = []
+    for begin in range(0, len(paired), step):
+        part = paired.slice(begin, step)
+        p_a, p_b = (np.array(part[side].to_list(), dtype=np.float64) for side in ("p_a", "p_b"))
+        chunks.append(compare_scores(p_a, p_b))
+    return {name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in POINTWISE}

@@ -1,0 +1,78 @@
+"""Pairwise scoring: scores of both answers, what the judge gave to the labels, and estimators."""
+
+from typing import Final
+
+import polars as pl
+
+from orchestrator.judgment.distribution import UNRELIABLE_BELOW
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import mean_of, without_n
+from orchestrator.summaries._judged import estimator_table, mass
+from orchestrator.summaries._preferences import preferences
+from orchestrator.tables import Cell, Column, Table, make_table
+
+_SCORES: Final = (
+    Column("model"),
+    Column("judge"),
+    Column("pairs", "count"),
+    Column("mean score", "number", 2),
+    Column("coverage"),
+    Column("low coverage", "percent"),
+    Column("silent traces", "count"),
+)
+
+
+def summarise(context: Context) -> list[Table]:
+    """Mean scores over both orders, then estimators, for each judge; the ranking stands apart."""
+    good = context.rows.filter((pl.col("status") == "ok").fill_null(value=False))
+    if good.is_empty():
+        return []
+    lines: list[list[Cell]] = []
+    for (judge,), rows in good.group_by("judge", maintain_order=True):
+        models = pl.concat([rows["model_a"], rows["model_b"]]).unique(maintain_order=True)
+        lines += [_line(str(judge), model, rows, context) for model in models]
+    notes = [
+        "mean score: of both orders, the second one in a reply behind the most likely first one; "
+        "interval over prompts",
+        f"coverage: probability on the scores in both places, multiplied; low is under "
+        f"{UNRELIABLE_BELOW:g}",
+    ]
+    low = float((_coverage(good) < UNRELIABLE_BELOW).mean() or 0.0)  # type: ignore[arg-type]
+    if low > 0.5:
+        notes.insert(
+            0,
+            "most replies would not have been two scores: what is read is what the judge gave to "
+            "something else it was asked for, and says little",
+        )
+    tables = [
+        make_table(
+            "pairwise_scoring.scores",
+            "Two scores in one reply",
+            _SCORES,
+            lines,
+            basis=f"{good['item'].n_unique():,} prompts",
+            notes=notes,
+        )
+    ]
+    for judge_name, found in preferences(context.rows).by_judge():
+        tables.append(estimator_table(found, "pairwise_scoring", judge_name))
+    return tables
+
+
+def _coverage(rows: pl.DataFrame) -> pl.Series:
+    return rows.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
+
+
+def _line(judge: str, model: str, rows: pl.DataFrame, context: Context) -> list[Cell]:
+    mine = rows.filter((pl.col("model_a") == model) | (pl.col("model_b") == model))
+    score = pl.when(pl.col("model_a") == model).then("score_a").otherwise("score_b")
+    coverage = _coverage(mine)
+    return [
+        model,
+        judge,
+        len(mine),
+        without_n(mean_of(mine, score, context.confidence_level)),
+        mass(coverage),
+        (coverage < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+        int(mine["n_silent"].sum()),
+    ]

@@ -1,0 +1,104 @@
+"""Pointwise ratings: mean scores, and models compared by their score distributions."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import polars as pl
+
+from orchestrator.judgment.distribution import UNRELIABLE_BELOW
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import mean_of, without_n
+from orchestrator.summaries._judged import estimator_table, mass, rates_table
+from orchestrator.summaries._preferences import preferences
+from orchestrator.tables import Cell, Column, Table, make_table
+
+_SCORES: Final = (
+    Column("model"),
+    Column("judge"),
+    Column("rated", "count"),
+    Column("failed", "count"),
+    Column("mean score", "number", 2),
+    Column("mode", "number", 2),
+    Column("median", "number", 2),
+    Column("1st percentile", "number", 2),
+)
+_READINGS: Final = (
+    Column("model"),
+    Column("judge"),
+    Column("entropy, nats", "number", 2),
+    Column("coverage"),
+    Column("low coverage", "percent"),
+    Column("only bounded", "count"),
+    Column("traces without a score", "count"),
+)
+
+
+def summarise(context: Context) -> list[Table]:
+    """Mean scores; then win rates and ratings by every estimator, for each judge."""
+    if context.rows.is_empty():
+        return []
+    tables = [_scores(context), _readings(context)]
+    for judge, found in preferences(context.rows).by_judge():
+        tables.append(rates_table(found, context, "pointwise", judge))
+        tables.append(estimator_table(found, "pointwise", judge))
+    return tables
+
+
+def _scores(context: Context) -> Table:
+    scale = getattr(context.config, "scale", None)
+    notes = [
+        "mean score: of the whole distribution; interval over prompts (jackknife, Student's t)",
+        "mode, median, 1st percentile: means over answers of each distribution's own, for contrast",
+    ]
+    return make_table(
+        "pointwise.scores",
+        "Scores" if scale is None else f"Scores from {scale[0]} to {scale[1]}",
+        _SCORES,
+        [
+            _score_line(str(judge), str(model), rows, context)
+            for (judge, model), rows in _groups(context)
+        ],
+        basis=f"{context.rows['item'].n_unique():,} prompts",
+        notes=notes,
+    )
+
+
+def _groups(context: Context) -> Iterable[tuple[tuple[object, ...], pl.DataFrame]]:
+    return context.rows.group_by("judge", "model", maintain_order=True)
+
+
+def _score_line(judge: str, model: str, rows: pl.DataFrame, context: Context) -> list[Cell]:
+    good = rows.filter(pl.col("status") == "ok")
+    locations: list[Cell] = [
+        good[name].mean()  # type: ignore[misc] # of a column of floats
+        for name in ("mode", "median", "first_percentile")
+    ]
+    mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level))
+    return [model, judge, len(good), len(rows) - len(good), mean, *locations]
+
+
+def _readings(context: Context) -> Table:
+    """How far the distributions can be trusted."""
+    lines = [
+        _reading_line(str(judge), str(model), rows.filter(pl.col("status") == "ok"))
+        for (judge, model), rows in _groups(context)
+    ]
+    return make_table(
+        "pointwise.readings",
+        "Readings of the judge",
+        _READINGS,
+        lines,
+        notes=[f"coverage: probability on the scores; low is under {UNRELIABLE_BELOW:g}"],
+    )
+
+
+def _reading_line(judge: str, model: str, good: pl.DataFrame) -> list[Cell]:
+    return [
+        model,
+        judge,
+        good["entropy"].mean(),  # type: ignore[list-item] # of a column of floats
+        mass(good["coverage"]),
+        (good["coverage"] < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+        int((~good["exact"]).sum()),
+        int(good["n_silent"].sum()),
+    ]
