@@ -1,8 +1,10 @@
 import math
 
+import numpy as np
 import pytest
 
 from orchestrator.judgment.harness import align_bench, alpaca_eval, critique_llm, mt_bench
+from orchestrator.statistics.length import head_to_head
 
 
 def nan_is_none(values):
@@ -47,9 +49,12 @@ def test_preferences_from_alternatives(reference):
 
 def test_win_rates_of_alpaca_eval(reference):
     inputs, outputs = reference("alpaca.winrate")
-    found = alpaca_eval.win_rate(nan_is_none(inputs["preferences"]))
-    for name, value in outputs.items():
-        assert getattr(found, name) == pytest.approx(value, abs=1e-9), name
+    given = [np.nan if value is None else value for value in nan_is_none(inputs["preferences"])]
+    found = head_to_head(np.array(given))
+    names = {"n_wins_base": "n_losses", "n_total": "n"}
+    for theirs, value in outputs.items():
+        ours = names.get(theirs, theirs)
+        assert getattr(found, ours) == pytest.approx(value, abs=1e-9), theirs
     assert found.n_missing == 1
 
 

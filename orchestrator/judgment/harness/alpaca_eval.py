@@ -1,24 +1,19 @@
-"""AlpacaEval 2: preferences from the probabilities of `m` and `M`, and win rates.
+"""AlpacaEval 2: preferences from the probabilities of `m` and `M`, and the order of the outputs.
 
 A preference is in [1, 2]; above 1.5 output 2 (the model) is better than output 1 (the baseline).
-The length-controlled win rate is in `orchestrator.statistics.length`.
+The win rates are in `orchestrator.statistics.length`.
 
 Source: Dubois et al. 2024, "Length-Controlled AlpacaEval" (arXiv 2404.04475), and `alpaca_eval`
-(commit cd543a14): `logprob_parser`, `describe_head2head`, `RandomSwitchTwoColumnsProcessor`.
+(commit cd543a14): `logprob_parser`, `RandomSwitchTwoColumnsProcessor`.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from random import Random
-from statistics import fmean, stdev
 from typing import Final
-
-import msgspec
 
 DRAW: Final = 1.5
 """The preference where both outputs are equal; nothing is asked then."""
-LEGACY_DRAW: Final = 0.0
-"""What older annotations hold for a draw."""
 SEED: Final = 123
 """The annotators' default seed, part of what decides the order."""
 
@@ -65,52 +60,3 @@ def binarised(preferred: float | None) -> int | None:
     if preferred is None:
         return None
     return 1 if preferred < DRAW else 2
-
-
-class WinRate(msgspec.Struct, frozen=True):
-    """How often the model is preferred, percent; nan where it is undefined.
-
-    Attributes:
-        win_rate: 100 · mean(preference - 1).
-        standard_error: 100 · sd / sqrt(n), ddof 1; nan for fewer than two.
-        discrete_win_rate: The same with every preference rounded to 1 or 2, draws one half.
-        n_wins: Preferences above 1.5.
-        n_wins_base: Preferences below 1.5.
-        n_draws: Preferences of exactly 1.5, and the legacy code 0.
-        n_total: Preferences that are there.
-        n_missing: Preferences that are not; they are in no rate.
-    """
-
-    win_rate: float
-    standard_error: float
-    discrete_win_rate: float
-    n_wins: int
-    n_wins_base: int
-    n_draws: int
-    n_total: int
-    n_missing: int
-
-
-def win_rate(preferences: Iterable[float | None]) -> WinRate:
-    """AlpacaEval's win rates over instructions; None and nan are missing, 0 is a draw."""
-    asked = list(preferences)
-    given = [
-        DRAW if value == LEGACY_DRAW else value
-        for value in asked
-        if value is not None and not math.isnan(value)
-    ]
-    n = len(given)
-    wins = sum(value > DRAW for value in given)
-    losses = sum(value < DRAW for value in given)
-    draws = n - wins - losses
-    spread = stdev(given) / math.sqrt(n) if n > 1 else math.nan
-    return WinRate(
-        win_rate=100.0 * fmean(value - 1.0 for value in given) if n else math.nan,
-        standard_error=100.0 * spread,
-        discrete_win_rate=100.0 * (wins + 0.5 * draws) / n if n else math.nan,
-        n_wins=wins,
-        n_wins_base=losses,
-        n_draws=draws,
-        n_total=n,
-        n_missing=len(asked) - n,
-    )

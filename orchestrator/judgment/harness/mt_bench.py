@@ -1,4 +1,6 @@
-"""MT-Bench (FastChat llm_judge): single ratings, pairwise verdicts of two games, agreement.
+"""MT-Bench (FastChat llm_judge): single ratings, pairwise verdicts of two games, win rates.
+
+Its agreement with human votes is `orchestrator.statistics.agreement.raw_agreement`.
 
 Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena"
 (arXiv 2306.05685), and FastChat's `llm_judge` (commit 0e6d3e4b).
@@ -10,15 +12,14 @@ the scale and an unparseable text are None; `convention="fastchat"` gives what F
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Final, Literal, TypeVar
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import msgspec
 
 from orchestrator.judgment.harness._numbers import NUMBER, within
 
 Winner = Literal["A", "B", "tie"]
-K = TypeVar("K", bound=Hashable)
 
 LOW: Final = 1.0
 HIGH: Final = 10.0
@@ -140,55 +141,3 @@ def win_rates(results: Iterable[Winner | None]) -> WinRates:
         return WinRates(wins, losses, ties, counts[None], math.nan, math.nan, math.nan)
     adjusted = (wins + 0.5 * ties) / n
     return WinRates(wins, losses, ties, counts[None], wins / n, losses / n, adjusted)
-
-
-class Agreement(msgspec.Struct, frozen=True):
-    """How often two kinds of judges vote alike.
-
-    Attributes:
-        n_agree: Pairs of votes that are equal.
-        n: Pairs of votes compared.
-        share: n_agree / n; nan for none.
-    """
-
-    n_agree: int
-    n: int
-    share: float
-
-
-def agreement(
-    votes: Mapping[K, str], others: Mapping[K, Sequence[str]], *, ties: bool = True
-) -> Agreement:
-    """Agreement of one judge with others, vote by vote over the same keys.
-
-    Args:
-        votes: The judge's vote by key, such as (question, model 1, model 2, turn).
-        others: Every other vote by the same key.
-        ties: Setup 1 (true) compares all votes; setup 2 leaves a pair of votes out where either
-            is a tie. Every vote that holds the word "tie" is one ("tie (inconsistent)").
-    """
-    n = n_agree = 0
-    for key, vote in votes.items():
-        mine = _plain(vote)
-        for other in map(_plain, others.get(key, ())):
-            if ties or "tie" not in {mine, other}:
-                n += 1
-                n_agree += mine == other
-    return Agreement(n_agree, n, n_agree / n if n else math.nan)
-
-
-def agreement_within(votes: Mapping[K, Sequence[str]], *, ties: bool = True) -> Agreement:
-    """Agreement of judges of one kind among themselves: every pair of votes on the same key."""
-    n = n_agree = 0
-    for each in votes.values():
-        plain = [_plain(vote) for vote in each]
-        for i, one in enumerate(plain):
-            for other in plain[i + 1 :]:
-                if ties or "tie" not in {one, other}:
-                    n += 1
-                    n_agree += one == other
-    return Agreement(n_agree, n, n_agree / n if n else math.nan)
-
-
-def _plain(vote: str) -> str:
-    return "tie" if "tie" in vote else vote

@@ -48,26 +48,6 @@ def test_two_ratings_imply_a_winner(a, b, winner):
     assert mt_bench.winner_of_scores(a, b) == winner
 
 
-def test_agreement_with_and_without_ties():
-    judge = {1: "A", 2: "tie (inconsistent)", 3: "B", 4: "A"}
-    humans = {1: ["A", "B", "tie"], 2: ["tie", "A"], 3: ["B"], 5: ["A"]}
-    both = mt_bench.agreement(judge, humans)
-    assert (both.n_agree, both.n) == (3, 6)
-    decided = mt_bench.agreement(judge, humans, ties=False)
-    assert (decided.n_agree, decided.n) == (2, 3)
-    assert math.isnan(mt_bench.agreement(judge, {}).share)
-
-
-def test_agreement_of_humans_among_themselves():
-    humans = {1: ["A", "A", "tie"], 2: ["tie", "tie"], 3: ["B"]}
-    assert (
-        mt_bench.agreement_within(humans).n_agree,
-        mt_bench.agreement_within(humans).n,
-    ) == (2, 4)
-    decided = mt_bench.agreement_within(humans, ties=False)
-    assert (decided.n_agree, decided.n) == (1, 1)
-
-
 @given(logprobs, logprobs)
 def test_a_preference_in_the_other_order_is_flipped(one, two):
     preferred = alpaca_eval.preference(one, two)
@@ -84,14 +64,6 @@ def test_order_is_alpaca_evals_own():
     assert switched[:8] == [alpaca_eval.is_switched(f"instruction {i}") for i in range(8)]
     assert 160 < sum(switched) < 240
     assert switched != [alpaca_eval.is_switched(f"instruction {i}", seed=1) for i in range(400)]
-
-
-def test_win_rate_of_nothing_is_undefined():
-    found = alpaca_eval.win_rate([None, math.nan])
-    assert math.isnan(found.win_rate)
-    assert math.isnan(found.discrete_win_rate)
-    assert found.n_missing == 2
-    assert math.isnan(alpaca_eval.win_rate([1.7]).standard_error)
 
 
 def test_overall_takes_either_name_and_is_undefined_without_a_category():

@@ -1,0 +1,236 @@
+"""Verdicts of judges as tables: ratings of models, wins and ties of both orders."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from orchestrator.judgment.harness.mt_bench import win_rates
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import METHODS, mean_of, share_of, without_n
+from orchestrator.tables import Cell, Column, Measured, Table, make_table
+
+OK: Final = pl.col("status") == "ok"
+_BEST_FIRST: Final = 2
+_RATED: Final = pl.col("rating").is_not_null()
+
+
+def rating_tables(context: Context, title: str, *, digits: int = 2) -> list[Table]:
+    """Mean rating of each model with its interval, by turn and by category where there are any."""
+    rows = context.rows
+    if rows.is_empty():
+        return []
+    good = rows.filter(OK & _RATED)
+    tables = [_ratings(context, title, digits)]
+    if good["category"].n_unique() > 1:
+        tables.append(_categories(context, title, good, digits))
+    return tables
+
+
+def _ratings(context: Context, title: str, digits: int) -> Table:
+    rows, level = context.rows, context.confidence_level
+    turns = sorted(rows["turn"].drop_nulls().unique()) if rows["turn"].n_unique() > 1 else []
+    read = rows["expected"].is_not_null().any()
+    columns = [
+        Column("model"),
+        Column("judge"),
+        Column("rating", "number", digits),
+        *(Column(f"turn {turn}", "number", digits) for turn in turns),
+        *([Column("expected", "number", digits)] if read else []),
+        Column("ratings", "count"),
+        Column("missing", "count"),
+    ]
+    lines: list[list[Cell]] = []
+    for (model, judge), group in rows.group_by("model", "judge", maintain_order=True):
+        good = group.filter(OK & _RATED)
+        of_turn = [
+            mean_of(good.filter(pl.col("turn") == t), pl.col("rating"), level) for t in turns
+        ]
+        lines.append(
+            [
+                str(model),
+                str(judge),
+                without_n(mean_of(good, pl.col("rating"), level)),
+                *(cell.value for cell in of_turn),
+                *([mean_of(good, pl.col("expected"), level).value] if read else []),
+                len(good),
+                len(group) - len(good),
+            ]
+        )
+    lines.sort(key=lambda line: _value(line[_BEST_FIRST]), reverse=True)
+    return make_table(
+        f"{kind_of(context)}.ratings",
+        f"{title}: ratings",
+        columns,
+        lines,
+        basis=_basis(rows),
+        notes=_notes(rows, read=read),
+    )
+
+
+def _categories(context: Context, title: str, good: pl.DataFrame, digits: int) -> Table:
+    level = context.confidence_level
+    lines: list[list[Cell]] = [
+        [
+            str(model),
+            str(judge),
+            str(category),
+            group["item"].n_unique(),
+            without_n(mean_of(group, pl.col("rating"), level)),
+        ]
+        for (model, judge, category), group in good.sort("category", maintain_order=True).group_by(
+            "model", "judge", "category", maintain_order=True
+        )
+    ]
+    columns = (
+        Column("model"),
+        Column("judge"),
+        Column("category"),
+        Column("prompts", "count"),
+        Column("rating", "number", digits),
+    )
+    return make_table(
+        f"{kind_of(context)}.categories", f"{title}: ratings by category", columns, lines
+    )
+
+
+def winner_tables(context: Context, title: str) -> list[Table]:
+    """Wins, ties and losses of each model and of each pair, and how far both orders agree."""
+    rows = context.rows
+    if rows.is_empty():
+        return []
+    good = rows.filter(OK & pl.col("winner").is_not_null())
+    return [_models(context, title), _pairs(context, title, good)]
+
+
+def _models(context: Context, title: str) -> Table:
+    rows, level = context.rows, context.confidence_level
+    read = rows["prefer_a"].is_not_null().any()
+    sides = pl.concat([_side(rows, "a"), _side(rows, "b")])
+    columns = [
+        Column("model"),
+        Column("judge"),
+        Column("adjusted win rate", "percent"),
+        *([Column("preferred", "percent")] if read else []),
+        Column("wins", "count"),
+        Column("ties", "count"),
+        Column("losses", "count"),
+        Column("win rate", "percent"),
+        Column("missing", "count"),
+    ]
+    lines: list[list[Cell]] = []
+    for (model, judge), own in sides.group_by("model", "judge", maintain_order=True):
+        found = win_rates(own["result"])
+        preferred = share_of(own, pl.col("preferred"), level).value
+        lines.append(
+            [
+                str(model),
+                str(judge),
+                without_n(share_of(own, pl.col("credit"), level)),
+                *([preferred] if read else []),
+                found.wins,
+                found.ties,
+                found.losses,
+                share_of(own, pl.col("credit") == 1.0, level).value,
+                found.missing,
+            ]
+        )
+    lines.sort(key=lambda line: _value(line[_BEST_FIRST]), reverse=True)
+    return make_table(
+        f"{kind_of(context)}.wins",
+        f"{title}: wins over all opponents",
+        columns,
+        lines,
+        basis=_basis(rows),
+        notes=[
+            "a win counts where both orders agree, else it is a tie; adjusted: ties count one half",
+            *_notes(rows, read=read),
+        ],
+    )
+
+
+def _pairs(context: Context, title: str, good: pl.DataFrame) -> Table:
+    level = context.confidence_level
+    same = pl.col("winner_ab") == pl.col("winner_ba")
+    # Told apart by what each order said of the answer shown first.
+    first = ((pl.col("winner_ab") == "A") & (pl.col("winner_ba") == "B")).cast(pl.Float64)
+    lines: list[list[Cell]] = []
+    for (a, b, judge), group in good.group_by("model_a", "model_b", "judge", maintain_order=True):
+        lines.append(
+            [
+                str(a),
+                str(b),
+                str(judge),
+                without_n(share_of(group, pl.col("winner") == "A", level)),
+                share_of(group, pl.col("winner") == "tie", level).value,
+                share_of(group, pl.col("winner") == "B", level).value,
+                share_of(group, same, level).value,
+                share_of(group, first, level).value,
+                len(group),
+            ]
+        )
+    columns = (
+        Column("model"),
+        Column("against"),
+        Column("judge"),
+        Column("wins", "percent"),
+        Column("ties", "percent"),
+        Column("losses", "percent"),
+        Column("orders agree", "percent"),
+        Column("first in both", "percent"),
+        Column("verdicts", "count"),
+    )
+    return make_table(f"{kind_of(context)}.pairs", f"{title}: pairs of models", columns, lines)
+
+
+def _side(rows: pl.DataFrame, side: str) -> pl.DataFrame:
+    """Verdicts from the view of one of the two models: as A, and what it earned of 0, 1/2, 1."""
+    won = pl.col("winner") == side.upper()
+    tie = pl.col("winner") == "tie"
+    known = OK & pl.col("winner").is_not_null()
+    return rows.select(
+        "item",
+        "judge",
+        model=f"model_{side}",
+        result=pl.when(~known)
+        .then(None)
+        .when(tie)
+        .then(pl.lit("tie"))
+        .otherwise(pl.when(won).then(pl.lit("A")).otherwise(pl.lit("B"))),
+        credit=pl.when(known).then(pl.when(tie).then(0.5).otherwise(won.cast(pl.Float64))),
+        preferred=pl.col("prefer_a") if side == "a" else 1.0 - pl.col("prefer_a"),
+    )
+
+
+def kind_of(context: Context) -> str:
+    """The method's kind, as it begins the keys of its tables."""
+    return context.sources[0].kind
+
+
+def _value(cell: Cell) -> float:
+    value = cell.value if isinstance(cell, Measured) else None
+    return float("-inf") if value is None else value
+
+
+def _basis(rows: pl.DataFrame) -> str:
+    missing = len(rows.filter(~OK))
+    return f"{rows['item'].n_unique():,} prompts" + (f" · {missing:,} missing" if missing else "")
+
+
+def _notes(rows: pl.DataFrame, *, read: bool) -> Sequence[str]:
+    notes = [METHODS]
+    bad = rows.filter(~OK)
+    if len(bad):
+        causes = bad["cause"].fill_null("unknown").value_counts(sort=True)
+        said = ", ".join(f"{cause} {n:,}" for cause, n in causes.iter_rows())
+        notes.append(f"missing verdicts are in no number: {said}")
+    filled = len(rows.filter(OK & ~pl.col("parsed").fill_null(value=True)))
+    if filled:
+        notes.append(f"{filled:,} texts without a verdict count as the convention says")
+    if read:
+        low = len(rows.filter(pl.col("coverage") < 0.5))
+        notes.append(
+            "read from the probabilities of the labels where the verdict stands"
+            + (f"; {low:,} with less than half of the mass on them" if low else "")
+        )
+    return notes
