@@ -10,14 +10,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.analyses._scores import KEYS, Score, ScoreRef, codes, collect, score, source_of
+from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.statistics.correlation import (
@@ -69,11 +71,36 @@ class Gold(Settings):
         None, description="A column of the dataset: a number that belongs to the item."
     )
 
+    labels: str | None = Field(
+        None,
+        min_length=1,
+        description="A file of labels, relative to the recipe: item, mostly model, label (a "
+        "number), and annotator; several labels of one answer are averaged.",
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
+        folder = (info.context or {}).get("folder")
+        if value is None or folder is None:
+            return value  # a run that is done names it by its whole path
+        file = Path(folder) / Path(value).expanduser()
+        if not file.is_file():
+            raise ValueError(f"there is no file {value!r}")
+        return str(file.resolve())
+
     @model_validator(mode="after")
     def _one(self) -> "Gold":
-        given = [self.method is not None, self.exact_match, self.field is not None]
+        given = [
+            self.method is not None,
+            self.exact_match,
+            self.field is not None,
+            self.labels is not None,
+        ]
         if sum(given) != 1 or (self.column is not None) != (self.method is not None):
-            raise ValueError("give one of 'method' with 'column', 'exact_match: true', 'field'")
+            raise ValueError(
+                "give one of 'method' with 'column', 'exact_match: true', 'field', 'labels'"
+            )
         return self
 
 
@@ -148,7 +175,20 @@ def _gold(context: Context, gold: Gold) -> pl.DataFrame:
         if answers is None or not answers["exact_match"].is_not_null().any():
             raise UsageError(f"{context.name}: no answer has a reference to be compared with")
         return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
+    if gold.labels is not None:
+        return _labelled(context, gold.labels)
     return _field(context, gold.field or "")
+
+
+def _labelled(context: Context, path: str) -> pl.DataFrame:
+    """Mean label of each answer, or of each item where the file names no models."""
+    labels = read_labels(Path(path)).filter(pl.col("value").is_not_null())
+    if labels.is_empty():
+        raise UsageError(f"{context.name}: no label in {Path(path).name} is a number")
+    keys = [key for key in KEYS if labels[key].is_not_null().all()]
+    if "item" not in keys or labels["model_a"].is_not_null().any():
+        raise UsageError(f"{context.name}: {Path(path).name} must have labels of single answers")
+    return labels.group_by(keys).agg(gold=pl.col("value").mean())
 
 
 def _field(context: Context, name: str) -> pl.DataFrame:

@@ -29,6 +29,7 @@ from orchestrator.runner.results import (
     analyse,
     answer_summary,
     export,
+    export_items,
     remember_schemas,
     server_notes,
     units_left,
@@ -159,6 +160,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
             opened = open_plan(prepared, directory, store)
             remember_schemas(prepared.plan, store)
+            export_items(prepared.dataset, directory)
             for line in _announce(prepared, opened, store):
                 shown.note(line)
             ended = _finish(prepared, opened, directory, store, shown, accept_server_change)

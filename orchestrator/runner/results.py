@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.datasets import Dataset
 from orchestrator.frames import write_parquet
 from orchestrator.plan import Plan
 from orchestrator.runner.fleet import provenance_words, server_label
@@ -17,6 +18,12 @@ from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
 _UNITS = "units"
+ITEMS = "items"
+"""The frame of what the dataset holds; the others are of methods."""
+# Followups, references by turn and the other columns are JSON text: they differ by dataset.
+_ITEM_COLUMNS = dict.fromkeys(
+    ("item", "category", "prompt", "followups", "reference", "references", "fields"), "str"
+)
 # Frames with a preference between two models in each row.
 _RANKED = ("judgments", "pair_scores")
 
@@ -59,6 +66,39 @@ def export(store: Store, run_dir: RunDirectory) -> dict[str, Path]:
         write_parquet(schema, _rows(store, plan_id, frame), paths[frame])
     written.write_text(mark, encoding="utf-8")
     return paths
+
+
+def export_items(dataset: Dataset, run_dir: RunDirectory) -> Path:
+    """Write the items with all columns of the dataset to `results/items.parquet`, once.
+
+    Raises:
+        StoreError: If the file can't be written.
+    """
+    path = run_dir.results / f"{ITEMS}.parquet"
+    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}"
+    written = run_dir.results / f".{ITEMS}"
+    if _read(written) != mark or not path.exists():
+        write_parquet(_ITEM_COLUMNS, _items(dataset), path)
+        written.write_text(mark, encoding="utf-8")
+    return path
+
+
+def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
+    for index in range(len(dataset)):
+        item = dataset.item(index)
+        yield (
+            item.key,
+            item.category,
+            item.prompt,
+            _json(item.followups) if item.followups else None,
+            item.reference,
+            _json(item.references) if item.references else None,
+            _json(item.fields),
+        )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _read(path: Path) -> str | None:

@@ -82,6 +82,46 @@ def test_a_column_of_the_dataset_is_gold(context_over, answers, scored):
         summarise(context_over(Config(gold={"field": "soft"}), frames, SCORES))
 
 
+def label_file(path, scored, *, annotators=1):
+    rows = scored.select("item", "model", "value").iter_rows(named=True)
+    text = "".join(
+        json.dumps({"item": row["item"], "model": row["model"], "label": row["value"] + shift})
+        + "\n"
+        for row in rows
+        for shift in range(annotators)
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_labels_of_answers_are_gold_averaged_over_annotators(
+    context_over, answers, scored, tmp_path
+):
+    path = label_file(tmp_path / "labels.jsonl", scored, annotators=3)
+    config = Config(gold={"labels": str(path)})
+    frames = {"answers": answers, "made": scored}
+    rows = found(summarise(context_over(config, frames, SCORES)), "correlation")
+    perfect = next(row for row in rows if row["score"] == "made.value")
+    assert perfect["Pearson"].value == pytest.approx(1.0)
+
+
+def test_a_file_of_labels_is_looked_for_beside_the_recipe(tmp_path, scored):
+    label_file(tmp_path / "labels.jsonl", scored)
+    context = {"folder": str(tmp_path)}
+    config = Config.model_validate({"gold": {"labels": "labels.jsonl"}}, context=context)
+    assert config.gold.labels == str(tmp_path / "labels.jsonl")
+    with pytest.raises(ValidationError, match=r"there is no file 'no\.jsonl'"):
+        Config.model_validate({"gold": {"labels": "no.jsonl"}}, context=context)
+
+
+def test_labels_that_are_words_are_no_gold(context_over, answers, scored, tmp_path):
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"item": "i0", "label": "good"}\n', encoding="utf-8")
+    config = Config(gold={"labels": str(path)})
+    with pytest.raises(UsageError, match=r"no label in labels\.jsonl is a number"):
+        summarise(context_over(config, {"answers": answers, "made": scored}, SCORES))
+
+
 def test_constant_gold_says_why_there_is_no_correlation(context_over, answers, scored):
     same = answers.with_columns(exact_match=pl.lit(True))  # noqa: FBT003
     context = context_over(EXACT, {"answers": same, "made": scored}, SCORES)

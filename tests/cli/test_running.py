@@ -45,7 +45,8 @@ def test_exports(command, recipe, here, form):
     run(command, recipe())
     code, out, _ = command("export", "made", "--to", "out/deep", "--format", form)
     assert code == 0
-    assert out == f"out/deep/answers.{form}: 12 rows\nout/deep/judgments.{form}: 6 rows\n"
+    sizes = {"answers": 12, "items": 6, "judgments": 6}
+    assert out == "".join(f"out/deep/{name}.{form}: {n} rows\n" for name, n in sizes.items())
     path = here / "out" / "deep" / f"judgments.{form}"
     assert {
         "parquet": lambda: pl.read_parquet(path),

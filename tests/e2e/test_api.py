@@ -33,7 +33,7 @@ def result(recipe, tmp_path):
 
 
 def test_a_run_gives_its_frames(result):
-    assert set(result.frames) == {"answers", "judgments"}
+    assert set(result.frames) == {"answers", "items", "judgments"}
     assert isinstance(result.frames["judgments"], pl.DataFrame)
     assert result.frames["judgments"].height == 8
     assert result.frames["answers"]["status"].to_list() == ["ok"] * 16

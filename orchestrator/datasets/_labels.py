@@ -1,0 +1,90 @@
+"""Labels of people (or of anything else) for answers, or for pairs of answers, from a file.
+
+A row has the item's key and a label, mostly who gave it, and either the model whose answer it is
+about, the two models it compares, or neither where it is about the item.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from orchestrator.datasets._readers import open_rows
+from orchestrator.datasets._rows import Faults
+from orchestrator.errors import DatasetError
+
+_COLUMNS: Final = {
+    "item": ("item", "key", "question_id", "id"),
+    "turn": ("turn",),
+    "model": ("model", "generator", "model_id"),
+    "model_a": ("model_a", "model_1"),
+    "model_b": ("model_b", "model_2"),
+    "label": ("label", "score", "rating", "grade", "winner", "preference"),
+    "annotator": ("annotator", "annotator_id", "rater", "judge"),
+}
+SCHEMA: Final = {
+    "item": pl.String(),
+    "turn": pl.Int64(),
+    "model": pl.String(),
+    "model_a": pl.String(),
+    "model_b": pl.String(),
+    "label": pl.String(),
+    "value": pl.Float64(),
+    "annotator": pl.String(),
+}
+"""Columns of what `read_labels` gives: `value` is the label as a number, null where it is none."""
+
+
+def read_labels(path: Path) -> pl.DataFrame:
+    """Every label of a JSON Lines, JSON, CSV or Parquet file, in the columns of `SCHEMA`.
+
+    Raises:
+        DatasetError: If it has no column for items or labels, or with every row that lacks them.
+    """
+    rows = open_rows(path, path.name)
+    columns = {part: _column(part, rows.columns) for part in _COLUMNS}
+    for part in ("item", "label"):
+        if columns[part] is None:
+            names = ", ".join(_COLUMNS[part])
+            raise DatasetError(f"{path.name}: no column for the {part}: none of {names}")
+    if (columns["model_a"] is None) != (columns["model_b"] is None):
+        raise DatasetError(f"{path.name}: a pair needs both 'model_a' and 'model_b'")
+    faults = Faults()
+    found = []
+    for index in range(len(rows)):
+        try:
+            found.append(_label(rows.row(index), columns))
+        except ValueError as error:
+            faults.add(rows.where(index), str(error))
+    faults.check()
+    return pl.DataFrame(found, schema=SCHEMA, orient="row")
+
+
+def _column(part: str, there: tuple[str, ...]) -> str | None:
+    return next((name for name in _COLUMNS[part] if name in there), None)
+
+
+def _label(row: Mapping[str, Any], columns: Mapping[str, str | None]) -> tuple[Any, ...]:
+    def text(part: str) -> str | None:
+        name = columns[part]
+        value = None if name is None else row.get(name)
+        return None if value is None or value == "" else str(value)
+
+    item, label = text("item"), text("label")
+    if item is None or label is None:
+        raise ValueError(f"the {'item' if item is None else 'label'} is missing")
+    turn = text("turn")
+    if turn is not None and not (turn.isascii() and turn.isdecimal()):
+        raise ValueError(f"the turn must be a number, not {turn!r:.40}")
+    models = (text("model"), text("model_a"), text("model_b"))
+    return (item, turn and int(turn), *models, label, _number(label), text("annotator"))
+
+
+def _number(label: str) -> float | None:
+    try:
+        value = float(label)
+    except ValueError:
+        return None
+    # "nan" and "inf" are words that nobody gave as a rating.
+    return value if abs(value) < float("inf") else None

@@ -1,0 +1,54 @@
+"""The frame of items: all columns of the dataset, written once, beside what methods made."""
+
+import json
+
+import polars as pl
+import pytest
+
+from orchestrator.datasets import from_items
+from orchestrator.records import Item, Message
+from orchestrator.runner.results import export_items
+from orchestrator.store import RunDirectory
+
+ITEMS = [
+    Item(
+        key="a",
+        messages=(Message("user", "q"),),
+        followups=("r",),
+        reference="x",
+        references=("x", None),
+        category="c",
+        fields={"score": 3, "note": "é"},
+    ),
+    Item(key="b", messages=(Message("user", "s"),)),
+]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    with RunDirectory.lock(tmp_path / "run") as directory:
+        yield directory
+
+
+def test_every_part_of_an_item_is_in_its_row(directory):
+    frame = pl.read_parquet(export_items(from_items("x", ITEMS), directory))
+    first, second = frame.rows(named=True)
+    assert (first["item"], first["category"], first["prompt"]) == ("a", "c", "q")
+    assert json.loads(first["followups"]) == ["r"]
+    assert json.loads(first["references"]) == ["x", None]
+    assert json.loads(first["fields"]) == {"score": 3, "note": "é"}
+    assert (second["reference"], second["followups"], second["fields"]) == (None, None, "{}")
+
+
+def test_the_same_items_are_written_once(directory):
+    dataset = from_items("x", ITEMS)
+    path = export_items(dataset, directory)
+    before = path.stat().st_mtime_ns
+    export_items(from_items("x", ITEMS), directory)
+    assert path.stat().st_mtime_ns == before
+
+
+def test_other_items_replace_them(directory):
+    export_items(from_items("x", ITEMS), directory)
+    path = export_items(from_items("x", ITEMS).limit(1), directory)
+    assert pl.read_parquet(path)["item"].to_list() == ["a"]
