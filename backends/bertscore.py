@@ -84,7 +84,7 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
     """
     if endpoint.base_url != LOCAL:
         raise UsageError("bertscore runs in this process; a model at a base_url can't be one")
-    return LocalBackend("bertscore", endpoint.model, lambda: _load(endpoint.model, config))
+    return LocalBackend("bertscore", endpoint.model, lambda: load(endpoint.model, config))
 
 
 class _ByEncoder:
@@ -113,7 +113,12 @@ class _ByEncoder:
         return self._encoder.compare(texts, self._name, idf=self._config.idf)
 
 
-def _load(name: str, config: Config) -> Comparer:
+def load(name: str, config: Config) -> Comparer:
+    """What compares texts, loaded; `config` is `located`.
+
+    Raises:
+        UsageError: If the encoder can't be loaded.
+    """
     try:
         return _ByEncoder(name, config)
     except (OSError, ValueError, ImportError, RuntimeError) as error:

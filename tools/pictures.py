@@ -1,6 +1,8 @@
 """Makes the pictures in docs/images: the ranking of a run, and the live display.
 
     python tools/pictures.py --run runs/demo            ranking.svg, from that run
+    python tools/pictures.py --run runs/NAME --table probdiff [--to docs/images]
+                                                        probdiff.svg: the tables of these keys
     python tools/pictures.py --events events.jsonl      live.svg, from a run's JSON display
     python tools/pictures.py --sample                   ranking_sample.svg, live_sample.svg
 
@@ -24,12 +26,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import polars as pl
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.terminal_theme import TerminalTheme
 
 import orchestrator
 from orchestrator.analysis import analyse_ranking
 from orchestrator.methods.pairwise_ranking import SCHEMA
+from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
 from orchestrator.report.pace import Pace
 from orchestrator.report.progress import ModelProgress, Progress
@@ -99,6 +102,7 @@ def main() -> int:
     parser.add_argument("--at", type=float, default=30.0, help="seconds into the events")
     parser.add_argument("--sample", action="store_true", help="simulated data")
     parser.add_argument("--whole", action="store_true", help="the whole report, not its headline")
+    parser.add_argument("--table", action="append", default=[], help="key of a table of the run")
     parser.add_argument("--to", type=Path, default=FOLDER, help="folder")
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
@@ -106,6 +110,11 @@ def main() -> int:
     if options.run is not None:
         result = orchestrator.load(options.run)
         title = f"orchestrator report {options.run.name}"
+        chosen = [table for table in result.tables if table.key in options.table]
+        if chosen:
+            name = options.table[0].replace(".", "_")
+            _draw(options.to / name, Group(*map(generic_table, chosen)), title)
+            return 0
         for number, found in enumerate(result.rankings):
             name = "ranking" if number == 0 else f"ranking_{number + 1}"
             _draw(options.to / name, show(found, result.exact_match), title)

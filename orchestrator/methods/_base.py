@@ -15,6 +15,8 @@ A method file exports
   -1 where less is; in a frame of pairs (`model_a`, `model_b`) the probability that A is better,
 * `scores(config)` instead of `SCORES` where the columns depend on the settings, and
   `derive(rows, config)`, if it has one: its rows with columns that need all of them,
+* `comparers(config)`, if it compares texts: what does, as name -> (kind of back-end, settings); it
+  runs on this machine and is asked by that name (`orchestrator/recipe/similarity.py`),
 * `companions(config)`: other methods whose frames come with it, from the same answers,
 * `evaluate(unit, ask, config)`: the coroutine itself.
 """

@@ -41,6 +41,7 @@ from orchestrator.records import Failure, PairScores, Row, Unit
 
 VERSION: Final = 1
 FRAME: Final = "peer_votes"
+SCORES: Final = {"prefer_a": 1}
 FEWEST: Final = 3
 SCHEMA: Final = {
     "item": "str",
