@@ -44,6 +44,7 @@ __all__ = ["RankingAnalysis", "analyse_ranking"]
 Floats = NDArray[np.float64]
 
 _CATEGORY_RESAMPLES: Final = 500
+_MOSTLY: Final = 0.5
 _COLUMNS: Final = {
     **dict.fromkeys(("item", "category", "model_a", "model_b", "judge"), pl.String()),
     **dict.fromkeys(("coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba"), pl.Float64()),
@@ -341,6 +342,12 @@ def _notes(table: _Table, rated: Ratings, models: Sequence[ModelRating]) -> tupl
         failed = f"all {n_missing} judgments failed" if n_missing else "there are no judgments"
         return (f"{failed}: nothing to rank",)
     notes = list(rated.notes)
+    low = summarise_coverage(_floats(table.used, "coverage_ab", "coverage_ba")).share_low
+    if low > _MOSTLY:
+        notes.append(
+            f"{100 * low:.0f} % of readings have less than half of the judge's probability on the "
+            "labels: it would have said something else, and this order may mean nothing"
+        )
     if n_missing:
         notes.append(f"{n_missing} of {n_used + n_missing} judgments are missing and not filled in")
     if len(table.items) == 1:

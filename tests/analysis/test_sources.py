@@ -54,3 +54,10 @@ def test_judges_are_pooled_within_a_method_only(two_methods):
 def test_scores_of_pairs_are_ranked_too(two_methods):
     (analysis,) = ranked({"pair_scores": two_methods.filter(pl.col("method") == "direct")})
     assert analysis.ratings[0].model == "x"
+
+
+def test_a_judge_that_would_have_said_something_else_is_reported(frames):
+    rows = [{**frames.judged(f"i{k}", "x", "y", 0.9), "coverage_ab": 1e-5, "coverage_ba": 1e-5}
+            for k in range(4)]  # fmt: skip
+    (analysis,) = ranked({"judgments": frames.frame(rows)})
+    assert any("100 % of readings have less than half" in note for note in analysis.notes)

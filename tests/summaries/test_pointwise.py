@@ -1,7 +1,6 @@
 import pytest
 
-from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
-from orchestrator.summaries import pairwise_ranking as ranking_summary
+from orchestrator.methods import pairwise_scoring, pointwise
 from orchestrator.summaries import pairwise_scoring as scoring_summary
 from orchestrator.summaries import pointwise as summary
 from tests.summaries import judged
@@ -79,14 +78,6 @@ def test_no_rows_make_no_table(tables):
     assert tables([]) == {}
 
 
-def test_pairwise_estimators_stand_side_by_side(context_of):
-    rows = [row for k in range(3) for row in judged.all_pairs(f"i{k}", {"x": 0.2, "y": 0.0})]
-    config = pairwise_ranking.Config(judges=("judge",))
-    context = context_of("pairwise_ranking", pairwise_ranking, judged.pairs(rows), config=config)
-    (table,) = ranking_summary.summarise(context)
-    assert [row["order of the models"] for row in lines(table)] == ["x > y"] * 6
-
-
 def test_scores_for_a_form_the_judge_does_not_know_are_called_so(context_of):
     rows = [
         {**row, "score_a": 6.0, "score_b": 4.0, "coverage_ab": 1e-5}
@@ -95,5 +86,6 @@ def test_scores_for_a_form_the_judge_does_not_know_are_called_so(context_of):
     frame = judged.frame(pairwise_scoring, rows)
     config = pairwise_scoring.Config(judges=("judge",))
     context = context_of("pairwise_scoring", pairwise_scoring, frame, config=config)
-    scores, _ = scoring_summary.summarise(context)
+    scores, estimators = scoring_summary.summarise(context)
     assert "says little" in scores.notes[0]
+    assert [row["order of the models"] for row in lines(estimators)] == ["x > y"] * 6
