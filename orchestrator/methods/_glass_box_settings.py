@@ -1,0 +1,175 @@
+"""Settings of `glass_box`, and the columns that they fill."""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from orchestrator.judgment.glass_box import ORIENTATION
+from orchestrator.methods import _glass_box as values
+from orchestrator.methods._base import Drawing, MethodSettings, Settings
+from orchestrator.prompts.system_pool import SYSTEM_POOL
+
+CALIBRATED: Final = ("mean_logprob", "softmax_entropy", "vocab_logprob_var")
+_ENSEMBLE: Final = ("exp", "var", "exp_prob", "var_prob")
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tokens": values.OF_TOKENS,
+    "vocabulary": values.OF_VOCABULARY,
+    "bounds": values.OF_BOUNDS,
+    "attention": values.OF_ATTENTION,
+    "code": values.OF_CODE,
+    "decoding": tuple(f"decoding_{name}" for name in _ENSEMBLE),
+    "prompting": tuple(f"prompting_{name}" for name in _ENSEMBLE),
+    "illustration": tuple(f"illustrated_{name}" for name in CALIBRATED),
+    "calibration": tuple(
+        f"{name}_{form}" for name in CALIBRATED for form in ("calibrated", "calibrated_printed")
+    ),
+    "reference": tuple(f"reference_{name}" for name in ("sent_prob", *CALIBRATED)),
+    "combo": ("combo", "combo_of_model"),
+}
+"""The columns of each group of features; those of `combo` are made of the whole frame."""
+_NAMES: Final = frozenset(name for names in COLUMNS.values() for name in names)
+
+
+class DecodingEnsemble(Settings):
+    """N further draws, each scored by itself."""
+
+    passes: int = Field(10, ge=2, le=1000, description="Draws an answer.")
+    top_k: int = Field(50, ge=0, description="Drawn among so many tokens; 0 is off.")
+    temperature: float = Field(1.0, gt=0, description="Of these draws.")
+
+
+class PromptEnsemble(Settings):
+    """The same answer under several system prompts."""
+
+    prompts: tuple[str, ...] = Field(
+        SYSTEM_POOL, min_length=2, description="Each is used once; the paper's seven by default."
+    )
+
+
+class Config(MethodSettings):
+    """Settings of `glass_box`."""
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models to evaluate; all that are not judges where left out."
+    )
+    scorer: str | None = Field(
+        None,
+        description="The model whose probabilities are read, by the text of the answers; each "
+        "candidate reads its own where left out.",
+    )
+    answer: Drawing = Field(
+        Drawing(max_tokens=1024, temperature=0.7), description="How answers are drawn."
+    )
+    observe: Literal["score", "draw"] = Field(
+        "score",
+        description="score: a pass of its own; draw: what came with the answer, for endpoints that "
+        "score nothing (no features of the vocabulary, bounds only).",
+    )
+    features: tuple[Literal["vocabulary", "attention", "code"], ...] = Field(
+        ("vocabulary",),
+        description="Besides those of the answer's own tokens: vocabulary (entropy, variance), "
+        "attention, code (as the released code has them).",
+    )
+    alternatives: int = Field(
+        0, ge=0, description="Most likely tokens to list, for bounds on the entropy; 0 for none."
+    )
+    vocabulary_size: int | None = Field(
+        None, ge=1, description="Of the model; without it there is no upper bound on the entropy."
+    )
+    end_of_turn: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Whether the token that ends the turn counts as one of the answer's.",
+    )
+    calibration: bool = Field(
+        False,  # noqa: FBT003
+        description="Features less those of the reference answer.",
+    )
+    illustration: bool = Field(
+        False,  # noqa: FBT003
+        description="Also with another item's question and reference before the prompt.",
+    )
+    decoding_ensemble: DecodingEnsemble | None = Field(
+        None, description="Mean and variance over further draws."
+    )
+    prompt_ensemble: PromptEnsemble | None = Field(
+        None, description="Mean and variance over system prompts."
+    )
+    combo: tuple[str, ...] = Field(
+        ("softmax_entropy", "vocab_logprob_var"),
+        description="Columns whose oriented z-scores are added up; [] for none. The paper's "
+        "formulas: softmax_entropy, token_prob_var.",
+    )
+
+    @field_validator("combo")
+    @classmethod
+    def _oriented(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = [name for name in _NAMES if not name.startswith("combo") and orientation(name)]
+        if unknown := sorted(set(value) - set(known)):
+            there = ", ".join(sorted(known))
+            raise ValueError(f"no feature {', '.join(unknown)}; there are {there}")
+        return value
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Config":
+        if self.observe == "score":
+            return self
+        wanted = {
+            "scorer": self.scorer is not None,
+            "features": bool(self.features) and "features" in self.model_fields_set,
+            "end_of_turn": self.end_of_turn,
+            "calibration": self.calibration,
+            "illustration": self.illustration,
+            "prompt_ensemble": self.prompt_ensemble is not None,
+        }
+        if impossible := [name for name, is_wanted in wanted.items() if is_wanted]:
+            names = ", ".join(impossible)
+            raise ValueError(f"observe: draw scores nothing, so there is no {names}")
+        return self
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of columns that these settings fill."""
+        has = {
+            "tokens": True,
+            "vocabulary": "vocabulary" in self.observed,
+            "bounds": bool(self.alternatives),
+            "attention": "attention" in self.observed,
+            "code": "code" in self.observed,
+            "decoding": self.decoding_ensemble is not None,
+            "prompting": self.prompt_ensemble is not None,
+            "illustration": self.illustration,
+            "calibration": self.calibration,
+        }
+        found = [group for group, is_there in has.items() if is_there]
+        filled = {name for group in found for name in COLUMNS[group]}
+        return (*found, "combo") if self.combo and filled >= set(self.combo) else tuple(found)
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """`features`, where they can be observed at all."""
+        return self.features if self.observe == "score" else ()
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What a scoring pass observes of the answer."""
+        attention = values.ATTENTION if "attention" in self.observed else ()
+        return (*self.wanted_of_texts, *attention)
+
+    @property
+    def wanted_of_texts(self) -> tuple[str, ...]:
+        """What a pass observes of a reference, or of the answer after an illustration."""
+        return values.VOCABULARY if "vocabulary" in self.observed else ()
+
+
+def orientation(column: str) -> int:
+    """Which way a column should go; 0 for one that is no score of the answer."""
+    if column.startswith("combo"):
+        return 1
+    if column.startswith("reference_") or column in values.OF_BOUNDS:
+        return 0
+    kind, _, rest = column.partition("_")
+    if kind in {"decoding", "prompting"}:
+        return ORIENTATION[f"ensemble_{rest.removesuffix('_prob')}"]
+    plain = column.removeprefix("illustrated_")
+    return ORIENTATION[plain.removesuffix("_printed").removesuffix("_calibrated")]

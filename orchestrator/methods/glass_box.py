@@ -1,0 +1,337 @@
+"""Glass-box features: what a model's own distributions say of how good its answer is.
+
+Of an answer y_1..y_T to x, with p(v) = p(v | x, y_<t) at temperature 1:
+
+    SentProb      prod_t p(y_t); also as mean_t ln p(y_t)
+    Softmax-Ent   -(1/T) sum_t sum_v p(v) ln p(v)
+    Softmax-Var   Var_t p(y_t), or of ln p(y_t); in the code mean_t Var_v ln p(v)
+    Unt-Exp, -Var mean and variance of SP over N passes: N further draws, or the same answer under
+                  the system prompts of a pool
+    AttnEnt       -(1/I) sum_i sum_j a_ji ln a_ji of each head; its least, and its mean
+    calibration   a feature less what the reference answer has
+    illustration  the same features with another item's question and reference before the prompt
+    Softmax-combo the sum of oriented z-scores over the evaluated set
+
+Everything is read off a scoring pass of the answer's own token ids under its conversation: of the
+model itself, or of another one (`scorer`).
+
+Source: "Self-Evaluation of Large Language Model based on Glass-box Features" (SelfEval), sections 2
+and 3. Formulas, their two versions and signs: `orchestrator/judgment/glass_box.py`.
+
+Deviations: log-probabilities stand where the answer's tokens are (the code is one position late;
+`code_...` columns are as the code has them); N passes score texts of their own, drawn beside the
+answer, which stays as it is. All of them: `docs/methods/glass_box.md`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from pydantic import BaseModel
+
+from orchestrator.ask import Ask, AskFailed, GenerateAsk, ScoreAsk
+from orchestrator.judgment.glass_box import combo
+from orchestrator.methods import _glass_box as values
+from orchestrator.methods import answers
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
+from orchestrator.methods._conversation import Turn, converse
+from orchestrator.methods._glass_box import Observed, Values
+from orchestrator.methods._glass_box_settings import (
+    CALIBRATED,
+    COLUMNS,
+    Config,
+    DecodingEnsemble,
+    PromptEnsemble,
+    orientation,
+)
+from orchestrator.records import Failure, Generation, Message, Messages, Row, Scored, Unit
+
+__all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
+
+VERSION: Final = 1
+FRAME: Final = "glass_box"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "model": "str",
+    "scorer": "str",
+    "turn": "i64",
+    "answer": "str",
+    "n_tokens": "i64",
+    "truncated": "bool",
+    "observed": "str",
+    "undefined": "str",
+    "demonstration": "str",
+    **{name: "f64" for group, names in COLUMNS.items() if group != "combo" for name in names},
+    "decoding_passes": "i64",
+    "prompting_passes": "i64",
+    **STATUS_COLUMNS,
+}
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """One unit a model, with who reads its answers where that is another."""
+    return [Combination((model,), config.scorer or "") for model in candidates]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are read, as a frame of their own."""
+    settings = {
+        "candidates": config.candidates,
+        "answer": config.answer,
+        "top_logprobs": _top(config),
+    }
+    return [("answers", answers.Config.model_validate(settings))]
+
+
+def needs(config: Config) -> frozenset[str]:
+    """A reference, where features are calibrated or illustrated by it."""
+    return frozenset({"reference"} if config.calibration or config.illustration else ())
+
+
+def demonstrates(config: Config) -> bool:
+    """Whether a unit brings another item along, with its reference."""
+    return config.illustration
+
+
+def scores(config: Config) -> dict[str, int]:
+    """The columns that these settings fill and that say how good an answer is."""
+    filled = [name for group in config.groups for name in COLUMNS[group]]
+    return {name: orientation(name) for name in filled if orientation(name)}
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """What one answer costs; an empty one costs no score."""
+    n_prompts = 0 if config.prompt_ensemble is None else len(config.prompt_ensemble.prompts)
+    n_draws = 0 if config.decoding_ensemble is None else config.decoding_ensemble.passes
+    per_answer: dict[str, tuple[int, tuple[str, ...]]] = {
+        "scores": (int(config.observe == "score"), config.wanted),
+        "scores as the code": (int("code" in config.observed), values.CODE),
+        "illustrated scores": (int(config.illustration), config.wanted_of_texts),
+        "reference scores": (int(config.calibration), config.wanted_of_texts),
+        "prompt ensemble": (n_prompts, ()),
+        "scores of draws": (n_draws if config.scorer else 0, ()),
+    }
+    draw = config.model_dump_json(exclude={"name", "candidates", "combo"})
+    tokens = config.answer.max_tokens
+    return [
+        stage
+        for model in candidates
+        for stage in (
+            *(
+                Stage(name, config.scorer or model, "score", n, False, 0, wanted, draw)  # noqa: FBT003
+                for name, (n, wanted) in per_answer.items()
+                if n
+            ),
+            *(
+                [Stage("draws", model, "generate", n_draws, False, tokens, draw=draw)]  # noqa: FBT003
+                if n_draws
+                else []
+            ),
+        )
+    ]
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category, model and who reads its answers."""
+    return {
+        "item": unit.item.key,
+        "category": unit.item.category,
+        "model": unit.models[0],
+        "scorer": _scorer(unit),
+    }
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """The features of the model's answer, one row a turn."""
+    turns = await converse(unit.item, unit.models, ask, config.answer, top_logprobs=_top(config))
+    return [await _row(unit, ask, config, turn) for (turn,) in turns]
+
+
+async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
+    answer = turn.answer
+    row: Row = {
+        **columns(unit),
+        "turn": turn.number,
+        "answer": answer.text,
+        "truncated": answer.finish_reason == "length",
+        "observed": config.observe,
+        "status": "ok",
+    }
+    if not answer.text.strip():
+        return {**row, "n_tokens": 0, "undefined": "empty answer"}
+    asks = _asks(unit, ask, config, turn)
+    outcomes = iter(await ask.all(*(one for group in asks.values() for one in group)))
+    got = {name: [next(outcomes) for _ in group] for name, group in asks.items()}
+    seen = values.of_score(got["answer"][0]) if got["answer"] else values.of_draw(answer)
+    found = _of_answer(seen, config)
+    if got["code"]:
+        found |= values.code_values(got["code"][0])
+    if got["illustration"] and unit.demonstration is not None:
+        found["demonstration"] = unit.demonstration.key
+        shown = _three(values.of_score(got["illustration"][0]))
+        found |= {f"illustrated_{name}": value for name, value in shown.items()}
+    if got["reference"]:
+        reference = values.of_score(got["reference"][0])
+        printed = values.sent_prob_ref(reference)
+        found |= values.calibrated_values(found, _three(reference), printed)
+    if got["draws"]:
+        passes = await _passes(unit, ask, turn, got["draws"])
+        found |= values.ensemble_values("decoding", passes)
+    if got["prompts"]:
+        found |= values.ensemble_values("prompting", map(values.of_score, got["prompts"]))
+    return {**row, **found}
+
+
+def _asks(
+    unit: Unit, ask: Ask, config: Config, turn: Turn
+) -> dict[str, list[ScoreAsk | GenerateAsk]]:
+    """All that is asked about an answer, by what it is for; it waits for nothing but the answer."""
+    who, messages, text = _scorer(unit), turn.messages, _text(unit, turn.answer)
+    ended = turn.answer.finish_reason != "length"
+    asks: dict[str, list[ScoreAsk | GenerateAsk]] = {
+        "answer": [],
+        "code": [],
+        "illustration": [],
+        "reference": [],
+        "draws": _further_draws(unit, ask, config, messages),
+        "prompts": [ask.score(who, under, text) for under in _under_each_prompt(messages, config)],
+    }
+    if config.observe == "score":
+        asks["answer"] = [
+            ask.score(
+                who,
+                messages,
+                text,
+                features=config.wanted,
+                top_logprobs=config.alternatives,
+                end_of_turn=config.end_of_turn and ended,
+            )
+        ]
+    if "code" in config.observed:
+        # To the released code the token that ends the turn belongs to the answer.
+        asks["code"] = [ask.score(who, messages, text, features=values.CODE, end_of_turn=ended)]
+    wanted = config.wanted_of_texts
+    if config.illustration:
+        asks["illustration"] = [ask.score(who, _illustrated(unit, messages), text, features=wanted)]
+    reference = unit.item.reference_of(turn.number)
+    if config.calibration and reference is not None and reference.strip():
+        asks["reference"] = [ask.score(who, messages, reference, features=wanted)]
+    return asks
+
+
+def _of_answer(seen: Observed, config: Config) -> dict[str, Any]:
+    tokens = values.token_values(seen)
+    undefined = seen.why or None
+    if not undefined and tokens["mean_logprob"] is None:
+        undefined = "a token has no finite log-probability"
+    return {
+        "n_tokens": None if seen.logprobs is None else len(seen.logprobs),
+        "undefined": undefined,
+        **tokens,
+        **values.vocabulary_values(seen),
+        **values.bound_values(seen, config.vocabulary_size),
+        **values.attention_values(seen),
+    }
+
+
+def _further_draws(
+    unit: Unit, ask: Ask, config: Config, messages: Messages
+) -> list[ScoreAsk | GenerateAsk]:
+    """The N passes of the decoding ensemble, told apart by their repeat index."""
+    settings = config.decoding_ensemble
+    if settings is None:
+        return []
+    sampling = config.answer.model_copy(
+        update={
+            "top_k": settings.top_k,
+            "temperature": settings.temperature,
+            "temperature_by_category": {},
+        }
+    ).sampling()
+    return [
+        ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
+        for repeat in range(settings.passes)
+    ]
+
+
+async def _passes(unit: Unit, ask: Ask, turn: Turn, drawn: Sequence[Generation]) -> list[Observed]:
+    """Each draw's own log-probabilities; by a scoring pass where another model reads them."""
+    texts = [one for one in drawn if one.text.strip()]
+    who = _scorer(unit)
+    if who == unit.models[0]:
+        return [values.of_draw(one) for one in texts]
+    scored: list[Scored] = await ask.all(
+        *(ask.score(who, turn.messages, one.text) for one in texts)
+    )
+    return [values.of_score(one) for one in scored]
+
+
+def _under_each_prompt(messages: Messages, config: Config) -> list[Messages]:
+    """The conversation under each system prompt of the pool."""
+    prompts = () if config.prompt_ensemble is None else config.prompt_ensemble.prompts
+    return [(Message("system", prompt), *_spoken(messages)) for prompt in prompts]
+
+
+def _illustrated(unit: Unit, messages: Messages) -> Messages:
+    """The conversation with another item's exchange before it.
+
+    Raises:
+        AskFailed: If there is no other item with a reference.
+    """
+    other = unit.demonstration
+    if other is None or other.reference is None:
+        raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
+    system = tuple(message for message in messages if message.role == "system")
+    exchange = (*_spoken(other.messages), Message("assistant", other.reference))
+    return (*system, *exchange, *_spoken(messages))
+
+
+def _spoken(messages: Messages) -> Messages:
+    return tuple(message for message in messages if message.role != "system")
+
+
+def _scorer(unit: Unit) -> str:
+    return unit.judge or unit.models[0]
+
+
+def _text(unit: Unit, drawn: Generation) -> Generation | str:
+    """A model reads its own tokens; another one has tokens of its own."""
+    return drawn if _scorer(unit) == unit.models[0] else drawn.text
+
+
+def _top(config: Config) -> int:
+    return config.alternatives if config.observe == "draw" else 0
+
+
+def _three(seen: Observed) -> Values:
+    """The features that are illustrated and calibrated."""
+    found = {**values.token_values(seen), **values.vocabulary_values(seen)}
+    return {name: found[name] for name in CALIBRATED}
+
+
+def derive(rows: pl.DataFrame, config: Config) -> pl.DataFrame:
+    """The rows with Softmax-combo: over all of them, and over those of each model and scorer.
+
+    Features of different models are not measured alike, so within one model the second is what the
+    paper's correlations are about.
+    """
+    if not config.combo or rows.is_empty():
+        return rows
+    names = list(config.combo)
+    return rows.with_columns(
+        combo=pl.Series(_combined(rows.select(names)), dtype=pl.Float64).fill_nan(None)
+    ).with_columns(
+        combo_of_model=pl.struct(names)
+        .map_batches(lambda part: pl.Series(_combined(part.struct.unnest())), pl.Float64)
+        .over("model", "scorer")
+        .fill_nan(None)
+    )
+
+
+def _combined(rows: pl.DataFrame) -> Any:  # noqa: ANN401
+    arrays = {
+        name: rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in rows.columns
+    }
+    return combo(arrays)
