@@ -341,13 +341,7 @@ def _notes(table: _Table, rated: Ratings, models: Sequence[ModelRating]) -> tupl
     if not n_used:
         failed = f"all {n_missing} judgments failed" if n_missing else "there are no judgments"
         return (f"{failed}: nothing to rank",)
-    notes = list(rated.notes)
-    low = summarise_coverage(_floats(table.used, "coverage_ab", "coverage_ba")).share_low
-    if low > _MOSTLY:
-        notes.append(
-            f"{100 * low:.0f} % of readings have less than half of the judge's probability on the "
-            "labels: it would have said something else, and this order may mean nothing"
-        )
+    notes = [*rated.notes, *_doubts(table)]
     if n_missing:
         notes.append(f"{n_missing} of {n_used + n_missing} judgments are missing and not filled in")
     if len(table.items) == 1:
@@ -367,6 +361,17 @@ def _notes(table: _Table, rated: Ratings, models: Sequence[ModelRating]) -> tupl
                 f"{model.model} is not bounded {both}: no finite rating in {share} of resamples"
             )
     return tuple(notes)
+
+
+def _doubts(table: _Table) -> list[str]:
+    """A warning where the judge would mostly have said something else than a label."""
+    low = summarise_coverage(_floats(table.used, "coverage_ab", "coverage_ba")).share_low
+    if not low > _MOSTLY:
+        return []
+    return [
+        f"{100 * low:.0f} % of readings have less than half of the judge's probability on the "
+        "labels: it would have said something else, and this order may mean nothing"
+    ]
 
 
 def _no_interval(model: ModelRating) -> bool:
