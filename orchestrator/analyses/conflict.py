@@ -1,0 +1,213 @@
+"""Conflict degree: how often ProbDiff and a judge (or people) disagree on what a rewriting did.
+
+A rewriting conflicts where d > 0 but it was judged worse, or d < 0 but it was judged better; the
+degree is the share of such texts among those that have a d and a judgment. The paper gives no
+formula; this is what its section 5.2 describes. Over several people it is the mean over them.
+
+Source: Xia et al. (Findings of ACL 2024), Table 6.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+import polars as pl
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.prompts.files import find_file
+from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
+from orchestrator.summaries._base import Context, Source
+from orchestrator.summaries._clusters import METHODS, prompts_of, share_of, without_n
+from orchestrator.tables import Cell, Column, Table, make_table, measured
+
+_KEYS: Final = ("item", "model", "turn")
+_CONFLICTS: Final = (
+    Column("judged by"),
+    Column("model"),
+    Column("conflict degree", "percent"),
+    Column("d > 0, worse", "count"),
+    Column("d < 0, better", "count"),
+    Column("texts", "count"),
+    Column("prompts", "count"),
+)
+_AGREEMENT: Final = (
+    Column("of"),
+    Column("statistic"),
+    Column("kappa", "signed", 2),
+    Column("texts", "count"),
+)
+_READERS: Final[dict[str, Callable[[str], pl.DataFrame]]] = {
+    ".csv": pl.read_csv,
+    ".jsonl": pl.read_ndjson,
+    ".ndjson": pl.read_ndjson,
+    ".parquet": pl.read_parquet,
+}
+
+
+def _found(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
+    """The path, absolute where the recipe's folder is known."""
+    folder = (info.context or {}).get("folder")
+    if not isinstance(value, str) or folder is None:
+        return value
+    file = find_file(value, folder)
+    if file is None:
+        raise ValueError(f"there is no file {value!r} beside the recipe")
+    return str(file.resolve())
+
+
+class Config(Settings):
+    """Settings of `conflict`."""
+
+    method: str | None = Field(
+        None, description="Name of the probdiff method; the first where left out."
+    )
+    judged: tuple[str, ...] | None = Field(
+        None, description="Names of the judged_rewrites methods; all where left out."
+    )
+    labels: Annotated[str, BeforeValidator(_found)] | None = Field(
+        None,
+        description="File of human labels (CSV, JSONL or Parquet): item, label (-1 worse, 0 the "
+        "same, 1 better), and where there are several model, turn, annotator.",
+    )
+
+
+def summarise(context: Context) -> list[Table]:
+    """Conflicts by who judged and model, then how far those who judged agree."""
+    config: Config = context.config
+    gaps = _gaps(context, config.method)
+    labels = pl.concat(
+        [*_judgments(context, config.judged), *_labels(context, config.labels, gaps)],
+        how="diagonal",
+    )
+    if labels.is_empty():
+        raise UsageError(
+            f"{context.name}: nobody judged the rewritings: add a method of kind judged_rewrites "
+            f"with the settings of the probdiff method, or a file of 'labels'"
+        )
+    # A judge of other rewritings, drawn by other settings, says nothing about these.
+    same = pl.col("judged").is_null() | (pl.col("judged") == pl.col("rewriting"))
+    both = labels.join(gaps, on=_KEYS, how="inner").filter(same).drop_nulls(["d", "label"])
+    return [_conflicts(context, labels, both), *_agreements(context, labels)]
+
+
+def _source(context: Context, name: str | None, kind: str) -> list[Source]:
+    return [
+        source
+        for source in context.sources
+        if source.kind == kind and (name is None or source.name == name)
+    ]
+
+
+def _gaps(context: Context, name: str | None) -> pl.DataFrame:
+    sources = _source(context, name, "probdiff")
+    if not sources:
+        what = "" if name is None else f" called {name!r}"
+        raise UsageError(f"{context.name}: the recipe has no method of kind probdiff{what}")
+    rows = context.rows_of(sources[0])
+    return rows.select(*_KEYS, "d", "rewriting").filter(pl.col("turn").is_not_null())
+
+
+def _judgments(context: Context, names: Sequence[str] | None) -> list[pl.DataFrame]:
+    """Verdicts of judges: item, model, turn, rater, label, and the rewriting that was judged."""
+    empty = {**dict.fromkeys((*_KEYS, "rater", "judged"), pl.String()), "label": pl.Float64()}
+    found = [pl.DataFrame(schema={**empty, "turn": pl.Int64()})]
+    for source in _source(context, None, "judged_rewrites"):
+        if names is None or source.name in names:
+            rows = context.rows_of(source).filter(pl.col("status") == "ok")
+            rater = pl.format("{} ({})", pl.col("judge"), pl.lit(source.name))
+            label = pl.col("verdict").sign()
+            found.append(rows.select(*_KEYS, rater=rater, judged="rewriting", label=label))
+    return found
+
+
+def _labels(context: Context, path: str | None, gaps: pl.DataFrame) -> list[pl.DataFrame]:
+    """Labels of people; a file without a model or turn means the only one there is."""
+    if path is None:
+        return []
+    reader = _READERS.get(Path(path).suffix.lower())
+    if reader is None:
+        raise UsageError(f"{context.name}: {path} is none of {', '.join(_READERS)}")
+    try:
+        given = reader(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise UsageError(f"{context.name}: {path} can't be read: {error}") from error
+    if missing := sorted({"item", "label"} - set(given.columns)):
+        raise UsageError(f"{context.name}: {path} has no column {' and '.join(missing)}")
+    models = gaps["model"].unique().to_list()
+    if "model" not in given.columns and len(models) > 1:
+        raise UsageError(f"{context.name}: {path} does not say which model each label is about")
+    defaults = {"model": models[0] if models else "", "turn": 1, "annotator": "people"}
+    given = given.with_columns(
+        pl.lit(value).alias(name) for name, value in defaults.items() if name not in given.columns
+    )
+    labels = given.select(
+        pl.col("item", "model").cast(pl.String),
+        pl.col("turn").cast(pl.Int64, strict=False),
+        rater=pl.col("annotator").cast(pl.String),
+        label=pl.col("label").cast(pl.Float64, strict=False),
+    )
+    if not labels["label"].drop_nulls().is_in([-1.0, 0.0, 1.0]).all():
+        raise UsageError(f"{context.name}: {path}: labels are -1, 0 or 1")
+    return [labels]
+
+
+def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Table:
+    level = context.confidence_level
+    up = (pl.col("d") > 0) & (pl.col("label") < 0)
+    down = (pl.col("d") < 0) & (pl.col("label") > 0)
+    lines: list[list[Cell]] = []
+    for (rater,), judged in both.group_by("rater", maintain_order=True):
+        parts = [
+            (str(name), part) for (name,), part in judged.group_by("model", maintain_order=True)
+        ]
+        for model, part in [*parts, *([("all", judged)] if len(parts) > 1 else [])]:
+            counts = part.select(up=up.sum(), down=down.sum()).row(0)
+            degree = without_n(share_of(part, up | down, level))
+            lines.append([str(rater), model, degree, *counts, len(part), part["item"].n_unique()])
+    people = both.filter(pl.col("judged").is_null())
+    if people["rater"].n_unique() > 1:
+        shares = people.group_by("rater").agg(share=(up | down).mean())["share"].to_numpy()
+        lines.append(["mean of people", "all", float(shares.mean()), None, None, None, None])
+    notes = [
+        "conflict: d > 0 but judged worse, or d < 0 but judged better; over the texts that have "
+        "both a d and a judgment",
+        METHODS,
+    ]
+    if n_left := len(labels) - len(both):
+        notes.append(f"{n_left:,} judgments are of texts without a d, or of other rewritings")
+    title = "Conflict of ProbDiff with judgments"
+    return make_table("conflict", title, _CONFLICTS, lines, notes=notes)
+
+
+def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
+    """Kappa of every two who judged the same texts; mean and Fleiss' over three people or more."""
+    wide = labels.drop_nulls("label").pivot(
+        "rater", index=list(_KEYS), values="label", aggregate_function="first"
+    )
+    raters = [name for name in wide.columns if name not in _KEYS]
+    if len(raters) < 2:
+        return []
+    level, prompts = context.confidence_level, prompts_of(wide)
+    given = {name: wide[name].fill_null(np.nan).to_numpy() for name in raters}
+    lines: list[list[Cell]] = []
+    kappas = {}
+    for one, two in combinations(raters, 2):
+        found = cohen_kappa(given[one], given[two], prompts, level)
+        kappas[one, two] = found.value
+        n = int((~np.isnan(given[one]) & ~np.isnan(given[two])).sum())
+        lines.append([f"{one}, {two}", "Cohen", without_n(measured(found)), n])
+    people = [str(name) for name in labels.filter(pl.col("judged").is_null())["rater"].unique()]
+    if len(people) > 2:
+        known = [k for pair, k in kappas.items() if set(pair) <= set(people) and not np.isnan(k)]
+        lines.append(
+            ["people", "mean Cohen", float(np.mean(known)) if known else None, None],
+        )
+        counts = rater_counts(np.stack([given[name] for name in people], axis=1), (-1.0, 0.0, 1.0))
+        every = fleiss_kappa(counts, prompts, level)
+        n_rated = int((counts.sum(axis=1) >= 2).sum())
+        lines.append(["people", "Fleiss", without_n(measured(every)), n_rated])
+    return [make_table("conflict.agreement", "Agreement of those who judged", _AGREEMENT, lines)]

@@ -1,0 +1,185 @@
+"""Judged rewrites: a judge says whether rewriting an answer made it better, in both orders.
+
+The answers and rewritings are those of `probdiff` with the same settings, drawn once for both. The
+judge sees the rewriting and the answer as (A, B) and as (B, A), and what is read is its whole
+distribution, as in `pairwise_ranking`. So d can be held against a judge: the conflict degree of
+Table 6 is the analysis `conflict`.
+
+Source: Xia et al., "Language Models can Evaluate Themselves via Probability Discrepancy" (Findings
+of ACL 2024), section 5.2, which has GPT-4 and people say whether a rewriting improved an answer.
+
+Deviations: the paper does not print its judge's prompt, nor how it asked; this judge compares, and
+its verdict is the likeliest label of both orders together. Equal texts are not judged: 0.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import BaseModel, Field, field_validator
+
+from orchestrator.ask import Ask
+from orchestrator.judgment.pairwise import judge_pair
+from orchestrator.methods import answers, pairwise_ranking
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Stage
+from orchestrator.methods._conversation import Turn, questions, references, replies
+from orchestrator.methods._judging import (
+    Judged,
+    checked_prompt,
+    judge_prompts,
+    needs_of,
+    stages_of,
+    user_message,
+)
+from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewriting_stages
+from orchestrator.prompts import pairwise
+from orchestrator.records import Messages, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = "judged_rewrites"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "model": "str",
+    "judge": "str",
+    "turn": "i64",
+    "answer": "str",
+    "rewriting": "str",
+    "same_text": "bool",
+    "p_ab": "list[f64]",
+    "p_ba": "list[f64]",
+    "coverage_ab": "f64",
+    "coverage_ba": "f64",
+    "prefer_rewriting_ab": "f64",
+    "prefer_rewriting_ba": "f64",
+    "prefer_rewriting": "f64",
+    "verdict": "f64",
+    "exact": "bool",
+    **STATUS_COLUMNS,
+}
+_LABELS: Final = pairwise_ranking.LABELS["five"]
+
+
+class Config(RewritingSettings):
+    """Settings of `judged_rewrites`."""
+
+    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    judge_prompt: str = Field(
+        "judgment_distribution",
+        description="Name of a judge's prompt (compact, judgment_distribution), or a Jinja "
+        "template with prompt, reference, answer_a and answer_b.",
+    )
+    chain_of_thought: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Let the judge reason first, then read the distribution at its verdict.",
+    )
+    reasoning: Drawing = Field(
+        Drawing(max_tokens=1024), description="How the judge's reasoning is drawn."
+    )
+
+    @field_validator("judge_prompt")
+    @classmethod
+    def _judge_prompt_exists(cls, value: str) -> str:
+        shown = ("answer_a", "answer_b")
+        return checked_prompt(value, pairwise.NAMES, pairwise_ranking.FIELDS, shown)
+
+    def judging(self) -> pairwise_ranking.Config:
+        """The settings of the judge alone."""
+        return pairwise_ranking.Config(
+            judges=self.judges,
+            prompt=self.judge_prompt,
+            chain_of_thought=self.chain_of_thought,
+            reasoning=self.reasoning,
+        )
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """One unit a model and judge."""
+    return [Combination((model,), judge) for judge in config.judges for model in candidates]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The answers that are rewritten, as a frame of their own."""
+    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """K rewritings a model, and two judgments of each, where it changed anything."""
+    return [
+        *rewriting_stages(candidates, config),
+        *stages_of(config.judging(), 2 * len(candidates)),
+    ]
+
+
+def needs(config: Config) -> frozenset[str]:
+    """The reference, where the judge's prompt can't be made without it."""
+    return needs_of(config.judging().template(), pairwise_ranking.FIELDS)
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category, model and judge."""
+    return {
+        "item": unit.item.key,
+        "category": unit.item.category,
+        "model": unit.models[0],
+        "judge": unit.judge,
+    }
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """Whether each turn's rewriting is better than its answer."""
+    made = await rewrite(unit, ask, config)
+    turns = [found.turn for found in made]
+    prompts: list[Messages] = []
+    for at, (turn, first, last) in enumerate(made):
+        if first.text != last.text:
+            rewritten = [*turns[:at], turn._replace(answer=last)]
+            prompts += _both_orders(unit, config, rewritten, turns[: at + 1])
+    read = iter(
+        await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit.item.key)
+    )
+    rows = []
+    for turn, first, last in made:
+        row = {
+            **columns(unit),
+            "turn": turn.number,
+            "answer": first.text,
+            "rewriting": last.text,
+            "same_text": first.text == last.text,
+            "status": "ok",
+        }
+        judged = {"verdict": 0.0} if row["same_text"] else _judged(next(read), next(read))
+        rows.append({**row, **judged})
+    return rows
+
+
+def _both_orders(
+    unit: Unit, config: Config, rewritten: Sequence[Turn], answered: Sequence[Turn]
+) -> list[Messages]:
+    """The rewriting first, then the answer first; earlier turns are the same in both."""
+    return [
+        user_message(
+            config.judging().template(),
+            {
+                "prompt": questions(first),
+                "reference": references(unit.item, first),
+                "answer_a": replies(first),
+                "answer_b": replies(second),
+            },
+        )
+        for first, second in ((rewritten, answered), (answered, rewritten))
+    ]
+
+
+def _judged(ab: Judged, ba: Judged) -> Row:
+    judged = judge_pair(ab.probabilities, ba.probabilities)
+    return {
+        "p_ab": list(ab.probabilities),
+        "p_ba": list(reversed(ba.probabilities)),
+        "coverage_ab": ab.distribution.coverage,
+        "coverage_ba": ba.distribution.coverage,
+        "prefer_rewriting_ab": judged.prefer_ab,
+        "prefer_rewriting_ba": judged.prefer_ba,
+        "prefer_rewriting": judged.prefer,
+        "verdict": judged.mode_pre,
+        "exact": ab.distribution.exact and ba.distribution.exact,
+    }

@@ -1,0 +1,138 @@
+import polars as pl
+import pytest
+
+from orchestrator.analyses.conflict import Config, summarise
+from orchestrator.errors import UsageError
+from orchestrator.frames import polars_schema
+from orchestrator.methods import judged_rewrites, probdiff
+from orchestrator.summaries._base import Context, Source
+
+GAPS = {"method": pl.String(), **polars_schema(probdiff.SCHEMA)}
+JUDGED = {"method": pl.String(), **polars_schema(judged_rewrites.SCHEMA)}
+
+
+def gap(item, d, model="m"):
+    return {
+        "method": "probdiff", "item": item, "model": model, "turn": 1, "d": d, "rewriting": "r",
+        "status": "ok",
+    }  # fmt: skip
+
+
+def verdict(item, value, model="m", rewriting="r"):
+    return {
+        "method": "judged_rewrites", "item": item, "model": model, "judge": "j", "turn": 1,
+        "verdict": value, "rewriting": rewriting, "status": "ok",
+    }  # fmt: skip
+
+
+def context(gaps, verdicts=(), **settings):
+    frames = {
+        "probdiff": pl.DataFrame(gaps, schema=GAPS),
+        "judged_rewrites": pl.DataFrame(list(verdicts), schema=JUDGED),
+    }
+    sources = [
+        Source("probdiff", "probdiff", None, "probdiff"),
+        Source("judged_rewrites", "judged_rewrites", None, "judged_rewrites"),
+    ]
+    config = Config(**settings)
+    return Context("conflict", config, frames, pl.DataFrame(), sources, 0.95, 200, 0)
+
+
+def lines(table):
+    names = [column.name for column in table.columns]
+    return [dict(zip(names, line, strict=True)) for line in table.rows]
+
+
+def write_labels(path, rows, columns="item,annotator,label"):
+    path.write_text("\n".join([columns, *rows]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_conflict_is_up_but_worse_or_down_but_better():
+    gaps = [gap("1", 0.1), gap("2", -0.1), gap("3", 0.1), gap("4", -0.1), gap("5", 0.0)]
+    judged = [verdict(str(i), v) for i, v in enumerate((-1.0, 1.0, 1.0, 0.0, -1.0), 1)]
+    (table,) = summarise(context(gaps, judged))
+    (line,) = lines(table)
+    assert line["conflict degree"].value == pytest.approx(2 / 5)
+    assert (line["d > 0, worse"], line["d < 0, better"], line["texts"]) == (1, 1, 5)
+
+
+def test_texts_without_a_d_and_judgments_of_other_rewritings_are_left_out_and_counted():
+    gaps = [gap("1", None), gap("2", -0.1), gap("3", -0.1)]
+    judged = [verdict("1", 1.0), verdict("2", 1.0, rewriting="another"), verdict("3", 1.0)]
+    (table,) = summarise(context(gaps, judged))
+    (line,) = lines(table)
+    assert (line["conflict degree"].value, line["texts"]) == (1.0, 1)
+    assert any(note.startswith("2 judgments") for note in table.notes)
+
+
+def test_models_are_shown_apart_and_together():
+    gaps = [gap("1", 0.1, "a"), gap("1", 0.1, "b")]
+    judged = [verdict("1", -1.0, "a"), verdict("1", 1.0, "b")]
+    (table,) = summarise(context(gaps, judged))
+    degrees = {line["model"]: line["conflict degree"].value for line in lines(table)}
+    assert degrees == {"a": 1.0, "b": 0.0, "all": 0.5}
+
+
+def test_over_people_the_mean_is_given_and_their_kappas(tmp_path):
+    gaps = [gap(str(i), 0.1 if i % 2 else -0.1) for i in range(6)]
+    rows = [f"{i},{who},{1 if i % 2 else -1}" for i in range(6) for who in ("x", "y")]
+    rows += [f"{i},z,{-1 if i < 3 else 1}" for i in range(6)]
+    path = write_labels(tmp_path / "labels.csv", rows)
+    table, agreement = summarise(context(gaps, labels=path))
+    degrees = {line["judged by"]: line["conflict degree"] for line in lines(table)}
+    assert degrees["x"].value == 0.0
+    assert degrees["z"].value == pytest.approx(2 / 6)
+    assert degrees["mean of people"] == pytest.approx(1 / 9)
+    kappas = {line["of"]: line for line in lines(agreement) if line["statistic"] == "Cohen"}
+    assert kappas["x, y"]["kappa"].value == pytest.approx(1.0)
+    # 4 of 6 agree, all margins are one half: (2/3 - 1/2) / (1/2).
+    assert kappas["x, z"]["kappa"].value == pytest.approx(1 / 3)
+    (fleiss,) = (line for line in lines(agreement) if line["statistic"] == "Fleiss")
+    # Mean agreement (4 * 1 + 2 * 1/3) / 6 over pairs of raters, margins one half.
+    assert fleiss["kappa"].value == pytest.approx((14 / 18 - 0.5) / 0.5)
+
+
+def test_a_judge_is_held_against_people_too(tmp_path):
+    path = write_labels(tmp_path / "labels.csv", ["1,x,1", "2,x,-1"])
+    judged = [verdict("1", 1.0), verdict("2", 1.0)]
+    _, agreement = summarise(context([gap("1", 0.1), gap("2", 0.1)], judged, labels=path))
+    (line,) = lines(agreement)
+    assert line["of"] == "j (judged_rewrites), x"
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "said"),
+    [
+        (["1,x,2"], "item,annotator,label", "-1, 0 or 1"),
+        (["1,x"], "item,annotator", "no column label"),
+    ],
+)
+def test_labels_of_another_form_are_refused(tmp_path, rows, columns, said):
+    path = write_labels(tmp_path / "labels.csv", rows, columns)
+    with pytest.raises(UsageError, match=said):
+        summarise(context([gap("1", 0.1)], labels=path))
+
+
+def test_labels_must_say_which_model_they_are_about_where_there_are_several(tmp_path):
+    path = write_labels(tmp_path / "labels.csv", ["1,x,1"])
+    with pytest.raises(UsageError, match="which model"):
+        summarise(context([gap("1", 0.1, "a"), gap("1", 0.1, "b")], labels=path))
+
+
+def test_a_file_that_is_gone_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"gone\.csv can't be read"):
+        summarise(context([gap("1", 0.1)], labels=str(tmp_path / "gone.csv")))
+
+
+def test_without_any_judgment_it_says_what_to_add():
+    with pytest.raises(UsageError, match="judged_rewrites"):
+        summarise(context([gap("1", 0.1)]))
+
+
+def test_a_path_is_found_beside_the_recipe(tmp_path):
+    write_labels(tmp_path / "labels.csv", ["1,x,1"])
+    found = Config.model_validate({"labels": "labels.csv"}, context={"folder": str(tmp_path)})
+    assert found.labels == str((tmp_path / "labels.csv").resolve())
+    with pytest.raises(ValueError, match="there is no file"):
+        Config.model_validate({"labels": "no.csv"}, context={"folder": str(tmp_path)})
