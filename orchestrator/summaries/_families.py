@@ -140,12 +140,14 @@ def _same_votes(votes: Votes) -> tuple[Floats, Floats]:
 
 def _left_out(votes: Votes, families: list[str]) -> Table:
     """Each model's rating beside the one without the votes of its own family."""
-    names, code = _codes(families)
-    judge = code[votes.judge]
+    _, code = _codes(families)
+    judge, sizes = code[votes.judge], np.bincount(code)
     everyone = _strengths(votes, np.ones(len(judge), np.bool_))
-    without = {index: _strengths(votes, judge != index) for index in range(len(names))}
+    without = {int(index): _strengths(votes, judge != index) for index in np.flatnonzero(sizes > 1)}
     rows: list[list[Cell]] = []
     for i in np.argsort(-np.nan_to_num(everyone, nan=-np.inf), kind="stable"):
+        if sizes[code[i]] < 2:
+            continue
         rating, other = everyone[i], without[int(code[i])][i]
         change = other - rating
         rows.append(
@@ -165,7 +167,7 @@ def _left_out(votes: Votes, families: list[str]) -> Table:
 def _strengths(votes: Votes, kept: NDArray[np.bool_]) -> Floats:
     if not kept.any():
         return np.full(len(votes.models), np.nan)
-    return to_elo(fit_bradley_terry(votes.sums(kept).win_matrix[None]).strengths[0])
+    return to_elo(fit_bradley_terry(votes.win_matrix(kept)[None]).strengths[0])
 
 
 def _cell(value: float) -> Measured:

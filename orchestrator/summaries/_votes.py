@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Votes:
     """n votes of M models on pairs of the others.
 
@@ -48,16 +49,19 @@ class Votes:
     n_missing: dict[str, int]
     n_failed: int
 
-    def sums(self, kept: Bools | None = None) -> PromptSums:
-        """The votes, or those kept, added up by item and pair."""
-        at = np.arange(len(self.prompts)) if kept is None else np.flatnonzero(kept)
-        return sum_by_prompt(
-            self.prompts[at],
-            self.first[at],
-            self.second[at],
-            self.preference[at],
-            shape=(self.n_prompts, len(self.models)),
-        )
+    @cached_property
+    def sums(self) -> PromptSums:
+        """The votes added up by item and pair."""
+        shape = (self.n_prompts, len(self.models))
+        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
+
+    def win_matrix(self, kept: Bools) -> Floats:
+        """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
+        n = len(self.models)
+        first, second, won = self.first[kept], self.second[kept], self.preference[kept]
+        wins = np.bincount(first * n + second, won, minlength=n * n)
+        wins += np.bincount(second * n + first, 1.0 - won, minlength=n * n)
+        return wins.reshape(n, n).astype(np.float64)
 
     def battles(self) -> Battles:
         """The votes as battles of a sequential rating."""

@@ -60,7 +60,7 @@ def summarise(context: Context) -> list[Table]:
     if votes is None:
         return []
     rated = rate(
-        votes.sums(),
+        votes.sums,
         votes.models,
         confidence_level=context.confidence_level,
         n_resamples=context.n_resamples,
@@ -94,7 +94,7 @@ def _basis(votes: Votes) -> str:
 
 
 def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int]) -> Table:
-    sums = votes.sums()
+    sums = votes.sums
     shares = mean_preferences(sums, context.confidence_level)
     n_votes = sums.model_counts.sum(axis=0)
     lengths = _lengths(votes)
@@ -183,7 +183,7 @@ def _answers(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
-    rates = win_rates(votes.sums(), context.confidence_level)
+    rates = win_rates(votes.sums, context.confidence_level)
     rows: list[list[Cell]] = [
         [
             votes.models[i],
