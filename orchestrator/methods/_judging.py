@@ -11,6 +11,7 @@ from orchestrator.methods import answers
 from orchestrator.methods._base import Drawing, MethodSettings, Stage
 from orchestrator.methods._verdicts import Slot, slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
+from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Label, Message, Messages
 
 
@@ -25,7 +26,9 @@ class JudgeSettings(MethodSettings):
         None, description="Models to judge; all that are not judges where left out.", min_length=1
     )
     judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
-    prompt: str = Field("", description="Name of a prompt, or a Jinja template.")
+    prompt: TemplateText = Field(
+        "", description="Name of a prompt, or a Jinja template (or a .j2 file)."
+    )
     answer: Drawing = Field(Drawing(), description="How answers are drawn.")
     chain_of_thought: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)

@@ -11,6 +11,7 @@ from orchestrator.methods._conversation import Turn, converse
 from orchestrator.methods._judging import checked_prompt
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.rewriting import PROMPTS, RewritePrompt, markers_of
+from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Failure, Generation, Item, Message, Messages, Unit
 
 FIELDS: Final = ("prompt", "answer")
@@ -50,10 +51,11 @@ class RewritingSettings(MethodSettings):
         description="How rewritings are drawn.",
     )
     rounds: int = Field(1, ge=1, le=100, description="Rounds of rewriting; only the last counts.")
-    prompt: str = Field(
+    prompt: TemplateText = Field(
         "refinement",
         description="What asks for a rewriting: refinement (the paper's), refinement_code, simple "
-        "(appendix C), compact (bundled models), or a Jinja template with prompt and answer.",
+        "(appendix C), compact (bundled models), or a Jinja template (or a .j2 file) with prompt "
+        "and answer.",
     )
 
     @model_validator(mode="before")

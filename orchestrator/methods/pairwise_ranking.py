@@ -37,6 +37,7 @@ from orchestrator.methods._judging import (
 )
 from orchestrator.prompts import pairwise
 from orchestrator.prompts.pairwise import LabelSet
+from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit, labels
 
 VERSION: Final = 3
@@ -91,10 +92,10 @@ class Config(JudgeSettings):
     candidates: tuple[str, ...] | None = Field(
         None, description="Models to rank; all that are not judges where left out.", min_length=2
     )
-    prompt: str = Field(
+    prompt: TemplateText = Field(
         "judgment_distribution",
-        description="Name of a prompt (compact, judgment_distribution), or a Jinja template with "
-        "prompt, reference, answer_a and answer_b.",
+        description="Name of a prompt (compact, judgment_distribution), or a Jinja template "
+        "(or a .j2 file) with prompt, reference, answer_a and answer_b.",
     )
     labels: LabelSet = Field(
         "five",

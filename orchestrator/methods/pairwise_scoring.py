@@ -42,6 +42,7 @@ from orchestrator.methods._judging import (
 )
 from orchestrator.methods._verdicts import TAIL, Slot, after_thinking, cut, spelled
 from orchestrator.prompts.scoring import PROMPTS
+from orchestrator.prompts.template import TemplateText
 from orchestrator.records import (
     NO_PREFIX,
     Generation,
@@ -107,11 +108,11 @@ class Config(JudgeSettings):
     candidates: tuple[str, ...] | None = Field(
         None, description="Models to rank; all that are not judges where left out.", min_length=2
     )
-    prompt: str = Field(
+    prompt: TemplateText = Field(
         "two_scores",
-        description="Name of a prompt (compact, two_scores), or a Jinja template with prompt, "
-        "reference, answer_a, answer_b, low and high; the judge must write two scores with a "
-        "space between them.",
+        description="Name of a prompt (compact, two_scores), or a Jinja template (or a .j2 file) "
+        "with prompt, reference, answer_a, answer_b, low and high; the judge must write two scores "
+        "with a space between them.",
     )
     scale: tuple[int, int] = Field(
         (1, 9), description="Lowest and highest score; every whole number between is a label."

@@ -33,6 +33,7 @@ from orchestrator.methods._judging import (
     user_message,
 )
 from orchestrator.prompts.pointwise import PROMPTS
+from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit
 
 VERSION: Final = 1
@@ -80,10 +81,10 @@ class Config(JudgeSettings):
     FIELDS: ClassVar = FIELDS
     SHOWN: ClassVar = ("answer",)
 
-    prompt: str = Field(
+    prompt: TemplateText = Field(
         "judgment_distribution",
-        description="Name of a prompt (compact, judgment_distribution), or a Jinja template with "
-        "prompt, reference, answer, low and high.",
+        description="Name of a prompt (compact, judgment_distribution), or a Jinja template "
+        "(or a .j2 file) with prompt, reference, answer, low and high.",
     )
     scale: tuple[int, int] = Field(
         (1, 9), description="Lowest and highest score; every whole number between is a label."

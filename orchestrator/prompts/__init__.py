@@ -8,14 +8,17 @@ last, so that servers can reuse the prefix.
 
 from functools import lru_cache
 
-from jinja2 import StrictUndefined, Template, TemplateError, UndefinedError, meta
+from jinja2 import DictLoader, StrictUndefined, Template, TemplateError, UndefinedError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from orchestrator.errors import UsageError
 
 _environment = ImmutableSandboxedEnvironment(
-    undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
+    undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, loader=DictLoader({})
 )
+
+
+_NONE = object()
 
 
 class PromptError(UsageError):
@@ -39,12 +42,15 @@ def variables(source: str) -> frozenset[str]:
     """Names that a template takes from outside.
 
     Raises:
-        PromptError: If it is not a valid template.
+        PromptError: If it is not a valid template, or includes another.
     """
     try:
-        found = meta.find_undeclared_variables(_environment.parse(source))
+        parsed = _environment.parse(source)
+        found = meta.find_undeclared_variables(parsed)
     except TemplateError as error:
         raise PromptError(f"prompt template: {error}") from error
+    if next(meta.find_referenced_templates(parsed), _NONE) is not _NONE:
+        raise PromptError("prompt template: it includes another file; write all of it in one")
     return frozenset(found) - _environment.globals.keys()
 
 
@@ -59,5 +65,5 @@ def render(source: str, fields: dict[str, str | None]) -> str:
         return compile_template(source).render(given)
     except UndefinedError as error:
         raise PromptError(f"prompt template: {error}; this item has no such field") from error
-    except TemplateError as error:
+    except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise PromptError(f"prompt template: {error}") from error
