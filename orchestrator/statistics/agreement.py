@@ -178,24 +178,6 @@ def rater_pairs(votes: Floats, items: Ints) -> tuple[Ints, Ints]:
     return np.concatenate(left).astype(np.int64), np.concatenate(right).astype(np.int64)
 
 
-def order_agreement(first: Floats, second: Floats, labels: Floats) -> tuple[float, float]:
-    """CritiqueLLM's agreement and consistency over two presentation orders.
-
-    Agreement counts a pair only if both orders give the label; consistency if both give the same.
-    Both are nan without pairs; a missing verdict (nan) agrees with nothing and stays in the
-    denominator, as published.
-
-    Args:
-        first: Shape (n,), verdicts of the first order, in one frame of reference.
-        second: Shape (n,), of the swapped order, in the same frame.
-        labels: Shape (n,), human verdicts.
-    """
-    if not first.size:
-        return math.nan, math.nan
-    same = first == second
-    return float((same & (first == labels)).mean()), float(same.mean())
-
-
 def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> RankingAgreement:
     """Agreement of two scores of the same models, with p-values that are honest for few models.
 

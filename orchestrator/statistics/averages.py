@@ -1,6 +1,6 @@
-"""Averages of category values, and rounding as published tables round."""
+"""Micro averages and rounding, as published tables have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from typing import Final
@@ -22,29 +22,6 @@ def micro_average(means: Mapping[str, float], counts: Mapping[str, int]) -> floa
     if total <= 0:
         raise StatisticsError("an average needs at least one item")
     return sum(means[name] * counts[name] for name in means) / total
-
-
-def macro_average(means: Sequence[float]) -> float:
-    """Unweighted mean of category means.
-
-    Raises:
-        StatisticsError: If there is none.
-    """
-    if not means:
-        raise StatisticsError("an average needs at least one category")
-    return sum(means) / len(means)
-
-
-def grouped_average(means: Mapping[str, float], groups: Sequence[Sequence[str]]) -> float:
-    """Mean over groups of the mean over each group's categories, as AlignBench's overall score.
-
-    Raises:
-        StatisticsError: If a category is in no group, in two, or has no mean.
-    """
-    named = [name for group in groups for name in group]
-    if sorted(named) != sorted(means):
-        raise StatisticsError("each category must be in one group")
-    return macro_average([macro_average([means[name] for name in group]) for group in groups])
 
 
 def percent_half_up(count: int, total: int, digits: int) -> float:

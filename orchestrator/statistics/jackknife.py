@@ -158,7 +158,8 @@ def sign_flip_p_value(found: Jackknifed, resampling: Resampling) -> float:
     if n < 2 or np.isnan(found.errors).any() or math.isnan(found.value):
         return math.nan
     pseudo = found.value + math.sqrt(n * (n - 1)) * found.errors
-    seen = abs(pseudo.sum()) * (1.0 - 1e-12)
+    # Flips that tie with what was seen are as far, whatever the rounding.
+    seen = abs(pseudo.sum()) - 1e-9 * np.abs(pseudo).sum()
     if n <= ENUMERATED:
         bits = np.arange(2**n)[:, None] >> np.arange(n) & 1
         return float((np.abs((1.0 - 2.0 * bits) @ pseudo) >= seen).mean())

@@ -49,8 +49,9 @@ def peers(rng, n_prompts, qualities, spread=0.6):
                 for _ in range(m - 2):
                     gap = answers[i] - answers[j] + 0.5 * rng.normal()
                     rows.append((prompt, i, j, float(gap > 0)))
-    columns = np.array(rows).T
-    return Battles(*(column.astype(np.int64) for column in columns[:3]), columns[3], m)
+    table = np.array(rows)
+    prompts, first, second = table[:, :3].astype(np.int64).T
+    return Battles(prompts, first, second, table[:, 3], m)
 
 
 @pytest.fixture
