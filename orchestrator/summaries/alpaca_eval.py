@@ -40,8 +40,8 @@ _LENGTHS = (
     Column("longer than the baseline's", "percent"),
     Column("equal text", "percent"),
 )
-# A fit for each, a millisecond at 805 instructions.
-_MOST_RESAMPLES = 1000
+# A fit for each: milliseconds where it is easy, ten times that where C is large.
+_MOST_RESAMPLES = 300
 
 
 def summarise(context: Context) -> list[Table]:
