@@ -34,6 +34,7 @@ class Votes:
         n_undefined: Votes that could not be given.
         n_missing: Answers that were left out, by model.
         n_failed: Items (or turns) on which nobody could vote.
+        n_truncated: Answers that were longer than what compared them reads.
     """
 
     models: tuple[str, ...]
@@ -48,6 +49,7 @@ class Votes:
     n_undefined: int
     n_missing: dict[str, int]
     n_failed: int
+    n_truncated: int
 
     @cached_property
     def sums(self) -> PromptSums:
@@ -104,6 +106,7 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
         n_undefined=int(pairs["undefined"].sum()),
         n_missing=_missing(pairs),
         n_failed=len(rows) - len(good),
+        n_truncated=int(pairs.unique(subset=["item", "turn"])["n_truncated"].sum()),
     )
 
 

@@ -35,7 +35,7 @@ _RATINGS: Final = (
     Column("win rate", "percent"),
     Column("votes", "count"),
     Column("missing", "count"),
-    Column("characters", "number", 0),
+    Column("length", "number", 0),
 )
 _ELO: Final = (
     Column("model"),
@@ -50,7 +50,7 @@ _WINS: Final = (
     Column("win rate", "percent"),
     Column("votes", "count"),
 )
-_LENGTH: Final = (Column("what"), Column("value", "signed"), Column("pairs", "count"))
+_LENGTH: Final = (Column("what"), Column("value", "signed"), Column("points", "count"))
 _NEAREST: Final = (Column("model"), Column("F1 with the top model", "number"))
 
 
@@ -88,6 +88,8 @@ def _basis(votes: Votes) -> str:
         parts.append(f"{votes.n_undefined:,} votes undefined")
     if missing := sum(votes.n_missing.values()):
         parts.append(f"{missing:,} answers missing")
+    if votes.n_truncated:
+        parts.append(f"{votes.n_truncated:,} answers cut to compare them")
     if votes.n_failed:
         parts.append(f"{votes.n_failed:,} without votes")
     return " · ".join(parts)
@@ -101,9 +103,9 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
     rows: list[list[Cell]] = [
         [
             votes.models[i],
-            _cell(rated.values[i], rated.low[i], rated.high[i], n=int(rated.n_prompts[i])),
+            _cell(rated.values[i], rated.low[i], rated.high[i], int(rated.n_prompts[i]), votes),
             _rank(rated, i),
-            _cell(shares.values[i], shares.low[i], shares.high[i], n=int(shares.n_prompts[i])),
+            _cell(shares.values[i], shares.low[i], shares.high[i], int(shares.n_prompts[i]), votes),
             int(n_votes[i]),
             votes.n_missing.get(votes.models[i], 0),
             lengths.get(votes.models[i]),
@@ -113,7 +115,7 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
     notes = [
         f"rating: {METHOD}; ties count half; it does not depend on the order of the votes",
         "rank: with the range that no difference contradicts, for all models at once",
-        "missing: answers that are left out; characters: mean length of an answer",
+        "missing: answers that are left out; length: mean characters of an answer",
         *rated.notes,
     ]
     title = "Ratings by peers"
@@ -141,8 +143,8 @@ def _elo(context: Context, votes: Votes, order: Sequence[int]) -> list[Table]:
     rows = [
         [
             votes.models[i],
-            _cell(elo.values[i], elo.low[i], elo.high[i], n=elo.n_prompts),
-            _cell(elo.values[i], elo.order_low[i], elo.order_high[i], n=elo.n_prompts),
+            _cell(elo.values[i], elo.low[i], elo.high[i], elo.n_prompts, votes),
+            _cell(elo.values[i], elo.order_low[i], elo.order_high[i], elo.n_prompts, votes),
             int(wins[i]),
             int(ties[i]),
         ]
@@ -189,7 +191,11 @@ def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
             votes.models[i],
             votes.models[j],
             _cell(
-                rates.values[i, j], rates.low[i, j], rates.high[i, j], n=int(rates.n_prompts[i, j])
+                rates.values[i, j],
+                rates.low[i, j],
+                rates.high[i, j],
+                int(rates.n_prompts[i, j]),
+                votes,
             ),
             int(rates.n_judgments[i, j]),
         ]
@@ -299,10 +305,12 @@ def _rank(rated: Ratings, i: int) -> str | None:
     return f"{rated.rank[i]}" if low == high else f"{rated.rank[i]} ({low}-{high})"
 
 
-def _cell(value: float, low: float, high: float, *, n: int) -> Measured:
+def _cell(value: float, low: float, high: float, n: int, votes: Votes) -> Measured:
     """A number with its interval; nan is undefined, infinite is not bounded."""
 
     def known(number: float) -> float | None:
         return None if math.isnan(number) else float(number)
 
-    return Measured(known(value), known(low), known(high), n)
+    # The basis says what the whole table rests on.
+    rests_on = None if n == votes.n_prompts else n
+    return Measured(known(value), known(low), known(high), rests_on)

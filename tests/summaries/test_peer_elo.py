@@ -88,11 +88,12 @@ def test_the_basis_says_what_all_rests_on(tables_of):
     rows = rows_of()
     rows[0] |= {"votes": [1.0, float("nan")], "undefined": 1}
     rows[6:12] = [row | {"missing": ["e"]} for row in rows[6:12]]
+    rows[12:18] = [row | {"n_truncated": 3} for row in rows[12:18]]
     rows.append({"method": "peer_elo", "item": "x", "status": "failed", "cause": "dead_server"})
     table = tables_of(rows)["peer_elo"]
     assert table.basis == (
         f"{N_ITEMS} prompts · {N_ITEMS * 12 - 1} votes · 1 votes undefined · 1 answers missing · "
-        "1 without votes"
+        "3 answers cut to compare them · 1 without votes"
     )
     assert dict(zip(column(table, "model"), column(table, "missing"), strict=True))["e"] == 1
 
