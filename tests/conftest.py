@@ -39,7 +39,7 @@ def lacks_browser() -> bool:
 
 
 ALLOWED = (
-    AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 80),
+    AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
     AllowedSkip(r"chromium is absent", lacks_browser, 10),
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 60),
 )

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from orchestrator.records import Scored
+from orchestrator.statistics.confidence import Gaps, confidence
 
 
 def scored(logprobs):
@@ -31,6 +32,17 @@ def test_neither_sums_nor_probabilities_give_this_gap(reference):
     gap = scored(last).mean_logprob - scored(x).mean_logprob
     assert not math.isclose(gap, sums, abs_tol=1e-3)
     assert not math.isclose(gap, literal, abs_tol=1e-3)
+
+
+def test_passing_a_threshold_takes_no_tolerance(reference):
+    inputs, outputs = reference("probdiff.d.1")
+    first, last = (scored(inputs[f"token_logprobs_{name}"]) for name in ("x", "xK"))
+    gap = last.mean_logprob - first.mean_logprob
+    found = confidence(Gaps(np.array([gap]), np.array([0])), [-0.05, 0.0, -0.02])
+    passed = [one.n_passed for one in found]
+    # -0.05 exactly in decimals; what float64 makes of it decides, as in the released code.
+    assert passed == [outputs[f"phi_delta_{delta}"] for delta in ("-0.05", "0", "-0.02")]
+    assert -gap == pytest.approx(outputs["d_v1_intro_sign"], abs=1e-9)
 
 
 @pytest.mark.models
