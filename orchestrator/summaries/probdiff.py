@@ -62,7 +62,7 @@ def summarise(context: Context) -> list[Table]:
     if rows.is_empty():
         return []
     good = rows.filter(pl.col("status") == "ok")
-    found = _found(context, good)
+    found = found_by_model(context, good)
     tables = [_models(context, rows, found), _thresholds(found)]
     if good["category"].n_unique() > 1:
         tables.append(_categories(context, good, found))
@@ -75,7 +75,7 @@ def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return [(str(name), group) for (name,), group in rows.group_by("model", maintain_order=True)]
 
 
-def _found(context: Context, good: pl.DataFrame) -> dict[str, tuple[Confidence, ...]]:
+def found_by_model(context: Context, good: pl.DataFrame) -> dict[str, tuple[Confidence, ...]]:
     """Confidence by model, at each threshold in the order of the settings."""
     config: Config = context.config
     deltas = tuple(dict.fromkeys(config.deltas))

@@ -1,0 +1,73 @@
+"""Ablation of ProbDiff: every probdiff method of the recipe in one table, threshold by threshold.
+
+Source: Xia et al. (Findings of ACL 2024), Tables 7 (threshold), 8 (prompt), 9 (temperature of the
+rewriting).
+"""
+
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.methods.probdiff import Config as ProbDiffConfig
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import METHODS, mean_of, without_n
+from orchestrator.summaries.probdiff import found_by_model
+from orchestrator.tables import Cell, Column, Table, make_table, measured
+
+_COLUMNS: Final = (
+    Column("method"),
+    Column("model"),
+    Column("mean d", "signed"),
+    Column("delta", "signed", 2),
+    Column("confidence", "percent"),
+    Column("unchanged", "percent"),
+)
+_SETTINGS: Final = (
+    Column("method"),
+    Column("prompt"),
+    Column("rounds", "count"),
+    Column("temperature", "number", 2),
+    Column("of the rewriting", "number", 2),
+)
+_LONGEST_PROMPT: Final = 40
+
+
+class Config(Settings):
+    """Settings of `probdiff_ablation`; there are none."""
+
+
+def summarise(context: Context) -> list[Table]:
+    """What differs between the methods, then what came of it."""
+    sources = [source for source in context.sources if source.kind == "probdiff"]
+    if not sources:
+        raise UsageError(f"{context.name}: the recipe has no method of kind probdiff")
+    lines: list[list[Cell]] = []
+    settings: list[list[Cell]] = []
+    for source in sources:
+        config: ProbDiffConfig = source.config
+        drawn = (config.answer.temperature, config.revision.temperature)
+        settings.append([source.name, _short(config.prompt), config.rounds, *drawn])
+        own = msgspec.structs.replace(context, config=config, rows=context.rows_of(source))
+        if own.rows.is_empty():
+            continue
+        good = own.rows.filter(pl.col("status") == "ok")
+        for model, found in found_by_model(own, good).items():
+            part = good.filter(pl.col("model") == model)
+            mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
+            unchanged = part.select(pl.col("unchanged").mean()).item()
+            lines += [
+                [source.name, model, mean, one.delta, without_n(measured(one.published)), unchanged]
+                for one in sorted(found, key=lambda one: -one.delta)
+            ]
+    return [
+        make_table("probdiff_ablation.settings", "What was varied", _SETTINGS, settings),
+        make_table("probdiff_ablation", "Ablation of ProbDiff", _COLUMNS, lines, notes=[METHODS]),
+    ]
+
+
+def _short(prompt: str) -> str:
+    line = " ".join(prompt.split())
+    return line if len(line) <= _LONGEST_PROMPT else f"{line[: _LONGEST_PROMPT - 1]}…"

@@ -1,0 +1,150 @@
+"""Consistency: a model is asked again, in the same conversation, and again; does it say the same?
+
+After the answer x to a question the user says "Answer this question again.", which gives x_1, and
+once more, which gives x_2. x is compared with each: exact match, overlap of words, and similarity
+of embeddings where an encoder is named.
+
+Source: Xia et al., "Language Models can Evaluate Themselves via Probability Discrepancy" (Findings
+of ACL 2024), Table 1, which asks the first questions of MT-Bench.
+
+Deviations: the paper names neither its measure of similarity nor its temperatures. Exact match is
+up to white space at both ends. Where an item has several turns, the first is asked again.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel, Field
+
+from orchestrator.ask import Ask
+from orchestrator.judgment.overlap import token_f1
+from orchestrator.judgment.peer import f_beta_scores
+from orchestrator.methods import answers
+from orchestrator.methods._base import (
+    STATUS_COLUMNS,
+    Combination,
+    Drawing,
+    MethodSettings,
+    Stage,
+)
+from orchestrator.recipe.similarity import Similarity, comparer_name
+from orchestrator.recipe.similarity import comparers as named_comparers
+from orchestrator.records import Generation, Message, PairScores, Row, Unit
+
+VERSION: Final = 1
+FRAME: Final = "consistency"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "model": "str",
+    "turn": "i64",
+    "again": "i64",
+    "answer": "str",
+    "answer_again": "str",
+    "exact_match": "bool",
+    "token_f1": "f64",
+    "similarity": "f64",
+    "n_truncated": "i64",
+    **STATUS_COLUMNS,
+}
+SCORES: Final = {"exact_match": 1, "token_f1": 1}
+
+
+class Config(MethodSettings):
+    """Settings of `consistency`."""
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models to evaluate; all that are not judges where left out."
+    )
+    answer: Drawing = Field(Drawing(), description="How all answers are drawn.")
+    times: int = Field(2, ge=1, le=100, description="How often it is asked again.")
+    question: str = Field(
+        "Answer this question again.", min_length=1, description="What the user says then."
+    )
+    similarity: Similarity | None = Field(
+        None, description="How answers are compared beside words; not at all where left out."
+    )
+
+
+def comparers(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:
+    """What compares the answers: its name -> kind of back-end and settings."""
+    return {} if config.similarity is None else named_comparers(config.similarity)
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
+    """One unit a model, with what compares its answers."""
+    name = "" if config.similarity is None else comparer_name(config.similarity)
+    return [Combination((model,), name) for model in candidates]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:
+    """The first answers, as a frame of their own."""
+    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """The further answers, and a comparison of them all."""
+    tokens, draw = config.answer.max_tokens, config.model_dump_json(exclude={"candidates", "name"})
+    found = [
+        # What a second answer is asked after is not known before the first is there.
+        Stage(
+            "answers again", model, "generate", config.times, config.times == 1, tokens, draw=draw
+        )
+        for model in candidates
+    ]
+    if config.similarity is not None:
+        name, n = comparer_name(config.similarity), len(candidates)
+        found.append(Stage("similarity", name, "similarity", n, exact=False, draw=draw))
+    return found
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category and model."""
+    return {"item": unit.item.key, "category": unit.item.category, "model": unit.models[0]}
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """The answer against each further one: one row each."""
+    (model,) = unit.models
+    sampling = config.answer.sampling(unit.item.category)
+    messages, texts = unit.item.messages, list[str]()
+    for number in range(config.times + 1):
+        answer: Generation = await ask.generate(
+            model, messages, sampling, item_key=unit.item.key, turn=0 if number else 1
+        )
+        texts.append(answer.text)
+        messages = (
+            *messages,
+            Message("assistant", answer.text),
+            Message("user", config.question),
+        )
+    compared = await ask.similarity(unit.judge, texts) if unit.judge else None
+    return [
+        {**_row(unit, texts[0], texts[again], again), **_similarity(compared, again)}
+        for again in range(1, config.times + 1)
+    ]
+
+
+def _row(unit: Unit, first: str, other: str, again: int) -> Row:
+    return {
+        **columns(unit),
+        "turn": 1,
+        "again": again,
+        "answer": first,
+        "answer_again": other,
+        "exact_match": first.strip() == other.strip(),
+        "token_f1": token_f1(first, other),
+        "status": "ok",
+    }
+
+
+def _similarity(compared: PairScores | None, again: int) -> Row:
+    """F1 of the first answer and another; it is the same in both directions."""
+    if compared is None:
+        return {}
+    found = float(f_beta_scores(compared.precision, compared.recall, 1.0)[0, again])
+    return {
+        "similarity": found if math.isfinite(found) else None,
+        "n_truncated": compared.n_truncated,
+    }

@@ -1,0 +1,162 @@
+"""Samples: many answers of a model to one question, each with its mean log-probability.
+
+The observation that ProbDiff rests on: of N answers drawn for one question, a better model's have
+nearly the same mean log-probability a token (a flat curve, small variance), a worse model's differ
+more. The summary gives the curve and the variance within a question.
+
+Source: Xia et al., "Language Models can Evaluate Themselves via Probability Discrepancy" (Findings
+of ACL 2024), Figure 2: 10 questions of AlpacaEval, 100 answers each.
+
+Deviations: the paper does not say at what temperature; the default is 1, at which the log-
+probabilities of an answer are those it was drawn by. Where a question has several turns, the first
+is asked.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.ask import Ask, AskFailed
+from orchestrator.methods._base import (
+    STATUS_COLUMNS,
+    Combination,
+    Drawing,
+    MethodSettings,
+    Stage,
+)
+from orchestrator.records import Failure, Generation, Row, Scored, Unit
+
+VERSION: Final = 1
+FRAME: Final = "samples"
+SCHEMA: Final = {
+    "item": "str",
+    "category": "str",
+    "model": "str",
+    "turn": "i64",
+    "sample": "i64",
+    "text": "str",
+    "ell": "f64",
+    "ell_by": "str",
+    "n_tokens": "i64",
+    "truncated": "bool",
+    "exact_match": "bool",
+    **STATUS_COLUMNS,
+}
+
+
+class Config(MethodSettings):
+    """Settings of `samples`."""
+
+    candidates: tuple[str, ...] | None = Field(
+        None, description="Models to sample; all that are not judges where left out."
+    )
+    answer: Drawing = Field(Drawing(temperature=1.0), description="How answers are drawn.")
+    n: int = Field(10, ge=2, le=10_000, description="Answers to each question.")
+    logprobs: Literal["draw", "score"] = Field(
+        "draw",
+        description="draw: the log-probabilities that come with each answer, which cost nothing; "
+        "score: each answer is scored afterwards, which servers that give other than raw "
+        "log-probabilities need.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _warm(cls, given: object) -> object:
+        """A temperature that is left out is 1, also beside other settings of the drawing."""
+        if isinstance(given, dict) and isinstance(given.get("answer"), dict):
+            return {**given, "answer": {"temperature": 1.0, **given["answer"]}}
+        return given
+
+    @model_validator(mode="after")
+    def _samples_differ(self) -> Self:
+        if self.answer.temperature == 0 and not self.answer.temperature_by_category:
+            raise ValueError("answers drawn at temperature 0 are all alike; raise it")
+        return self
+
+
+def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
+    """One unit a model."""
+    return [Combination((model,)) for model in candidates]
+
+
+def companions(config: Config) -> list[tuple[str, BaseModel]]:  # noqa: ARG001
+    """None; the first sample is the answer that other methods draw by the same settings."""
+    return []
+
+
+def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
+    """N draws a model; fewer where other methods draw the first of them too."""
+    draw = config.model_dump_json(include={"answer", "n"})
+    found = []
+    for model in candidates:
+        found.append(
+            Stage(
+                "samples",
+                model,
+                "generate",
+                config.n,
+                exact=False,
+                max_tokens=config.answer.max_tokens,
+                draw=draw,
+            )
+        )
+        if config.logprobs == "score":
+            found.append(Stage("scores", model, "score", config.n, exact=False, draw=draw))
+    return found
+
+
+def columns(unit: Unit) -> Row:
+    """Item, category and model."""
+    return {"item": unit.item.key, "category": unit.item.category, "model": unit.models[0]}
+
+
+async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
+    """One row a sample."""
+    (model,), item = unit.models, unit.item
+    sampling = config.answer.sampling(item.category)
+    made: list[Generation] = await ask.all(
+        *(
+            ask.generate(model, item.messages, sampling, item_key=item.key, repeat=repeat, turn=1)
+            for repeat in range(config.n)
+        )
+    )
+    scored: list[Generation | Scored] = list(made)
+    if config.logprobs == "score":
+        kept = [number for number, answer in enumerate(made) if answer.text]
+        found = await ask.all(*(ask.score(model, item.messages, made[n]) for n in kept))
+        scored = [*made]
+        for number, score in zip(kept, found, strict=True):
+            scored[number] = score
+    return [
+        _row(unit, config, number, *pair)
+        for number, pair in enumerate(zip(made, scored, strict=True))
+    ]
+
+
+def _row(
+    unit: Unit, config: Config, number: int, made: Generation, scored: Generation | Scored
+) -> Row:
+    if isinstance(scored, Generation) and scored.text and not scored.raw:
+        raise AskFailed(
+            Failure(
+                "no_logprobs",
+                "this server's log-probabilities are not raw; use logprobs: score",
+                permanent=True,
+            )
+        )
+    mean, reference = scored.mean_logprob, unit.item.reference_of(1)
+    n_tokens = 0 if scored.token_ids is None else int(scored.token_ids.size)
+    return {
+        **columns(unit),
+        "turn": 1,
+        "sample": number,
+        "text": made.text,
+        "ell": mean if math.isfinite(mean) else None,
+        "ell_by": config.logprobs,
+        "n_tokens": n_tokens or made.n_completion_tokens,
+        "truncated": made.finish_reason == "length",
+        "exact_match": None if reference is None else made.text.strip() == reference.strip(),
+        "status": "ok",
+    }

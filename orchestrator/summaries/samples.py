@@ -1,0 +1,80 @@
+"""Samples: how much the mean log-probability of answers to one question varies, and its curve."""
+
+import numpy as np
+import polars as pl
+
+from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, share_of, without_n
+from orchestrator.tables import Cell, Column, Measured, Table, make_table
+
+_PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
+_MODELS = (
+    Column("model"),
+    Column("mean ell", "signed"),
+    Column("variance", "number"),
+    Column("distinct", "percent"),
+    Column("exact match", "percent"),
+    Column("samples", "count"),
+    Column("no ell", "count"),
+)
+_CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES))
+
+
+def summarise(context: Context) -> list[Table]:
+    """One line a model: level, variance within a question, repeated texts; then the curves."""
+    rows = context.rows
+    if rows.is_empty():
+        return []
+    good = rows.filter(pl.col("status") == "ok")
+    lines: list[list[Cell]] = []
+    curves: list[list[Cell]] = []
+    for (model,), group in good.group_by("model", maintain_order=True):
+        lines.append(_line(str(model), group, context.confidence_level))
+        curves.append([str(model), *_curve(group)])
+    notes = [
+        "ell: mean log-probability a token, in nats; variance: of ell within a question, mean over "
+        "questions; a better model is said to have the smaller one",
+        "distinct: share of texts that occur for the first time",
+        METHODS,
+    ]
+    return [
+        make_table("samples", "Samples", _MODELS, lines, basis=basis_of(rows), notes=notes),
+        make_table(
+            "samples.curve",
+            "Curve of ell",
+            _CURVES,
+            curves,
+            notes=[
+                "ell at each percentile of a question's samples (0 %: the least likely), mean over "
+                "questions; a flat curve is a small variance"
+            ],
+        ),
+    ]
+
+
+def _line(model: str, group: pl.DataFrame, confidence_level: float) -> list[Cell]:
+    of_question = group.group_by("item", maintain_order=True).agg(
+        variance=pl.col("ell").drop_nulls().var(ddof=1)
+    )
+    matched = pl.col("exact_match")
+    right = share_of(group, matched, confidence_level) if group["exact_match"].count() else None
+    return [
+        model,
+        without_n(mean_of(group, pl.col("ell"), confidence_level)),
+        without_n(mean_of(of_question, pl.col("variance"), confidence_level)),
+        group.select("item", "text").n_unique() / len(group),
+        None if right is None else right.value,
+        len(group),
+        group["ell"].null_count(),
+    ]
+
+
+def _curve(group: pl.DataFrame) -> list[Cell]:
+    curves = [
+        np.percentile(values.to_numpy(), _PERCENTILES)
+        for (_,), part in group.group_by("item", maintain_order=True)
+        if len(values := part["ell"].drop_nulls())
+    ]
+    if not curves:
+        return [Measured(None, why="no ell")] * len(_PERCENTILES)
+    return [float(value) for value in np.mean(curves, axis=0)]
