@@ -18,10 +18,10 @@ from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
 from orchestrator.methods import answers
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, MethodSettings, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.prompts import PromptError
 from orchestrator.prompts.files import Wording
 from orchestrator.records import (
-    NO_PREFIX,
     Failure,
     Generation,
     Item,
@@ -274,32 +274,48 @@ async def read(
     convention = getattr(config, "convention", None)
     sampling = config.judgment.sampling()
     texts: list[Generation] = await ask.all(
-        *(ask.generate(unit.judge, one, sampling, item_key=unit.item.key) for one in prompts)
+        *(
+            ask.generate(
+                unit.judge, one, sampling, item_key=unit.item.key, offsets=config.distribution
+            )
+            for one in prompts
+        )
     )
     found = [_verdict(text, form, convention) for text in texts]
-    slots = {i: form.slot(text.text) for i, text in enumerate(texts)} if config.distribution else {}
-    at = {i: slot for i, slot in slots.items() if slot is not None}
-    if at:
-        choices = await ask.all(
-            *(
-                ask.choose(
-                    unit.judge,
-                    prompts[i],
-                    tuple(Label(name, (name + slot.closing,)) for name in form.labels),
-                    prefix=Prefix(texts[i].text[: slot.begin]) if slot.begin else NO_PREFIX,
-                )
-                for i, slot in at.items()
-            )
+    slots = [_slot(text, form) if config.distribution else None for text in texts]
+    at = {i: slot for i, slot in enumerate(slots) if slot is not None}
+    choices = await ask.all(
+        *(
+            ask.choose(unit.judge, prompts[i], labels, prefix=prefix)
+            for i, (prefix, labels) in at.items()
         )
-        for i, choice in zip(at, choices, strict=True):
-            seen = from_logprobs(choice.logprobs, choice.upper)
-            found[i] = found[i]._replace(distribution=seen)
+    )
+    for i, choice in zip(at, choices, strict=True):
+        found[i] = found[i]._replace(distribution=from_logprobs(choice.logprobs, choice.upper))
     return found
 
 
+def _said(text: Generation) -> tuple[int, str]:
+    """Where what a judge says begins, and what it says; nothing where its thinking has no end."""
+    begin = after_thinking(text.text)
+    return (0, "") if begin is None else (begin, text.text[begin:])
+
+
+def _slot(text: Generation, form: Format) -> tuple[Prefix, tuple[Label, ...]] | None:
+    """What the judge wrote before its verdict, and the labels as they go on from there."""
+    begin, said = _said(text)
+    slot = form.slot(said)
+    if slot is None:
+        return None
+    prefix, lead = cut(text, begin + slot.begin)
+    labels = tuple(Label(name, (name + slot.closing,)) for name in form.labels)
+    return prefix, spelled(labels, lead)
+
+
 def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
-    parsed = form.read(text.text, None) is not None
-    value = form.read(text.text, convention)
+    _, said = _said(text)
+    parsed = form.read(said, None) is not None
+    value = form.read(said, convention)
     return Verdict(value, parsed, value is not None and (parsed or value != form.dropped), text)
 
 

@@ -63,7 +63,9 @@ def test_the_distribution_over_decisions_is_read_after_the_announcement(file):
     judge = Judge(lambda text: "the final decision is  Tie.", {"Tie": 0.4, "Response 1": 0.4})
     asked = config(mode="pairwise", prompts=file, distribution=True)
     row = rows_of(auto_j, asked, PAIR, judge)[0]
-    assert judge.chosen[0].prefix.text == "the final decision is  "
+    # White space before a label belongs to its spelling: it is cut, and both forms count.
+    assert judge.chosen[0].prefix.text == "the final decision is"
+    assert judge.chosen[0].labels[0].spellings == ("  Response 1", "Response 1")
     assert row["prefer_a"] == pytest.approx(0.5)
     assert row["p"] == pytest.approx([0.5, 0.0, 0.5])
 

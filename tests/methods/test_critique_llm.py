@@ -51,8 +51,8 @@ def test_labels_in_both_orders(file):
 def test_the_distribution_is_read_at_the_score(file):
     judge = Judge(lambda text: "评: {'甲': 1, '综合得分': 7}", {"7": 0.5, "10": 0.5})
     row = rows_of(method, config(file, distribution=True), SINGLE, judge)[0]
-    assert judge.chosen[0].prefix.text == "评: {'甲': 1, '综合得分': "
-    assert judge.chosen[0].labels[-1].spellings == ("10}",)
+    assert judge.chosen[0].prefix.text == "评: {'甲': 1, '综合得分':"
+    assert judge.chosen[0].labels[-1].spellings == (" 10}", "10}")
     assert row["expected"] == pytest.approx(8.5)
 
 

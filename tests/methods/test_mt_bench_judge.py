@@ -1,11 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import AskFailed
 from orchestrator.methods import mt_bench_judge as method
-from orchestrator.records import Generation, Unit
+from orchestrator.records import Generation, Prefix, Unit
 from tests.conftest import SHARED
 from tests.methods.harness_judge import ITEM, ONE_TURN, PAIR, SINGLE, Judge, rows_of
 
@@ -103,6 +104,28 @@ def test_the_distribution_is_read_where_the_verdict_stands(prompts):
     assert row["rating"] == 7.0
     assert row["expected"] == pytest.approx(0.75 * 7 + 0.25 * 8)
     assert row["coverage"] == pytest.approx(0.8)
+
+
+def test_the_judges_own_tokens_are_gone_on_from(prompts):
+    said = Generation(
+        "Rating: [[7]]",
+        "stop",
+        token_ids=np.array([4, 5, 6, 7], np.int32),
+        offsets=np.array([0, 7, 10, 11], np.int32),
+    )
+    judge = Judge(lambda text: said, {"7": 1.0})
+    rows_of(method, config(prompts, distribution=True), SINGLE, judge)
+    assert judge.judged[0].offsets
+    assert judge.chosen[0].prefix == Prefix("Rating: [[", (4, 5))
+
+
+def test_what_a_judge_thinks_is_no_verdict(prompts):
+    judge = Judge(lambda text: "<think>maybe [[2]]</think> Rating: [[7]]", {"7": 1.0})
+    row = rows_of(method, config(prompts, distribution=True), SINGLE, judge)[0]
+    assert row["rating"] == 7.0
+    assert judge.chosen[0].prefix.text.endswith("</think> Rating: [[")
+    endless = Judge(lambda text: "<think>maybe [[2]]")
+    assert rows_of(method, config(prompts), SINGLE, endless)[0]["rating"] is None
 
 
 def test_the_preference_of_both_games_is_averaged(prompts):
