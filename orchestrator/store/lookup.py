@@ -1,28 +1,74 @@
-"""Looking up many outcomes, pending ones included.
+"""Finding outcomes by key.
 
-Pending ones are looked at first: one that is committed meanwhile is then met in the file.
+Keys are hashes: an index of them that is kept up to date touches another page for every record. So
+the keys of the newest outcomes stand in the order in which they came (`outcome_key_new`), and are
+sorted into the index (`outcome_key`) many at a time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from orchestrator.records import Failure, Outcome
 from orchestrator.store import codec, reading
-from orchestrator.store.entries import OutcomeEntry
+from orchestrator.store.entries import Origin, OutcomeEntry
 
 Pending = Mapping[bytes, OutcomeEntry]
+
+_KEYS_AT_ONCE: Final = 500
+_LOADED_AT_ONCE: Final = 50_000
+
+IS_INDEXED: Final = "SELECT 1 FROM outcome_key WHERE key=?"
+BLOBS_OF_ROW: Final = "SELECT head, arrays FROM outcome WHERE id=?"
+BLOBS_OF_INDEXED: Final = """SELECT head, arrays FROM outcome
+    WHERE id=(SELECT row FROM outcome_key WHERE key=?)"""
+# The row of a key wherever it stands; for who does not know where to look.
+_ROW: Final = """coalesce((SELECT row FROM outcome_key WHERE key=?1),
+    (SELECT row FROM outcome_key_new WHERE key=?1))"""
+_BLOBS: Final = f"SELECT head, arrays FROM outcome WHERE id={_ROW}"  # noqa: S608 (our own text)
+_ORIGIN: Final = f"""SELECT kind.text, model.text, o.server, o.attempts, o.latency_s, o.at_ms,
+    o.prompt_hash FROM outcome o JOIN name kind ON kind.id=o.kind
+    JOIN name model ON model.id=o.model WHERE o.id={_ROW}"""  # noqa: S608 (our own text)
+_INDEXED_KEYS: Final = "SELECT key FROM outcome_key WHERE key>? ORDER BY key LIMIT ?"
+
+
+def blobs(query: reading.Query, key: bytes) -> tuple[bytes, bytes] | None:
+    """Head and arrays of a committed outcome; None where there is none."""
+    found = query(_BLOBS, (key,))
+    return found[0] if found else None
+
+
+def origin(query: reading.Query, key: bytes) -> Origin | None:
+    """Where a committed outcome came from."""
+    found = query(_ORIGIN, (key,))
+    return Origin(*found[0]) if found else None
+
+
+def all_keys(query: reading.Query) -> Iterator[bytes]:
+    """The keys of all committed outcomes, in no order."""
+    # First those that may be moved into the index meanwhile.
+    for (key,) in query("SELECT key FROM outcome_key_new", ()):
+        yield key
+    last = b""
+    while found := query(_INDEXED_KEYS, (last, _LOADED_AT_ONCE)):
+        for (key,) in found:
+            yield key
+        last = found[-1][0]
 
 
 def get_many(
     query: reading.Query, pending: Pending, keys: Iterable[bytes]
 ) -> dict[bytes, Outcome | Failure]:
-    """The outcomes that are held of several keys."""
+    """The outcomes that are held of several keys.
+
+    Pending ones are looked at first: one that is committed meanwhile is then met in the file.
+    """
     outcomes: dict[bytes, Outcome | Failure] = {}
-    for part in reading.in_slices(keys, reading.KEYS_AT_ONCE):
+    for part in reading.in_slices(keys, _KEYS_AT_ONCE):
         for key in part:
             if (entry := pending.get(key)) is not None:
                 outcomes[key] = codec.decode(*entry.packed)
         missing = [key for key in part if key not in outcomes]
-        for key, head, arrays in reading.select_keys(query, "key, head, arrays", missing):
+        for key, head, arrays in _select(query, "key, head, arrays", missing):
             outcomes[key] = codec.decode(head, arrays)
     return outcomes
 
@@ -31,10 +77,21 @@ def n_outcomes(query: reading.Query, pending: Pending, keys: Iterable[bytes]) ->
     """How many of these keys, each counted once, have an outcome."""
     n = 0
     seen: set[bytes] = set()
-    for part in reading.in_slices(keys, reading.KEYS_AT_ONCE):
+    for part in reading.in_slices(keys, _KEYS_AT_ONCE):
         new = set(part) - seen
         seen |= new
         waiting = {key for key in new if key in pending}
         n += len(waiting)
-        n += len(reading.select_keys(query, "1", list(new - waiting)))
+        n += len(_select(query, "id", list(new - waiting)))
     return n
+
+
+def _select(query: reading.Query, columns: str, keys: list[bytes]) -> list[tuple[Any, ...]]:
+    """Columns of the outcomes that are held of at most `_KEYS_AT_ONCE` keys, in no order."""
+    marks = ",".join(f"?{number}" for number in range(1, len(keys) + 1))
+    return query(
+        f"SELECT {columns} FROM outcome WHERE id IN ("  # noqa: S608 (our own text)
+        f"SELECT row FROM outcome_key WHERE key IN ({marks}) "
+        f"UNION ALL SELECT row FROM outcome_key_new WHERE key IN ({marks}))",
+        keys,
+    )

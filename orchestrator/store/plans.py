@@ -9,13 +9,16 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.store.tables import PLACE
-
 UNITS_AT_ONCE: Final = 5_000
 
 _CURRENT: Final = "SELECT adopted FROM plan WHERE current AND hash=?"
 _OPEN: Final = """INSERT INTO plan (hash, n_units, adopted, current, stamp) VALUES (?,?,?,1,0)
     ON CONFLICT(hash) DO UPDATE SET n_units=excluded.n_units, adopted=excluded.adopted, current=1"""
+# Units are found by hash only here, so the index of their hashes lives only as long.
+_BY_HASH: Final = "CREATE INDEX IF NOT EXISTS unit_by_hash ON unit (hash, status)"
+_NO_MORE: Final = "DROP INDEX IF EXISTS unit_by_hash"
+_PLACE: Final = """INSERT OR REPLACE INTO place
+    SELECT ?, ?, id FROM unit WHERE hash=? ORDER BY status LIMIT 1"""
 _N_ENDED: Final = """SELECT count(*) FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND u.status<2"""
 
@@ -36,13 +39,22 @@ def has_units(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM unit LIMIT 1").fetchone() is not None
 
 
+def begin_adoption(connection: sqlite3.Connection) -> bool:
+    """Whether any unit is stored; if so, `place` can be called next."""
+    if not has_units(connection):
+        return False
+    connection.execute(_BY_HASH)
+    return True
+
+
 def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[int, bytes]]) -> None:
     """Give those of the units that are stored their positions in the plan."""
-    connection.executemany(PLACE, [(plan_id, position, unit) for position, unit in units])
+    connection.executemany(_PLACE, [(plan_id, position, unit) for position, unit in units])
 
 
 def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:
     """How many units of the plan are done or failed for good; it has adopted them all."""
+    connection.execute(_NO_MORE)
     connection.execute("UPDATE plan SET adopted=1, stamp=stamp+1 WHERE id=?", (plan_id,))
     (n,) = connection.execute(_N_ENDED, (plan_id,)).fetchone()
     return int(n)

@@ -16,7 +16,6 @@ from orchestrator.errors import StoreError
 from orchestrator.store import schema
 from orchestrator.store.entries import (
     FailureCount,
-    Origin,
     OutcomeCount,
     Sizes,
     StoredUnit,
@@ -27,13 +26,8 @@ from orchestrator.store.rows import decode_rows
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 T = TypeVar("T")
 
-# Parameters of one statement that looks up many keys.
-KEYS_AT_ONCE: Final = 500
 _POSITIONS_AT_ONCE: Final = 50_000
 
-ORIGIN: Final = """SELECT kind.text, model.text, o.server, o.attempts, o.latency_s, o.at_ms,
-    o.prompt_hash FROM outcome o JOIN name kind ON kind.id=o.kind
-    JOIN name model ON model.id=o.model WHERE o.key=?"""
 _COUNTS: Final = """SELECT model.text, kind.text, cause.text, t.n, t.n_requests, t.n_attempts,
     t.n_prompt_tokens, t.n_cached_tokens, t.n_completion_tokens, t.latency_s FROM tally t
     JOIN name model ON model.id=t.model JOIN name kind ON kind.id=t.kind
@@ -56,18 +50,6 @@ def in_slices(values: Iterable[T], size: int) -> Iterator[list[T]]:
     iterator = iter(values)
     while found := list(islice(iterator, size)):
         yield found
-
-
-def select_keys(query: Query, columns: str, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
-    """Columns of the outcomes that are held of at most `KEYS_AT_ONCE` keys, in no order."""
-    marks = ",".join("?" * len(keys))
-    return query(f"SELECT {columns} FROM outcome WHERE key IN ({marks})", keys)  # noqa: S608
-
-
-def origin(query: Query, key: bytes) -> Origin | None:
-    """Where a committed outcome came from."""
-    found = query(ORIGIN, (key,))
-    return Origin(*found[0]) if found else None
 
 
 def names(query: Query) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -11,21 +12,23 @@ from orchestrator.store.filesystem import sync_folder
 logger = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = 0x6F726368  # "orch"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 # Longest time to wait for another process's transaction, seconds.
 BUSY_S: Final = 10.0
 # How long a reader waits before it takes the published snapshot instead, seconds.
 _SNAPSHOT_BUSY_S: Final = 1.0
-# Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB, because
-# keys are hashes: the more commits share a copy, the fewer pages of their index are written twice.
+# Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB: the more
+# commits share a copy, the fewer pages are written twice.
 _CHECKPOINT_PAGES: Final = 4000
 _WAL_KEPT_BYTES: Final = 64 << 20
-# The writer's page cache, at most. Keys are hashes, so every insert touches another page of their
-# index: with SQLite's 2 MB the index of 50,000 outcomes is read again and again.
+# The writer's page cache, at most. Keys are hashes: when many of them are sorted into their index,
+# most of its pages are needed.
 _WRITER_CACHE_KB: Final = 32 << 10
 
-# Outcomes are appended in the order they came; `arrays` stands last, so that reading a head touches
-# no page of the arrays. `name` interns models, kinds of ask, frames and causes.
+# Outcomes and units are appended in the order they came, with no index that would touch a page of
+# its own for each; keys are sorted into `outcome_key` many at a time. `arrays` stands last, so that
+# reading a head touches no page of the arrays. `name` interns models, kinds of ask, frames and
+# causes.
 _TABLES: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
@@ -33,10 +36,13 @@ _TABLES: Final = (
         id INTEGER PRIMARY KEY, model INTEGER NOT NULL, provenance TEXT NOT NULL,
         first_at_ms INTEGER NOT NULL, last_turn INTEGER NOT NULL)""",
     """CREATE TABLE outcome (
-        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind INTEGER NOT NULL,
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL, kind INTEGER NOT NULL,
         model INTEGER NOT NULL, server INTEGER NOT NULL, cause INTEGER NOT NULL,
         attempts INTEGER NOT NULL, latency_s REAL NOT NULL, at_ms INTEGER NOT NULL,
         prompt_hash BLOB NOT NULL, head BLOB NOT NULL, arrays BLOB NOT NULL)""",
+    """CREATE TABLE outcome_key (
+        key BLOB PRIMARY KEY, row INTEGER NOT NULL) WITHOUT ROWID""",
+    "CREATE TABLE outcome_key_new (row INTEGER PRIMARY KEY, key BLOB NOT NULL)",
     """CREATE TABLE tally (
         model INTEGER, kind INTEGER, cause INTEGER, n INTEGER, n_requests INTEGER,
         n_attempts INTEGER, n_prompt_tokens INTEGER, n_cached_tokens INTEGER,
@@ -47,7 +53,7 @@ _TABLES: Final = (
         last_key BLOB NOT NULL, last_message TEXT NOT NULL, last_at_ms INTEGER NOT NULL,
         PRIMARY KEY (permanent, model, cause, status)) WITHOUT ROWID""",
     """CREATE TABLE unit (
-        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, status INTEGER NOT NULL,
+        id INTEGER PRIMARY KEY, hash BLOB NOT NULL, status INTEGER NOT NULL,
         frame INTEGER NOT NULL, cause INTEGER NOT NULL, rows BLOB NOT NULL)""",
     """CREATE TABLE plan (
         id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, n_units INTEGER NOT NULL,
@@ -55,6 +61,19 @@ _TABLES: Final = (
     """CREATE TABLE place (
         plan INTEGER, position INTEGER, unit INTEGER NOT NULL,
         PRIMARY KEY (plan, position)) WITHOUT ROWID""",
+)
+
+_TABLE: Final = {statement.split()[2]: statement for statement in _TABLES}
+# The first schema had indexes of keys and of hashes that every insert kept up to date.
+_FROM_1: Final = (
+    "ALTER TABLE outcome RENAME TO outcome_1",
+    "ALTER TABLE unit RENAME TO unit_1",
+    *(_TABLE[name] for name in ("outcome", "outcome_key", "outcome_key_new", "unit")),
+    "INSERT INTO outcome SELECT * FROM outcome_1",
+    "INSERT INTO outcome_key (key, row) SELECT key, id FROM outcome ORDER BY key",
+    "INSERT INTO unit SELECT * FROM unit_1",
+    "DROP TABLE outcome_1",
+    "DROP TABLE unit_1",
 )
 
 
@@ -80,6 +99,9 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         _set_up(connection, path)
         if is_new:
             _create(connection)
+        elif _pragma(connection, "user_version") == 1:
+            logger.info("%s: brought from schema 1 to %d", path, SCHEMA_VERSION)
+            _change(connection, _FROM_1)
         sync_folder(path.parent)
     except sqlite3.Error as error:
         connection.close()
@@ -162,6 +184,11 @@ def _open_reader(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only=1")
         if _check(connection, path):
             raise RunDirectoryError(f"{path} is empty: nothing was run there yet")
+        if (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
+            raise RunDirectoryError(
+                f"{path} has schema {version} of an earlier version: run its recipe once more, "
+                "which brings it up to date and asks nothing again"
+            )
     except (sqlite3.Error, OrchestratorError):
         connection.close()
         raise
@@ -209,10 +236,14 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
+    _change(connection, (*_TABLES, f"PRAGMA application_id={APPLICATION_ID}"))
+
+
+def _change(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
+    """Bring the tables to the current schema in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
+    for statement in statements:
         connection.execute(statement)
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     connection.execute("COMMIT")
 

@@ -31,14 +31,13 @@ from orchestrator.store.entries import (
     spent_on,
 )
 from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.held import Held, Recent
 from orchestrator.store.interning import Names, Servers
 from orchestrator.store.rows import encode_rows
 from orchestrator.store.tables import Tables
 from orchestrator.store.writer import Entry, Writer
 
 MAX_PENDING_BYTES: Final = 64 << 20
-_HELD: Final = "SELECT 1 FROM outcome WHERE key=?"
-_BLOBS: Final = "SELECT head, arrays FROM outcome WHERE key=?"
 
 
 class Store:
@@ -50,17 +49,17 @@ class Store:
     point reads take about 0.01 ms; the others are for start, end and displays.
     """
 
-    def __init__(
-        self, path: Path, tables: Tables | None, pending: dict[bytes, OutcomeEntry]
-    ) -> None:
+    def __init__(self, path: Path, tables: Tables | None, recent: Recent) -> None:
         self.path = path
-        self._pending = pending
+        self._pending = recent.pending
         self._tables = tables
         self._reader = Reader(path, tables if tables is not None and tables.is_exclusive else None)
         self._query = self._reader.query
         self._names = Names(self._query, self._submit)
         self._servers = Servers(self._query, self._submit)
         self._meta = reading.meta(self._query)
+        # Others may write while this one only reads, so nothing is known without asking.
+        self._held = None if tables is None else Held(self._query, recent)
         self._writer = None if tables is None else Writer(tables)
 
     @classmethod
@@ -77,18 +76,14 @@ class Store:
             RunDirectoryError: If the file is not a store, or of a newer schema.
             StoreError: If it can't be opened.
         """
-        pending: dict[bytes, OutcomeEntry] = {}
+        recent = Recent()
         if read_only:
-            return cls(path, None, pending)
+            return cls(path, None, recent)
         if exclusive is None:
             exclusive = is_network_fs(path)
-
-        def forget(key: bytes) -> None:
-            pending.pop(key, None)
-
-        tables = Tables(path, exclusive=exclusive, forget=forget)
+        tables = Tables(path, exclusive=exclusive, recent=recent)
         try:
-            return cls(path, tables, pending)
+            return cls(path, tables, recent)
         except OrchestratorError:
             tables.close()
             raise
@@ -132,11 +127,8 @@ class Store:
         Raises:
             StoreError: If the store can't be read.
         """
-        entry = self._pending.get(key)
-        if entry is not None:
-            return codec.decode(*entry.packed)
-        found = self._query(_BLOBS, (key,))
-        return codec.decode(*found[0]) if found else None
+        found = self._blobs(key)
+        return None if found is None else codec.decode(*found)
 
     def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
         """The outcomes that are held of several keys."""
@@ -144,11 +136,8 @@ class Store:
 
     def get_text(self, key: bytes) -> str | None:
         """The text of a generation, read without its log-probabilities; None for all else."""
-        entry = self._pending.get(key)
-        if entry is not None:
-            return codec.decode_text(entry.packed.head)
-        found = self._query("SELECT head FROM outcome WHERE key=?", (key,))
-        return codec.decode_text(found[0][0]) if found else None
+        found = self._blobs(key)
+        return None if found is None else codec.decode_text(found[0])
 
     def n_outcomes(self, keys: Iterable[bytes]) -> int:
         """How many of these keys, each counted once, have an outcome."""
@@ -156,7 +145,7 @@ class Store:
 
     def origin(self, key: bytes) -> Origin | None:
         """Where an outcome came from; None where there is none."""
-        return reading.origin(self._flushed_query(), key)
+        return lookup.origin(self._flushed_query(), key)
 
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
         self,
@@ -190,8 +179,6 @@ class Store:
             if not outcome.permanent:
                 raise StoreError(f"a failure of the moment is no outcome: {outcome.cause}")
             failure = failure_entry(self._names.number, key, model, outcome)
-        if key in self._pending or self._query(_HELD, (key,)):
-            return
         entry = OutcomeEntry(
             key,
             self._names.number(ask_kind),
@@ -207,8 +194,9 @@ class Store:
             failure,
         )
         # Visible before it is queued: the writer forgets it once it is committed.
-        if self._pending.setdefault(key, entry) is entry:
-            self._submit(entry)
+        if self._held is not None and not self._held.add(entry):
+            return
+        self._submit(entry)
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
         """Count an attempt that failed for the moment.
@@ -298,7 +286,7 @@ class Store:
             StoreError: If it can't be written.
         """
         writer = self._writing()
-        if writer.call(plans.has_units):
+        if writer.call(plans.begin_adoption):
             for part in reading.in_slices(units, plans.UNITS_AT_ONCE):
                 writer.call(partial(plans.place, plan_id=plan_id, units=part))
         return writer.call(lambda c: plans.end_adoption(c, plan_id))
@@ -386,6 +374,9 @@ class Store:
         reading.check(self._query, self.path)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _blobs(self, key: bytes) -> tuple[bytes, bytes] | None:
+        return lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
 
     def _flushed_query(self) -> reading.Query:
         self.flush()

@@ -1,25 +1,18 @@
-"""Writing to the tables of a store: the statements behind the entries."""
+"""The writing connection of a store: transactions, its log, and copies for others."""
 
 import logging
 import sqlite3
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.errors import StoreError
-from orchestrator.store import codec, schema
-from orchestrator.store.entries import (
-    FailureEntry,
-    MetaEntry,
-    NameEntry,
-    OutcomeEntry,
-    ServerEntry,
-    UnitEntry,
-)
+from orchestrator.store import schema
+from orchestrator.store.batch import Batch, Counters
+from orchestrator.store.held import Recent
 from orchestrator.store.writer import Entry
 
 logger = logging.getLogger(__name__)
@@ -34,26 +27,11 @@ _RESTART_S: Final = 10.0
 _PUBLISH_S: Final = 60.0
 _PUBLISH_RATIO: Final = 20.0
 
-_OUTCOME: Final = """INSERT OR IGNORE INTO outcome
-    (key, kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash, head, arrays)
-    VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
-_TALLY: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
-    n=n+excluded.n, n_requests=n_requests+excluded.n_requests,
-    n_attempts=n_attempts+excluded.n_attempts,
-    n_prompt_tokens=n_prompt_tokens+excluded.n_prompt_tokens,
-    n_cached_tokens=n_cached_tokens+excluded.n_cached_tokens,
-    n_completion_tokens=n_completion_tokens+excluded.n_completion_tokens,
-    latency_s=latency_s+excluded.latency_s"""
-_FAILURE: Final = """INSERT INTO failure VALUES (?,?,?,?,1,?,?,?) ON CONFLICT DO UPDATE SET n=n+1,
-    last_key=excluded.last_key, last_message=excluded.last_message,
-    last_at_ms=excluded.last_at_ms"""
-# A unit that is done, or failed for good, stays as it is.
-_UNIT: Final = """INSERT INTO unit (hash, status, frame, cause, rows) VALUES (?,?,?,?,?)
-    ON CONFLICT(hash) DO UPDATE SET status=excluded.status, frame=excluded.frame,
-    cause=excluded.cause, rows=excluded.rows WHERE unit.status > 1"""
-PLACE: Final = "INSERT OR REPLACE INTO place SELECT ?, ?, id FROM unit WHERE hash=?"
-_SERVER: Final = """INSERT INTO server VALUES (?,?,?,?,?)
-    ON CONFLICT(id) DO UPDATE SET last_turn=excluded.last_turn"""
+# Newest keys that are sorted into their index together. It is the more pages that share a write,
+# and half a millisecond for who looks up a key there from another process.
+_KEYS_TOGETHER: Final = 16_384
+_SORT_KEYS: Final = """INSERT OR IGNORE INTO outcome_key (key, row)
+    SELECT key, row FROM outcome_key_new ORDER BY key, row"""
 
 
 class Tables:
@@ -62,15 +40,21 @@ class Tables:
     Args:
         path: The file.
         exclusive: Whether this connection is the only one there can be; others then share it.
-        forget: Called with the keys of outcomes that were committed.
+        recent: Told which outcomes were committed, and when the index knows them.
     """
 
-    def __init__(self, path: Path, *, exclusive: bool, forget: Callable[[bytes], object]) -> None:
+    def __init__(self, path: Path, *, exclusive: bool, recent: Recent) -> None:
         self._path = path
-        self._forget = forget
+        self._recent = recent
         self._lock = threading.Lock() if exclusive else nullcontext()
         self.is_exclusive = exclusive
         self._connection = schema.connect_writer(path, exclusive=exclusive)
+        try:
+            self._counters = Counters(self._connection)
+            recent.committed(self._connection.execute("SELECT key, row FROM outcome_key_new"))
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise schema.explain(path, error) from error
         self._wal_is_long = False
         self._next_restart = float("-inf")
         self._next_publish = time.monotonic() + _PUBLISH_S
@@ -83,19 +67,12 @@ class Tables:
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Commit entries in one transaction, in order."""
-        shorter = {
-            id(entry): codec.compress(entry.packed)
-            for entry in entries
-            if isinstance(entry, OutcomeEntry)
-        }
         with self._transaction() as connection:
-            batch = _Batch(connection)
-            for entry in entries:
-                batch.add(entry, shorter.get(id(entry)))
-            batch.end()
-        for entry in entries:
-            if isinstance(entry, OutcomeEntry):
-                self._forget(entry.key)
+            batch = Batch(connection, self._counters)
+            batch.write(entries)
+        self._recent.committed(batch.rows)
+        if len(self._recent.rows) >= _KEYS_TOGETHER:
+            self._sort_keys()
         self._look_after()
 
     def run(self, job: Callable[[sqlite3.Connection], object]) -> object:
@@ -131,7 +108,20 @@ class Tables:
 
     def close(self) -> None:
         """Close the connection; the last one moves the write-ahead log into the file."""
+        try:
+            self._sort_keys()
+        except sqlite3.Error as error:
+            # They can be found where they are, and whatever is wrong was told before.
+            logger.debug("%s: %s", self._path, error)
         self._connection.close()
+
+    def _sort_keys(self) -> None:
+        if not self._recent.rows:
+            return
+        with self._transaction() as connection:
+            connection.execute(_SORT_KEYS)
+            connection.execute("DELETE FROM outcome_key_new")
+        self._recent.indexed()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -177,75 +167,3 @@ class Tables:
             logger.warning("%s", error)
         now = time.monotonic()
         self._next_publish = now + max(_PUBLISH_S, _PUBLISH_RATIO * (now - started))
-
-
-class _Batch:
-    """The statements of one transaction."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._execute = connection.execute
-        self._n_units: dict[int, int] = defaultdict(int)
-        self._tallies: dict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
-
-    def add(self, entry: Entry, shorter: codec.Packed | None) -> None:
-        """Write one entry."""
-        match entry:
-            case OutcomeEntry():
-                self._add_outcome(entry, shorter or entry.packed)
-            case UnitEntry():
-                self._add_unit(entry)
-            case FailureEntry():
-                self._add_failure(entry)
-            case NameEntry():
-                self._execute("INSERT INTO name VALUES (?,?)", (entry.number, entry.text))
-            case MetaEntry():
-                self._execute("INSERT OR REPLACE INTO meta VALUES (?,?)", (entry.key, entry.value))
-            case ServerEntry():
-                row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
-                self._execute(_SERVER, row)
-            case _:
-                raise TypeError(f"no table for {type(entry).__name__}")
-
-    def end(self) -> None:
-        """Write what was summed."""
-        for plan, n in self._n_units.items():
-            self._execute("UPDATE plan SET stamp=stamp+? WHERE id=?", (n, plan))
-        for group, sums in self._tallies.items():
-            self._execute(_TALLY, (*group, *sums))
-
-    def _add_outcome(self, entry: OutcomeEntry, packed: codec.Packed) -> None:
-        written = self._execute(
-            _OUTCOME,
-            (
-                entry.key,
-                entry.kind,
-                entry.model,
-                entry.server,
-                entry.cause,
-                entry.attempts,
-                entry.latency_s,
-                entry.at_ms,
-                entry.prompt_hash,
-                packed.head,
-                packed.arrays,
-            ),
-        )
-        if written.rowcount != 1:
-            return
-        sums = self._tallies[entry.model, entry.kind, entry.cause]
-        spent = entry.spent
-        added = (1, spent.n_requests, entry.attempts, *spent[1:], entry.latency_s)
-        for column, value in enumerate(added):
-            sums[column] += value
-        if entry.failure is not None:
-            self._add_failure(entry.failure)
-
-    def _add_unit(self, entry: UnitEntry) -> None:
-        row = (entry.unit_hash, entry.status, entry.frame, entry.cause, entry.rows)
-        self._execute(_UNIT, row)
-        self._n_units[entry.plan] += 1
-        self._execute(PLACE, (entry.plan, entry.position, entry.unit_hash))
-
-    def _add_failure(self, entry: FailureEntry) -> None:
-        group = (entry.permanent, entry.model, entry.cause, entry.status)
-        self._execute(_FAILURE, (*group, entry.key, entry.message, entry.at_ms))

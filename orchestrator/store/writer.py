@@ -12,7 +12,7 @@ import msgspec
 
 from orchestrator.errors import StoreError
 
-COMMIT_RECORDS: Final = 64
+COMMIT_RECORDS: Final = 256
 COMMIT_S: Final = 0.1
 # Bounds one transaction when the disk is behind.
 _MAX_BATCH: Final = 1024
@@ -85,7 +85,7 @@ class Writer:
         with self._lock:
             self._check_open()
             self._append(entry)
-            if len(self._queue) == 1 or len(self._queue) >= COMMIT_RECORDS:
+            if len(self._queue) in {1, COMMIT_RECORDS}:
                 self._work.notify()
 
     def call(self, job: Callable[[sqlite3.Connection], T]) -> T:

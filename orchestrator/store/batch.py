@@ -1,0 +1,214 @@
+"""The statements of one transaction.
+
+Each statement lets go of Python's lock and has to wait for it afterwards, so there are few: rows
+are put in many at a time, and what is only summed is written at the end.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from orchestrator.store import codec, reading
+from orchestrator.store.entries import (
+    FailureEntry,
+    MetaEntry,
+    NameEntry,
+    OutcomeEntry,
+    ServerEntry,
+    UnitEntry,
+)
+from orchestrator.store.writer import Entry
+
+# Rows of one statement; what is left over takes the next smaller.
+_SIZES: Final = (64, 16, 4, 1)
+# Numbers of places that one statement asks for: few forms of it, so that each is compiled once.
+_PLACES: Final = (4, 16, 64, 256, 1024)
+# From here on a unit may be evaluated again: it failed for the moment, or its method did.
+_FIRST_OPEN: Final = 2
+
+_OUTCOME_COLUMNS: Final = (
+    "id", "key", "kind", "model", "server", "cause", "attempts", "latency_s", "at_ms",
+    "prompt_hash", "head", "arrays",
+)  # fmt: skip
+_UNIT_COLUMNS: Final = ("id", "hash", "status", "frame", "cause", "rows")
+_PLACE_COLUMNS: Final = ("plan", "position", "unit")
+_KEY_COLUMNS: Final = ("row", "key")
+
+_TALLY: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
+    n=n+excluded.n, n_requests=n_requests+excluded.n_requests,
+    n_attempts=n_attempts+excluded.n_attempts,
+    n_prompt_tokens=n_prompt_tokens+excluded.n_prompt_tokens,
+    n_cached_tokens=n_cached_tokens+excluded.n_cached_tokens,
+    n_completion_tokens=n_completion_tokens+excluded.n_completion_tokens,
+    latency_s=latency_s+excluded.latency_s"""
+_FAILURE: Final = """INSERT INTO failure VALUES (?,?,?,?,1,?,?,?) ON CONFLICT DO UPDATE SET n=n+1,
+    last_key=excluded.last_key, last_message=excluded.last_message,
+    last_at_ms=excluded.last_at_ms"""
+_SERVER: Final = """INSERT INTO server VALUES (?,?,?,?,?)
+    ON CONFLICT(id) DO UPDATE SET last_turn=excluded.last_turn"""
+_AGAIN: Final = "UPDATE unit SET status=?, frame=?, cause=?, rows=? WHERE id=?"
+
+
+class Counters:
+    """The numbers that rows were given last, by the one who writes."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.outcome = _highest(connection, "outcome")
+        self.unit = _highest(connection, "unit")
+
+
+class Batch:
+    """Writes entries over a connection that is in a transaction.
+
+    Attributes:
+        rows: The outcomes that were written, by key.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, counters: Counters) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._counters = counters
+        self.rows: list[tuple[bytes, int]] = []
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Write entries; those of one unit in their order."""
+        outcomes: list[OutcomeEntry] = []
+        units: list[UnitEntry] = []
+        for entry in entries:
+            match entry:
+                case OutcomeEntry():
+                    outcomes.append(entry)
+                case UnitEntry():
+                    units.append(entry)
+                case _:
+                    self._add_single(entry)
+        if outcomes:
+            self._add_outcomes(outcomes)
+        if units:
+            self._add_units(units)
+
+    def _add_single(self, entry: Entry) -> None:
+        match entry:
+            case FailureEntry():
+                self._add_failure(entry)
+            case NameEntry():
+                self._execute("INSERT INTO name VALUES (?,?)", (entry.number, entry.text))
+            case MetaEntry():
+                self._execute("INSERT OR REPLACE INTO meta VALUES (?,?)", (entry.key, entry.value))
+            case ServerEntry():
+                row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
+                self._execute(_SERVER, row)
+            case _:
+                raise TypeError(f"no table for {type(entry).__name__}")
+
+    def _add_failure(self, entry: FailureEntry) -> None:
+        group = (entry.permanent, entry.model, entry.cause, entry.status)
+        self._execute(_FAILURE, (*group, entry.key, entry.message, entry.at_ms))
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    def _add_outcomes(self, entries: Sequence[OutcomeEntry]) -> None:
+        first = self._counters.outcome + 1
+        rows = [
+            (
+                number,
+                entry.key,
+                entry.kind,
+                entry.model,
+                entry.server,
+                entry.cause,
+                entry.attempts,
+                entry.latency_s,
+                entry.at_ms,
+                entry.prompt_hash,
+                *codec.compress(entry.packed),
+            )
+            for number, entry in enumerate(entries, first)
+        ]
+        self.rows = [(row[1], row[0]) for row in rows]
+        self._insert("outcome", _OUTCOME_COLUMNS, rows)
+        self._insert("outcome_key_new", _KEY_COLUMNS, [row[:2] for row in rows])
+        self._counters.outcome += len(rows)
+        self._add_up(entries)
+
+    def _add_up(self, entries: Sequence[OutcomeEntry]) -> None:
+        tallies: dict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
+        for entry in entries:
+            spent = entry.spent
+            sums = tallies[entry.model, entry.kind, entry.cause]
+            sums[0] += 1
+            sums[1] += spent.n_requests
+            sums[2] += entry.attempts
+            sums[3] += spent.n_prompt_tokens
+            sums[4] += spent.n_cached_tokens
+            sums[5] += spent.n_completion_tokens
+            sums[6] += entry.latency_s
+            if entry.failure is not None:
+                self._add_failure(entry.failure)
+        for group, sums in tallies.items():
+            self._execute(_TALLY, (*group, *sums))
+
+    # -- units -----------------------------------------------------------------------------------
+
+    def _add_units(self, entries: Sequence[UnitEntry]) -> None:
+        """Put in units that are new at their position; others only if they may end once more."""
+        stored = self._stored(entries)
+        new: dict[tuple[int, int], UnitEntry] = {}
+        n_ended: dict[int, int] = defaultdict(int)
+        for entry in entries:
+            place = (entry.plan, entry.position)
+            n_ended[entry.plan] += 1
+            unit, status = stored.get(place, (0, _FIRST_OPEN))
+            if status < _FIRST_OPEN:
+                continue
+            stored[place] = (unit, entry.status)
+            if unit:
+                self._execute(_AGAIN, (entry.status, entry.frame, entry.cause, entry.rows, unit))
+            else:
+                new[place] = entry
+        first = self._counters.unit + 1
+        self._insert(
+            "unit",
+            _UNIT_COLUMNS,
+            [
+                (number, entry.unit_hash, entry.status, entry.frame, entry.cause, entry.rows)
+                for number, entry in enumerate(new.values(), first)
+            ],
+        )
+        places = [(*place, number) for number, place in enumerate(new, first)]
+        self._insert("place", _PLACE_COLUMNS, places)
+        self._counters.unit += len(new)
+        for plan, n in n_ended.items():
+            self._execute("UPDATE plan SET stamp=stamp+? WHERE id=?", (n, plan))
+
+    def _stored(self, entries: Sequence[UnitEntry]) -> dict[tuple[int, int], tuple[int, int]]:
+        """Number and status of the units that stand at these places."""
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        for plan in {entry.plan for entry in entries}:
+            positions = [entry.position for entry in entries if entry.plan == plan]
+            for part in reading.in_slices(positions, _PLACES[-1]):
+                size = next(size for size in _PLACES if size >= len(part))
+                rest = [None] * (size - len(part))
+                sql = (
+                    "SELECT p.position, u.id, u.status FROM place p JOIN unit u ON u.id=p.unit "  # noqa: S608
+                    f"WHERE p.plan=? AND p.position IN ({','.join('?' * size)})"
+                )
+                for position, unit, status in self._execute(sql, (plan, *part, *rest)):
+                    found[plan, position] = (unit, status)
+        return found
+
+    def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        done = 0
+        for size in _SIZES:
+            marks = ",".join(["(" + ",".join("?" * len(columns)) + ")"] * size)
+            sql = f"INSERT INTO {table} ({','.join(columns)}) VALUES {marks}"  # noqa: S608 (our own text)
+            while len(rows) - done >= size:
+                values = [value for row in rows[done : done + size] for value in row]
+                self._execute(sql, values)
+                done += size
+
+
+def _highest(connection: sqlite3.Connection, table: str) -> int:
+    (number,) = connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608 (our own text)
+    return int(number)

@@ -1,0 +1,216 @@
+"""A key is found wherever it stands: waiting, committed, sorted into the index, or read back."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import RunDirectoryError
+from orchestrator.store import Store, schema, tables
+from orchestrator.store.held import KeyFilter
+from tests.store.helpers import choice, key, put
+
+FIRST_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+CREATE TABLE server (id INTEGER PRIMARY KEY, model INTEGER NOT NULL, provenance TEXT NOT NULL,
+    first_at_ms INTEGER NOT NULL, last_turn INTEGER NOT NULL);
+CREATE TABLE outcome (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind INTEGER NOT NULL,
+    model INTEGER NOT NULL, server INTEGER NOT NULL, cause INTEGER NOT NULL,
+    attempts INTEGER NOT NULL, latency_s REAL NOT NULL, at_ms INTEGER NOT NULL,
+    prompt_hash BLOB NOT NULL, head BLOB NOT NULL, arrays BLOB NOT NULL);
+CREATE TABLE tally (model INTEGER, kind INTEGER, cause INTEGER, n INTEGER, n_requests INTEGER,
+    n_attempts INTEGER, n_prompt_tokens INTEGER, n_cached_tokens INTEGER,
+    n_completion_tokens INTEGER, latency_s REAL, PRIMARY KEY (model, kind, cause)) WITHOUT ROWID;
+CREATE TABLE failure (permanent INTEGER, model INTEGER, cause INTEGER, status INTEGER,
+    n INTEGER NOT NULL, last_key BLOB NOT NULL, last_message TEXT NOT NULL,
+    last_at_ms INTEGER NOT NULL, PRIMARY KEY (permanent, model, cause, status)) WITHOUT ROWID;
+CREATE TABLE unit (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, status INTEGER NOT NULL,
+    frame INTEGER NOT NULL, cause INTEGER NOT NULL, rows BLOB NOT NULL);
+CREATE TABLE plan (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, n_units INTEGER NOT NULL,
+    adopted INTEGER NOT NULL, current INTEGER NOT NULL, stamp INTEGER NOT NULL);
+CREATE TABLE place (plan INTEGER, position INTEGER, unit INTEGER NOT NULL,
+    PRIMARY KEY (plan, position)) WITHOUT ROWID;
+"""
+
+
+@pytest.fixture
+def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sort keys into the index again and again, not after thousands."""
+    monkeypatch.setattr(tables, "_KEYS_TOGETHER", 8)
+
+
+def n_unsorted(path: Path) -> int:
+    with sqlite3.connect(path) as connection:
+        ((n,),) = connection.execute("SELECT count(*) FROM outcome_key_new")
+    connection.close()
+    return int(n)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), max_size=50))
+def test_filter_forgets_no_key(keys: list[bytes]) -> None:
+    known = KeyFilter()
+    for each in keys:
+        known.add(each)
+    assert all(each in known for each in keys)
+
+
+def test_filter_seldom_takes_a_key_for_another() -> None:
+    rng = np.random.default_rng(5)
+    known = KeyFilter()
+    for _ in range(100_000):
+        known.add(rng.bytes(16))
+    wrong = sum(rng.bytes(16) in known for _ in range(20_000))
+    # 100,000 of 2^25 bits: 0.3 %.
+    assert 0 < wrong < 120
+
+
+@pytest.mark.usefixtures("few_together")
+def test_every_key_is_found_while_others_are_sorted(store: Store) -> None:
+    for number in range(200):
+        put(store, number)
+        if number % 7 == 0:
+            store.flush()
+        assert store.get(key(number // 2)) == choice(number // 2)
+    assert store.get(key(200)) is None
+
+
+@pytest.mark.usefixtures("few_together")
+def test_a_key_keeps_its_first_outcome_wherever_that_is(path: Path) -> None:
+    for _ in range(3):
+        with Store.open(path) as store:
+            for number in range(50):
+                put(store, number)
+                put(store, number, choice(-1.0))
+                if number % 10 == 0:
+                    store.flush()
+            put(store, 3, choice(-1.0))
+    with Store.open(path) as store:
+        assert sum(count.n for count in store.counts()) == 50
+        assert store.get_many(map(key, range(60))) == {key(n): choice(n) for n in range(50)}
+
+
+def test_a_closed_store_has_every_key_in_its_index(path: Path) -> None:
+    with Store.open(path) as store:
+        for number in range(20):
+            put(store, number)
+        store.flush()
+        assert n_unsorted(path) == 20
+    assert n_unsorted(path) == 0
+    with Store.open(path, read_only=True) as store:
+        assert store.n_outcomes(map(key, range(30))) == 20
+
+
+def test_keys_that_a_kill_left_unsorted_are_found(path: Path, tmp_path: Path) -> None:
+    left = tmp_path / "left" / path.name
+    left.parent.mkdir()
+    with Store.open(path) as store:
+        for number in range(20):
+            put(store, number)
+        store.flush()
+        for file in path.parent.glob(path.name + "*"):
+            shutil.copy(file, left.parent)
+    assert n_unsorted(left) == 20
+    with Store.open(left, read_only=True) as store:
+        assert store.get(key(3)) == choice(3)
+        assert store.origin(key(3)) is not None
+        assert store.n_outcomes(map(key, range(30))) == 20
+    with Store.open(left) as store:
+        assert store.get(key(3)) == choice(3)
+        put(store, 3, choice(-1.0))
+        put(store, 20)
+        assert store.get_many([key(3), key(20)]) == {key(3): choice(3), key(20): choice(20)}
+    assert n_unsorted(left) == 0
+
+
+def test_a_reader_finds_keys_of_a_running_store(store: Store, path: Path) -> None:
+    with Store.open(path, read_only=True) as reader:
+        assert reader.get(key(1)) is None
+        put(store, 1)
+        store.flush()
+        assert reader.get(key(1)) == choice(1)
+        assert reader.get_text(key(1)) is None
+        assert reader.get_many([key(1), key(2)]) == {key(1): choice(1)}
+
+
+def make_old(path: Path, n: int) -> None:
+    """A store as the first schema had it, with outcomes and units of one plan."""
+    with Store.open(path) as store:
+        plan = store.open_plan(b"p" * 16, n)
+        for number in range(n):
+            put(store, number)
+            store.put_unit(key(-number), plan, number, 0, "frame", [(number,)])
+    new = sqlite3.connect(path)
+    old = sqlite3.connect(path.with_suffix(".old"))
+    old.execute(f"PRAGMA application_id={schema.APPLICATION_ID}")
+    old.executescript(FIRST_SCHEMA)
+    for name in ("name", "outcome", "tally", "unit", "plan", "place"):
+        rows = new.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608
+        marks = ",".join("?" * len(rows[0]))
+        old.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)  # noqa: S608
+    old.execute("PRAGMA user_version=1")
+    old.commit()
+    old.close()
+    new.close()
+    path.with_suffix(".old").replace(path)
+
+
+def test_a_store_of_the_first_schema_goes_on(path: Path) -> None:
+    make_old(path, 30)
+    with Store.open(path) as store:
+        assert store.is_current_plan(b"p" * 16)
+        plan = store.open_plan(b"p" * 16, 30)
+        put(store, 3, choice(-1.0))
+        put(store, 30)
+        store.put_unit(key(-3), plan, 3, 0, "frame", [("again",)])
+        assert store.get(key(3)) == choice(3)
+        assert [unit.rows for unit in store.iter_rows(plan, "frame")] == [
+            [(number,)] for number in range(30)
+        ]
+        assert store.n_outcomes(map(key, range(40))) == 31
+        store.check()
+
+
+def test_a_store_of_the_first_schema_is_not_read_before_it_is_changed(path: Path) -> None:
+    make_old(path, 3)
+    with pytest.raises(RunDirectoryError, match="once more"):
+        Store.open(path, read_only=True)
+    Store.open(path).close()
+    with Store.open(path, read_only=True) as store:
+        assert store.get(key(1)) == choice(1)
+
+
+def test_adoption_leaves_no_index_behind(store: Store, path: Path) -> None:
+    first = store.open_plan(b"a" * 16, 5)
+    for number in range(5):
+        store.put_unit(key(number), first, number, 0, "frame", [(number,)])
+    other = store.open_plan(b"b" * 16, 5)
+    assert store.adopt(other, [(number, key(number + 1)) for number in range(5)]) == 4
+    with sqlite3.connect(path) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
+    connection.close()
+    assert "unit_by_hash" not in names
+
+
+def test_of_equal_units_the_one_that_is_done_is_adopted(store: Store) -> None:
+    first = store.open_plan(b"a" * 16, 2)
+    store.put_unit(key(0), first, 0, 2, "frame", [("failed",)])
+    store.put_unit(key(0), first, 1, 0, "frame", [("done",)])
+    other = store.open_plan(b"b" * 16, 1)
+    assert store.adopt(other, [(0, key(0))]) == 1
+    assert [unit.rows for unit in store.iter_rows(other, "frame")] == [[("done",)]]
+
+
+@pytest.mark.parametrize("n", [1, 5, 63, 64, 65, 300, 1500])
+def test_any_number_of_units_ends_at_once_and_again(store: Store, n: int) -> None:
+    plan = store.open_plan(b"a" * 16, n)
+    for status in (2, 0, 0):
+        for number in range(n):
+            store.put_unit(key(number), plan, number, status, "frame", [(number, status)])
+    store.flush()
+    found = [(unit.status, unit.rows) for unit in store.iter_rows(plan, "frame")]
+    assert found == [(0, [(number, 0)]) for number in range(n)]
