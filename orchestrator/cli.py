@@ -28,7 +28,7 @@ from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report import numbers, tables
 from orchestrator.report.files import write_frame
 from orchestrator.report.page import print_to, write_to
-from orchestrator.report.results import Findings, as_tables, as_text
+from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
 from orchestrator.runner.logs import downloads_said
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
         allow_code=options.allow_code,
     )
     ended = result.ended
-    _show_result(result, options.format)
+    _show_result(result, options.format, whole=False)
     if ended is not None and ended.interrupted:
         _complain(
             f"interrupted; all answers are kept in {result.path}; go on with the same command"
@@ -122,13 +122,16 @@ def _exit_code(result: api.Result) -> int:
     return EXIT_COMPLETE
 
 
-def _show_result(result: api.Result, form: str) -> None:
+def _show_result(result: api.Result, form: str, *, whole: bool = True) -> None:
     if result.ended is not None and result.ended.progress is not None:
         # To stderr, so that what is redirected holds the result alone.
         print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
     found = Findings(result.rankings, result.exact_match, result.tables)
     if form == "table":
-        _show(*as_tables(found))
+        shown, n_more = (found, 0) if whole else shortened(found)
+        _show(*as_tables(shown))
+        if n_more:
+            _complain(f"{numbers.counted(n_more, 'more table')}: orchestrator report {result.path}")
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 

@@ -37,14 +37,12 @@ from orchestrator.tables import Cell, Column, Measured, Table, make_table
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_ALL: Final = "all models"
 _CORRELATIONS: Final = (
     Column("score"),
-    Column("model"),
     Column("expected"),
-    Column("Pearson", "signed", 2),
     Column("Spearman", "signed", 2),
     Column("Kendall tau-b", "signed", 2),
+    Column("Pearson", "signed", 2),
     Column("beyond length", "signed", 2),
     Column("prompts", "count"),
     Column("missing", "count"),
@@ -127,8 +125,6 @@ class _Joined:
     points: pl.DataFrame
 
     def of(self, model: str) -> "_Joined":
-        if model == _ALL:
-            return self
         return _Joined(self.name, self.orientation, self.points.filter(pl.col("model") == model))
 
     def column(self, name: str) -> Floats:
@@ -154,7 +150,7 @@ def summarise(context: Context) -> list[Table]:
         raise UsageError(
             f"{context.name}: the methods of this recipe give no score to hold to gold"
         )
-    tables = [_correlations(scores, context)]
+    tables = [_correlations(scores, context), *_by_model(scores, context)]
     tables += _categories(scores, context)
     if len(scores) > 1:
         tables.append(_compared(scores, context))
@@ -223,47 +219,64 @@ def _joined(found: Score, gold: pl.DataFrame, length: pl.DataFrame | None) -> _J
 
 
 def _correlations(scores: Sequence[_Joined], context: Context) -> Table:
-    rows = [
-        _line(joined.of(model), model, context.confidence_level)
-        for joined in scores
-        for model in _models(joined)
-    ]
+    rows = [_line(joined, context.confidence_level) for joined in scores]
     return make_table(
         "meta_evaluation.correlation",
         f"Correlation with gold: {_words(context.config.gold)}",
         _CORRELATIONS,
         rows,
-        basis="over answers",
+        basis="over answers of all models",
         notes=[
             f"intervals: {METHOD}",
             "beyond length: Spearman's partial correlation, number of tokens held fixed",
-            "all models: rests on differences between models too",
+            "expected: which way the score should go; the signs found are kept",
+            "it rests on differences between models too; within a model see the next table",
         ],
     )
 
 
-def _models(joined: _Joined) -> list[str]:
-    names: list[str] = joined.points["model"].unique(maintain_order=True).to_list()
-    return [*names, _ALL] if len(names) > 1 else names
+def _by_model(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
+    """Spearman over the answers of each model, as SelfEval gives it (Table 1)."""
+    models = list(
+        dict.fromkeys(
+            name for joined in scores for name in joined.points["model"].unique(maintain_order=True)
+        )
+    )
+    if len(models) < 2:
+        return
+    rows: list[list[Cell]] = []
+    for joined in scores:
+        found = [_spearman(joined.of(model), context.confidence_level) for model in models]
+        rows.append([joined.name, *map(_cell, found)])
+    yield make_table(
+        "meta_evaluation.models",
+        "Spearman within each model",
+        [Column("score"), *(Column(model, "signed", 2) for model in models)],
+        rows,
+    )
 
 
-def _line(joined: _Joined, model: str, level: float) -> list[Cell]:
+def _spearman(joined: _Joined, level: float) -> Correlation:
+    value, gold = joined.column("value"), joined.column("gold")
+    return correlate(value, gold, joined.prompts, kind="spearman", confidence_level=level)
+
+
+def _line(joined: _Joined, level: float) -> list[Cell]:
     value, gold, prompts = joined.column("value"), joined.column("gold"), joined.prompts
     found = [
         correlate(value, gold, prompts, kind=kind, confidence_level=level)
-        for kind in ("pearson", "spearman", "kendall")
+        for kind in ("spearman", "kendall", "pearson")
     ]
     partial = partial_correlation(
         value, gold, joined.column("length"), prompts, confidence_level=level
     )
     return [
         joined.name,
-        model,
         "+" if joined.orientation > 0 else "-",
         *map(_cell, found),
         _cell(partial),
-        found[1].n,
-        found[1].n_missing,
+        found[0].n,
+        found[0].n_missing,
     ]
 
 

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import RenderableType
+from rich.text import Text
 
 from orchestrator.report import numbers
 from orchestrator.report.markdown import escaped
@@ -16,16 +18,22 @@ from orchestrator.tables import Column as TableColumn
 
 FORMAT: Final = 1
 _MAX_NAME: Final = 40
+_MAX_CELL: Final = 48
+_GAP: Final = 2
 _SMALL: Final = 0.001
 
 
 def generic_table(table: Table) -> RenderableType:
-    """For a terminal."""
+    """For a terminal.
+
+    Where it is too wide, intervals stand under their values; where that is too wide still, the
+    columns go on below, each time beside the first one.
+    """
 
     def build(page: Page) -> Iterator[RenderableType]:
         yield page.heading(*_heading(table))
         if table.rows:
-            yield page.table(*_laid_out(table, page))
+            yield from _fitted(table, page)
         else:
             yield page.words("nothing to show", FAINT)
         for note in table.notes:
@@ -127,6 +135,13 @@ def _form(column: TableColumn) -> Callable[[float], str]:
     return finite
 
 
+def _cell(page: Page, lines: Sequence[str]) -> Text:
+    shown = [page.cell(line, FAINT if line == numbers.UNDEFINED else "") for line in lines]
+    if len(shown) > 1:
+        shown[1].stylize(FAINT)
+    return Text("\n").join(shown)
+
+
 def _heading(table: Table) -> tuple[str, str]:
     title = table.title
     if table.source and table.source not in table.key.split("."):
@@ -138,7 +153,57 @@ def _texts(columns: Sequence[TableColumn], row: Sequence[Cell]) -> list[str]:
     return [cell_text(column, cell) for column, cell in zip(columns, row, strict=True)]
 
 
-def _laid_out(table: Table, page: Page) -> tuple[list[Column], list[list[RenderableType]]]:
+def _fitted(table: Table, page: Page) -> Iterator[RenderableType]:
+    beside = _widths(table, under=False)
+    if sum(beside) + _GAP * (len(beside) - 1) <= page.width:
+        yield page.table(*_laid_out(table, page, under=False))
+        return
+    for part in _parts(table, page.width):
+        yield page.table(*_laid_out(part, page, under=True))
+
+
+def _parts(table: Table, width: int) -> Iterator[Table]:
+    """The table cut between columns, so that each part fits; each begins with the first column."""
+    widths = _widths(table, under=True)
+    chosen, used = [0], widths[0]
+    for index in range(1, len(widths)):
+        if len(chosen) > 1 and used + _GAP + widths[index] > width:
+            yield _only(table, chosen)
+            chosen, used = [0], widths[0]
+        chosen.append(index)
+        used += _GAP + widths[index]
+    yield _only(table, chosen)
+
+
+def _only(table: Table, chosen: Sequence[int]) -> Table:
+    return msgspec.structs.replace(
+        table,
+        columns=tuple(table.columns[index] for index in chosen),
+        rows=tuple(tuple(row[index] for index in chosen) for row in table.rows),
+    )
+
+
+def _widths(table: Table, *, under: bool) -> list[int]:
+    widths = []
+    for index, column in enumerate(table.columns):
+        lines = [column.name]
+        for row in table.rows:
+            text = cell_text(column, row[index])
+            lines += _split(text) if under and column.form != "text" else [text]
+        most = _MAX_NAME if column.form == "text" else _MAX_CELL
+        widths.append(min(most, max(map(cell_len, lines))))
+    return widths
+
+
+def _split(text: str) -> list[str]:
+    """The value, and what stands beside it: its interval, its n, why there is none."""
+    at = min((place for mark in (" [", " (", " n=") if (place := text.find(mark)) > 0), default=0)
+    return [text[:at], text[at + 1 :]] if at else [text]
+
+
+def _laid_out(
+    table: Table, page: Page, *, under: bool
+) -> tuple[list[Column], list[list[RenderableType]]]:
     left = [column.form == "text" for column in table.columns]
     columns = [
         Column(column.name, "left" if is_left else "right")
@@ -151,7 +216,7 @@ def _laid_out(table: Table, page: Page) -> tuple[list[Column], list[list[Rendera
             [
                 page.name(text, _MAX_NAME, HEADING if index == 0 else "")
                 if is_left
-                else page.cell(text, FAINT if text == numbers.UNDEFINED else "")
+                else _cell(page, _split(text) if under else [text])
                 for index, (text, is_left) in enumerate(zip(texts, left, strict=True))
             ]
         )

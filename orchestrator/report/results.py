@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from rich.console import RenderableType
 
@@ -28,6 +28,19 @@ class Findings:
     rankings: Sequence[RankingAnalysis]
     exact_match: Mapping[str, float | None]
     tables: Sequence[Table] = ()
+
+
+# Tables that are shown after a run without being asked for.
+_FEW: Final = 4
+
+
+def shortened(found: Findings) -> tuple[Findings, int]:
+    """The findings with the first table of each method and analysis, and how many are left out."""
+    if len(found.tables) + len(found.rankings) <= _FEW:
+        return found, 0
+    first = {table.source: table for table in reversed(found.tables)}
+    kept = [table for table in found.tables if first[table.source] is table]
+    return replace(found, tables=kept), len(found.tables) - len(kept)
 
 
 def as_text(form: Literal["markdown", "json"], found: Findings) -> str:

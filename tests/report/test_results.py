@@ -1,10 +1,11 @@
 import json
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from orchestrator.report.generic import cell_text
-from orchestrator.report.results import Findings, as_tables, as_text
+from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.tables import Column, Measured, make_table
 
 TABLE = make_table(
@@ -67,3 +68,34 @@ def test_a_row_that_does_not_fit_its_columns_is_refused():
 )
 def test_numbers_are_written_in_the_form_of_their_column(column, cell, text):
     assert cell_text(column, cell) == text
+
+
+WIDE = make_table(
+    "wide",
+    "Wide",
+    [Column("model"), *(Column(f"c{index}", "number", 2) for index in range(6))],
+    [["a", *(Measured(index / 10, 0.0, 1.0) for index in range(6))]],
+)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_table_wider_than_the_terminal_loses_no_number(width):
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(*as_tables(Findings([], {}, [WIDE])))
+    text = captured.get()
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    assert all(f"0.{index}0" in text for index in range(1, 6))
+    assert text.count("[0.00, 1.00]") == 6
+
+
+def test_after_a_run_each_source_shows_its_first_table_and_the_rest_is_counted():
+    tables = [
+        msgspec.structs.replace(TABLE, source=source, key=f"{source}.{index}")
+        for source in ("one", "two")
+        for index in range(3)
+    ]
+    shown, n_more = shortened(Findings([], {}, tables))
+    assert [table.key for table in shown.tables] == ["one.0", "two.0"]
+    assert n_more == 4
+    assert shortened(Findings([], {}, tables[:4]))[1] == 0
