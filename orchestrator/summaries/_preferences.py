@@ -66,7 +66,8 @@ class Preferences:
     """Judged pairs.
 
     Attributes:
-        rows: Columns `UNIT`, category, `SOFT` and the estimators; only pairs that were judged.
+        rows: Columns `UNIT`, category, `SOFT`, the estimators, and coverage (of what was read, the
+            least mass on the labels); only pairs that were judged.
         estimators: Names of columns.
         mean: The one of them that the source recommends.
         n_missing: Pairs of an item without a judgment.
@@ -137,7 +138,13 @@ def _from_pairs(rows: pl.DataFrame) -> Preferences:
         good &= pl.col(name).is_finite()
     used = rows.filter(good.fill_null(value=False))
     return Preferences(
-        used.select(*UNIT, "category", SOFT, *known),
+        used.select(
+            *UNIT,
+            "category",
+            SOFT,
+            *known,
+            coverage=pl.min_horizontal("coverage_ab", "coverage_ba"),
+        ),
         tuple(known),
         "mean_pre",
         len(rows) - len(used),
@@ -151,9 +158,11 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     keys = ["item", "turn", "judge"]
     parts = [
         good.filter(pl.col("model") == a)
-        .select(*keys, "category", p_a="p", model_a="model")
+        .select(*keys, "category", p_a="p", model_a="model", coverage_a="coverage")
         .join(
-            good.filter(pl.col("model") == b).select(*keys, p_b="p", model_b="model"),
+            good.filter(pl.col("model") == b).select(
+                *keys, p_b="p", model_b="model", coverage_b="coverage"
+            ),
             on=keys,
             maintain_order="left",
         )
@@ -164,7 +173,8 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     if paired.is_empty():
         return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
     found = _compared(paired)
-    one = paired.select(*UNIT, "category").with_columns(
+    least = pl.min_horizontal("coverage_a", "coverage_b")
+    one = paired.select(*UNIT, "category", coverage=least).with_columns(
         pl.Series(SOFT, 0.5 + 0.5 * found["superiority"]),
         *(pl.Series(name, values) for name, values in found.items()),
     )

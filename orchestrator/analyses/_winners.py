@@ -1,0 +1,149 @@
+"""Which of two answers is the better one: from references, a column of the dataset, or labels."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from orchestrator.datasets._labels import read_labels
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.summaries._base import Context
+
+Floats = NDArray[np.float64]
+
+TIE: Final = "tie"
+_SIDES: Final = {
+    **dict.fromkeys(("model_a", "a", "1", "model_1"), "a"),
+    **dict.fromkeys(("model_b", "b", "2", "model_2"), "b"),
+}
+
+
+class Winner(Settings):
+    """Where it is known which answer is better; one of the ways is named."""
+
+    exact_match: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="The answer that equals the reference, where the other one does not.",
+    )
+    field: str | None = Field(
+        None, description="A column of the dataset that names the better one, or a tie."
+    )
+    labels: str | None = Field(
+        None,
+        min_length=1,
+        description="A file of labels, relative to the recipe: item, model_a, model_b, label (the "
+        "winner's name, a or b, or tie), and annotator; the majority of several decides.",
+    )
+    values: dict[str, str] = Field(
+        {},
+        description='What the values of `field` or `labels` mean: a model\'s name or "tie". A '
+        "value that is a model's name needs no entry.",
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
+        folder = (info.context or {}).get("folder")
+        if value is None or folder is None:
+            return value  # a run that is done names it by its whole path
+        file = Path(folder) / Path(value).expanduser()
+        if not file.is_file():
+            raise ValueError(f"there is no file {value!r}")
+        return str(file.resolve())
+
+    @model_validator(mode="after")
+    def _one(self) -> "Winner":
+        given = [self.exact_match, self.field is not None, self.labels is not None]
+        if sum(given) != 1:
+            raise ValueError("give one of 'exact_match: true', 'field', 'labels'")
+        return self
+
+
+def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -> Floats:
+    """1 where model A's answer is the better one, -1 where B's is, 0 for a tie, nan if unknown.
+
+    Args:
+        context: Of the analysis.
+        winner: How it is known.
+        pairs: Columns item, turn, model_a and model_b.
+        source: Name of the method whose pairs these are: it says which answers they had.
+
+    Raises:
+        UsageError: If nothing of the kind is known of any pair.
+    """
+    if winner.exact_match:
+        found = _by_reference(context, pairs, source)
+    elif winner.field is not None:
+        found = _by_field(context, winner, pairs)
+    else:
+        found = _by_labels(winner, pairs)
+    if len(pairs) and np.isnan(found).all():
+        raise UsageError(f"{context.name}: of no pair in {source!r} is it known who is better")
+    return found
+
+
+def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
+    answers = context.frames.get("answers", pl.DataFrame())
+    if answers.is_empty():
+        raise UsageError(f"{context.name}: this run has no answers to hold to a reference")
+    own = f"answers ({source})"
+    names = answers["method"].unique().to_list()
+    mine = pl.col("method") == own if own in names else ~pl.col("method").str.contains(r" \(.*\)$")
+    right = (
+        answers.filter(mine)
+        .select("item", "turn", "model", right=pl.col("exact_match").cast(pl.Float64))
+        .unique(["item", "turn", "model"], maintain_order=True)
+    )
+    joined = pairs.select("item", "turn", "model_a", "model_b")
+    for side in ("a", "b"):
+        one = right.rename({"model": f"model_{side}", "right": f"right_{side}"})
+        joined = joined.join(
+            one, on=["item", "turn", f"model_{side}"], how="left", maintain_order="left"
+        )
+    gap = joined["right_a"] - joined["right_b"]
+    return gap.fill_null(np.nan).to_numpy().astype(np.float64)
+
+
+def _by_field(context: Context, winner: Winner, pairs: pl.DataFrame) -> Floats:
+    items = context.frames.get("items")
+    if items is None:
+        raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
+    said: dict[str, str] = {}
+    for item, text in items.select("item", "fields").iter_rows():
+        value = json.loads(text).get(winner.field) if text else None
+        if value is not None:
+            said[item] = str(value)
+    rows = pairs.select("item", "model_a", "model_b").iter_rows()
+    return np.array([_side(said.get(item), a, b, winner.values) for item, a, b in rows])
+
+
+def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:
+    labels = read_labels(Path(winner.labels or ""))
+    votes: dict[tuple[str, str, str], float] = {}
+    columns = labels.select("item", "model_a", "model_b", "label")
+    for item, a, b, label in columns.iter_rows():
+        if a is None or b is None:
+            continue
+        value = winner.values.get(label, label)
+        side = _SIDES.get(str(value).lower())
+        value = {"a": a, "b": b}.get(side or "", value)
+        vote = _side(value, a, b, {})
+        for key, sign in (((item, a, b), 1.0), ((item, b, a), -1.0)):
+            votes[key] = votes.get(key, 0.0) + sign * vote
+    rows = pairs.select("item", "model_a", "model_b").iter_rows()
+    return np.array([np.sign(votes.get(row, np.nan)) for row in rows], dtype=np.float64)
+
+
+def _side(value: str | None, a: str, b: str, meanings: Mapping[str, str]) -> float:
+    if value is None:
+        return float("nan")
+    meant = meanings.get(value, value)
+    if meant in (a, b):
+        return 1.0 if meant == a else -1.0
+    return 0.0 if TIE in meant.lower() else float("nan")

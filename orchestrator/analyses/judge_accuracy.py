@@ -1,0 +1,338 @@
+"""How often judges name the better answer: by setting and estimator, mean against mode and so on.
+
+The rule for ties. Pairs whose label is a tie have no right verdict and are left out (their number
+is given). A verdict that is a tie counts half: it is what a coin would get. What a judge did not
+judge is missing, not wrong. The paper (Wang, Zhang and Choi 2025, arXiv 2503.03064) does not print
+its rule, so its figures may differ by it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from orchestrator.analyses._scores import source_of
+from orchestrator.analyses._winners import Winner, truths
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
+from orchestrator.summaries._base import Context, Source
+from orchestrator.summaries._judged import mass
+from orchestrator.summaries._preferences import (
+    PAIRWISE,
+    POINTWISE,
+    WORDS,
+    Preferences,
+    codes,
+    preferences,
+)
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+
+Floats = NDArray[np.float64]
+
+_SHORT: Final = {"rounded_mean": "[mean]", "median": "med", "first_percentile": "1p"}
+_FRAMES: Final = ("scores", "judgments", "pair_scores")
+# What may differ between two settings that are compared for their reasoning.
+_OF_REASONING: Final = {"name", "chain_of_thought", "reasoning", "traces", "judges"}
+_CONTRASTS: Final = (
+    ("mean", "mode"),
+    ("mean_pre", "mode_pre"),
+    ("mean_post", "mode_post"),
+    ("mean_pre", "mean_post"),
+)
+
+
+class Config(Settings):
+    """Settings of `judge_accuracy`."""
+
+    winner: Winner = Field(
+        Winner(exact_match=True), description="Where it is known which answer is better."
+    )
+    methods: tuple[str, ...] = Field(
+        (), description="Names of judging methods of this recipe; all where left out."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One method with one judge, on the pairs whose better answer is known.
+
+    Attributes:
+        name: What tables call it.
+        source: The method.
+        judge: Name.
+        rows: Columns item, turn, pair (its models in alphabetical order) and coverage.
+        credits: By estimator, shape (n,): 1 for a right verdict, 0.5 for a tie, 0 for a wrong one.
+        n_ties: Pairs left out, because neither answer is better.
+        n_unknown: Pairs left out, because it is not known.
+        n_missing: Pairs that were not judged.
+    """
+
+    name: str
+    source: Source
+    judge: str
+    rows: pl.DataFrame
+    credits: dict[str, Floats]
+    n_ties: int
+    n_unknown: int
+    n_missing: int
+
+
+def summarise(context: Context) -> list[Table]:
+    """Accuracy by setting and estimator, intervals, and what each choice is worth."""
+    settings = list(_settings(context))
+    tables = []
+    for estimators, kind in ((POINTWISE, "pointwise"), (PAIRWISE, "pairwise")):
+        mine = [setting for setting in settings if set(estimators) >= set(setting.credits)]
+        if mine:
+            tables.append(_accuracies(mine, estimators, kind))
+    tables.append(_intervals(settings, context))
+    tables.append(_contrasts(settings, context))
+    tables += _reasoning(settings, context)
+    return tables
+
+
+def _settings(context: Context) -> Iterator[_Setting]:
+    config: Config = context.config
+    if config.methods:
+        sources: Sequence[Source] = [source_of(context, name) for name in config.methods]
+    else:
+        sources = [source for source in context.sources if source.frame in _FRAMES]
+    if not sources:
+        raise UsageError(f"{context.name}: no method of this recipe judges pairs or rates answers")
+    for source in sources:
+        if source.frame not in _FRAMES:
+            raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
+        found = preferences(context.rows_of(source))
+        judges = list(found.by_judge())
+        for judge, of_judge in judges:
+            name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
+            yield _setting(context, name, source, judge, of_judge)
+
+
+def _setting(
+    context: Context, name: str, source: Source, judge: str, found: Preferences
+) -> _Setting:
+    config: Config = context.config
+    truth = truths(context, config.winner, found.rows, source.name)
+    kept = np.abs(truth) == 1.0
+    rows = found.rows.select(
+        "item",
+        "turn",
+        "coverage",
+        pair=pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f"),
+    ).filter(pl.Series(kept))
+    given = {
+        estimator: 0.5 + 0.5 * found.decisions(estimator)[kept] * truth[kept]
+        for estimator in found.estimators
+    }
+    n_ties, n_unknown = int((truth == 0.0).sum()), int(np.isnan(truth).sum())
+    return _Setting(name, source, judge, rows, given, n_ties, n_unknown, found.n_missing)
+
+
+def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: str) -> Table:
+    """The table of the paper: a row a setting, a column an estimator."""
+    columns = [Column("setting"), Column("pairs", "count"), Column("coverage")]
+    columns += [Column(_SHORT.get(name, WORDS[name]), "percent") for name in estimators]
+    lines: list[list[Cell]] = [
+        [
+            setting.name,
+            len(setting.rows),
+            mass(setting.rows["coverage"]),
+            *(_mean(setting.credits.get(name)) for name in estimators),
+        ]
+        for setting in settings
+    ]
+    first = settings[0]
+    left_out = f"{first.n_ties:,} pairs with a tie as label are left out"
+    notes = ["accuracy: right verdicts, a tied verdict counts half; pairs whose label is a tie are "
+             "left out"]  # fmt: skip
+    notes += [
+        f"{setting.name}: {setting.n_missing:,} pairs were not judged"
+        for setting in settings
+        if setting.n_missing
+    ]
+    notes += [
+        f"{setting.name}: of {setting.n_unknown:,} pairs it is not known who is better"
+        for setting in settings
+        if setting.n_unknown
+    ]
+    return make_table(
+        f"judge_accuracy.{kind}",
+        f"Accuracy of the judge, {kind}",
+        columns,
+        lines,
+        basis=f"{first.rows['item'].n_unique():,} prompts · {left_out}",
+        notes=notes,
+    )
+
+
+def _mean(credit: Floats | None) -> float | None:
+    return float(credit.mean()) if credit is not None and credit.size else None
+
+
+def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
+    columns = (
+        Column("setting"),
+        Column("estimator"),
+        Column("accuracy", "percent"),
+        Column("tied verdicts", "percent"),
+        Column("pairs", "count"),
+    )
+    lines: list[list[Cell]] = [
+        [
+            setting.name,
+            WORDS[name],
+            _share(setting, credit, context.confidence_level),
+            float((credit == 0.5).mean()) if credit.size else None,
+            len(credit),
+        ]
+        for setting in settings
+        for name, credit in setting.credits.items()
+    ]
+    return make_table(
+        "judge_accuracy.intervals",
+        "Accuracy with its interval",
+        columns,
+        lines,
+        notes=["intervals: over prompts, Wilson's on their effective number; for these judges"],
+    )
+
+
+def _share(setting: _Setting, credit: Floats, confidence_level: float) -> Measured:
+    if not credit.size:
+        return Measured(None, why="no pair has a better answer")
+    prompts = codes(setting.rows["item"])
+    sums = np.bincount(prompts, credit).astype(np.float64)
+    counts = np.bincount(prompts).astype(np.float64)
+    found = measured(clustered_share(sums, counts, confidence_level))
+    return Measured(found.value, found.low, found.high, why=found.why)
+
+
+_COMPARED: Final = (
+    Column("setting"),
+    Column("first"),
+    Column("second"),
+    Column("difference", "signed", 3),
+    Column("p", "p"),
+    Column("p (Holm)", "p"),
+)
+
+
+def _contrasts(settings: Sequence[_Setting], context: Context) -> Table:
+    """The mean against the mode, and averaging before against averaging after."""
+    found: list[tuple[str, str, str, Comparison]] = []
+    for setting in settings:
+        prompts = codes(setting.rows["item"])
+        for one, two in _CONTRASTS:
+            if one in setting.credits and two in setting.credits:
+                comparison = compare_accuracies(
+                    setting.credits[one], setting.credits[two], prompts, _resampling(context)
+                )
+                found.append((setting.name, WORDS[one], WORDS[two], comparison))
+    table = _comparison_table(
+        "judge_accuracy.contrasts", "Mean against mode, before against after", found
+    )
+    against_mode = [one for one in found if one[2].startswith("mode")]
+    return _with_count(table, "the mean is more accurate than the mode", against_mode, context)
+
+
+def _reasoning(settings: Sequence[_Setting], context: Context) -> list[Table]:
+    """Without reasoning against with it, where two settings differ in nothing else."""
+    found: list[tuple[str, str, str, Comparison]] = []
+    by_mean = []
+    for one in settings:
+        for two in settings:
+            if not _differ_in_reasoning(one, two):
+                continue
+            for name in one.credits:
+                comparison = _across(one, two, name, _resampling(context))
+                found.append((WORDS[name], one.name, two.name, comparison))
+                if name in ("mean", "mean_pre"):
+                    by_mean.append(found[-1])
+    if not found:
+        return []
+    table = _comparison_table(
+        "judge_accuracy.reasoning", "Without reasoning against with it", found
+    )
+    return [_with_count(table, "without reasoning the mean is more accurate", by_mean, context)]
+
+
+def _differ_in_reasoning(one: _Setting, two: _Setting) -> bool:
+    """Whether `two` is `one` with a chain of thought."""
+    first, second = one.source.config, two.source.config
+    if one.judge != two.judge or one.source.kind != two.source.kind:
+        return False
+    if first.chain_of_thought or not second.chain_of_thought:
+        return False
+    same: bool = first.model_dump(exclude=_OF_REASONING) == second.model_dump(exclude=_OF_REASONING)
+    return same
+
+
+def _across(one: _Setting, two: _Setting, name: str, resampling: Resampling) -> Comparison:
+    """The same estimator in two settings, on the pairs that both have."""
+    keys = ["item", "turn", "pair"]
+    joined = one.rows.select(*keys, first=pl.Series(one.credits[name])).join(
+        two.rows.select(*keys, second=pl.Series(two.credits[name])), on=keys, maintain_order="left"
+    )
+    first, second = (joined[side].to_numpy().astype(np.float64) for side in ("first", "second"))
+    return compare_accuracies(first, second, codes(joined["item"]), resampling)
+
+
+def _comparison_table(
+    key: str, title: str, found: Sequence[tuple[str, str, str, Comparison]]
+) -> Table:
+    adjusted = holm_adjusted([comparison for *_, comparison in found])
+    lines: list[list[Cell]] = [
+        [setting, first, second, _difference(comparison), comparison.p_value, p]
+        for (setting, first, second, comparison), p in zip(found, adjusted, strict=True)
+    ]
+    notes = [
+        "difference: of accuracies, first minus second, on the pairs that both have; interval over "
+        "prompts; p: flipping signs of prompts"
+    ]
+    return make_table(key, title, _COMPARED, lines, notes=notes)
+
+
+def _difference(comparison: Comparison) -> Measured:
+    interval = comparison.interval
+    return Measured(
+        comparison.value,
+        None if interval is None else interval.low,
+        None if interval is None else interval.high,
+        why=comparison.undefined or "",
+    )
+
+
+def _with_count(
+    table: Table, what: str, found: Sequence[tuple[str, str, str, Comparison]], context: Context
+) -> Table:
+    """The table with a sentence on how often a claim holds, and how often surely."""
+    values = [comparison.value for *_, comparison in found if comparison.value is not None]
+    if not values:
+        return table
+    adjusted = holm_adjusted([comparison for *_, comparison in found])
+    surely = sum(
+        p is not None and p < 1 - context.confidence_level and (one[3].value or 0.0) > 0
+        for one, p in zip(found, adjusted, strict=True)
+    )
+    better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)
+    said = f"{what} in {better} of {len(values)} cases ({equal} equal); surely in {surely}"
+    return make_table(
+        table.key,
+        table.title,
+        table.columns,
+        table.rows,
+        basis=table.basis,
+        notes=[said, *table.notes],
+    )
+
+
+def _resampling(context: Context) -> Resampling:
+    return Resampling(context.n_resamples, context.rng(), context.confidence_level)

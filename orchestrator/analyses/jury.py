@@ -1,0 +1,292 @@
+"""A jury: how far several judges agree, and what they say together.
+
+All judges have judged the same pairs. The jury's preference for a pair is the weighted mean of its
+judges' soft preferences, P(A better) + P(tie)/2; pairs that one of them did not judge are left out,
+since a jury that changes from pair to pair is none. Intervals are over prompts, for these judges:
+that other judges could sit in the jury is not in them.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from orchestrator.analyses._scores import source_of
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.statistics.agreement import (
+    cohen_kappa,
+    fleiss_kappa,
+    ranking_agreement,
+    rater_counts,
+    raw_agreement,
+)
+from orchestrator.statistics.correlation import Correlation, correlate
+from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.ratings import Ratings, rate
+from orchestrator.summaries._base import Context, Source
+from orchestrator.summaries._clusters import without_n
+from orchestrator.summaries._judged import mass
+from orchestrator.summaries._preferences import SOFT, Preferences, decided, preferences
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+
+Floats = NDArray[np.float64]
+
+_FRAMES: Final = ("scores", "judgments", "pair_scores")
+_DECISIONS: Final = (-1.0, 0.0, 1.0)
+
+
+class Config(Settings):
+    """Settings of `jury`."""
+
+    method: str | None = Field(
+        None,
+        description="Name of a judging method with several judges; the first such where left out.",
+    )
+    weights: dict[str, float] = Field(
+        {}, description="Weight of each judge in the jury's mean; 1 where left out, 0 for none."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Jury:
+    """The pairs that all judges judged.
+
+    Attributes:
+        judges: J names.
+        weights: Shape (J,), sum 1.
+        pairs: As of one judge, in the order of the arrays.
+        soft: Shape (n, J), preferences for A in [0, 1].
+        decisions: Shape (n, J), signs by the mean.
+        coverage: Shape (n, J).
+        n_left_out: Pairs that some judge did not judge.
+    """
+
+    judges: tuple[str, ...]
+    weights: Floats
+    pairs: Preferences
+    soft: Floats
+    decisions: Floats
+    coverage: Floats
+    n_left_out: int
+
+    @property
+    def together(self) -> Floats:
+        """The jury's preferences, shape (n,)."""
+        result: Floats = self.soft @ self.weights
+        return result
+
+    def without(self, judge: int) -> Floats:
+        """The preferences of the others, shape (n,)."""
+        weights = np.where(np.arange(len(self.judges)) == judge, 0.0, self.weights)
+        result: Floats = self.soft @ weights / weights.sum() if weights.any() else self.soft[:, 0]
+        return result
+
+
+def summarise(context: Context) -> list[Table]:
+    """Agreement of every two judges and of all, the jury's ratings, each judge against the rest."""
+    jury = _seated(context)
+    if not len(jury.soft):
+        raise UsageError(f"{context.name}: there is no pair that all judges judged")
+    return [_ratings(jury, context), _agreement(jury, context), _members(jury, context)]
+
+
+def _source(context: Context) -> Source:
+    config: Config = context.config
+    if config.method is not None:
+        return source_of(context, config.method)
+    for source in context.sources:
+        if source.frame in _FRAMES and len(getattr(source.config, "judges", ())) > 1:
+            return source
+    raise UsageError(f"{context.name}: no judging method of this recipe has several judges")
+
+
+def _seated(context: Context) -> _Jury:
+    source, config = _source(context), context.config
+    if source.frame not in _FRAMES:
+        raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
+    found = preferences(context.rows_of(source))
+    by_judge = dict(found.by_judge())
+    judges = tuple(judge for judge in source.config.judges if judge in by_judge)
+    if len(judges) < 2:
+        raise UsageError(f"{context.name}: {source.name!r} has rows of fewer than two judges")
+    if unknown := sorted(set(config.weights) - set(judges)):
+        raise UsageError(f"{context.name}: {', '.join(unknown)} does not judge in {source.name!r}")
+    weights = np.array([config.weights.get(judge, 1.0) for judge in judges])
+    if np.any(weights < 0) or not weights.any():
+        raise UsageError(f"{context.name}: weights must not be negative, nor all 0")
+    keys = ["item", "turn", "model_a", "model_b"]
+    joined = by_judge[judges[0]].rows
+    for at, judge in enumerate(judges):
+        mine = by_judge[judge].rows.select(
+            *keys,
+            pl.col(SOFT).alias(f"soft_{at}"),
+            pl.col(found.mean).alias(f"mean_{at}"),
+            pl.col("coverage").alias(f"coverage_{at}"),
+        )
+        joined = joined.join(mine, on=keys, maintain_order="left")
+    n_units = found.rows.select(keys).n_unique()
+
+    def columns(name: str) -> Floats:
+        wanted = [f"{name}_{at}" for at in range(len(judges))]
+        return joined.select(wanted).to_numpy().astype(np.float64)
+
+    pairs = Preferences(joined, found.estimators, found.mean, found.n_missing)
+    decisions = decided(columns("mean"))
+    return _Jury(
+        judges,
+        weights / weights.sum(),
+        pairs,
+        columns("soft"),
+        decisions,
+        columns("coverage"),
+        n_units - len(joined),
+    )
+
+
+_AGREEMENT: Final = (
+    Column("judge"),
+    Column("judge"),
+    Column("same decision", "percent"),
+    Column("kappa", "signed", 2),
+    Column("tau-b, pairs", "signed", 2),
+    Column("tau-b, models", "signed", 2),
+)
+
+
+def _agreement(jury: _Jury, context: Context) -> Table:
+    """Raw agreement, kappa and rank correlation for each two judges; Fleiss' kappa for all."""
+    prompts, level = jury.pairs.prompts(), context.confidence_level
+    resampling = Resampling(context.n_resamples, context.rng(), level)
+    scores = [_mean_preferences(jury, jury.soft[:, at]) for at in range(len(jury.judges))]
+    lines: list[list[Cell]] = []
+    for one, two in combinations(range(len(jury.judges)), 2):
+        first, second = jury.decisions[:, one], jury.decisions[:, two]
+        soft = correlate(
+            jury.soft[:, one], jury.soft[:, two], prompts, kind="kendall", confidence_level=level
+        )
+        lines.append(
+            [
+                jury.judges[one],
+                jury.judges[two],
+                without_n(measured(raw_agreement(first, second, prompts, level))),
+                without_n(measured(cohen_kappa(first, second, prompts, level))),
+                _correlated(soft),
+                ranking_agreement(scores[one], scores[two], resampling).tau_b,
+            ]
+        )
+    if len(jury.judges) > 2:
+        counts = rater_counts(jury.decisions, _DECISIONS)
+        fleiss = without_n(measured(fleiss_kappa(counts, prompts, level)))
+        lines.append(["all", "(Fleiss)", None, fleiss, None, None])
+    notes = [
+        "decisions: A, B or tie by the mean; kappa is agreement beyond chance (Cohen's; Fleiss' "
+        "for all); intervals over prompts",
+        "tau-b: of the preferences over pairs of answers, and of the models by mean preference",
+    ]
+    return make_table(
+        "jury.agreement", "Agreement of judges", _AGREEMENT, lines, basis=_basis(jury), notes=notes
+    )
+
+
+def _correlated(found: Correlation) -> Measured:
+    interval = found.interval
+    return Measured(
+        found.value,
+        None if interval is None else interval.low,
+        None if interval is None else interval.high,
+        why=found.undefined or "",
+    )
+
+
+def _mean_preferences(jury: _Jury, soft: Floats) -> Floats:
+    """Each model's mean preference over all its pairs, shape (M,)."""
+    sums = jury.pairs.sums(soft)
+    wins, counts = sums.by_model(sums.wins, sums.counts - sums.wins), sums.model_counts
+    result: Floats = wins.sum(axis=0) / counts.sum(axis=0)
+    return result
+
+
+def _ratings(jury: _Jury, context: Context) -> Table:
+    """Bradley-Terry ratings by the jury, and by each judge alone."""
+    models = jury.pairs.models()
+    together = _rated(jury, jury.together, context)
+    alone = [_rated(jury, jury.soft[:, at], context) for at in range(len(jury.judges))]
+    columns = [Column("model"), Column("jury", "rating"), Column("rank")]
+    columns += [Column(judge, "rating") for judge in jury.judges]
+    order = np.argsort(-np.nan_to_num(together.values, nan=-np.inf), kind="stable")
+    lines: list[list[Cell]] = []
+    for at in order:
+        low, high = float(together.low[at]), float(together.high[at])
+        bounds = (None, None) if np.isnan(low) or np.isnan(high) else (low, high)
+        ranks = sorted({int(together.rank_low[at]), int(together.rank_high[at])})
+        lines.append(
+            [
+                models[at],
+                Measured(float(together.values[at]), *bounds),
+                "-".join(map(str, ranks)) if together.rank[at] else None,
+                *(float(one.values[at]) for one in alone),
+            ]
+        )
+    weights = ", ".join(
+        f"{judge} {weight:.2f}" for judge, weight in zip(jury.judges, jury.weights, strict=True)
+    )
+    notes = [
+        f"jury: weighted mean of the judges' preferences ({weights})",
+        "ratings: Bradley-Terry, mean 1000; interval over prompts, for these judges",
+        *together.notes,
+    ]
+    return make_table(
+        "jury.ratings", "Models as the jury sees them", columns, lines, basis=_basis(jury),
+        notes=notes,
+    )  # fmt: skip
+
+
+def _rated(jury: _Jury, soft: Floats, context: Context) -> Ratings:
+    return rate(
+        jury.pairs.sums(soft),
+        jury.pairs.models(),
+        confidence_level=context.confidence_level,
+        n_resamples=context.n_resamples,
+        rng=context.rng(),
+    )
+
+
+_MEMBERS: Final = (
+    Column("judge"),
+    Column("weight", "number", 2),
+    Column("agrees with the others", "percent"),
+    Column("ties", "percent"),
+    Column("coverage"),
+)
+
+
+def _members(jury: _Jury, context: Context) -> Table:
+    """Each judge against the jury of the others."""
+    prompts = jury.pairs.prompts()
+    lines: list[list[Cell]] = []
+    for at, judge in enumerate(jury.judges):
+        rest = decided(jury.without(at) - 0.5)
+        own = decided(jury.soft[:, at] - 0.5)
+        agreed = without_n(measured(raw_agreement(own, rest, prompts, context.confidence_level)))
+        lines.append(
+            [
+                judge,
+                float(jury.weights[at]),
+                agreed,
+                float((own == 0).mean()),
+                mass(pl.Series(jury.coverage[:, at])),
+            ]
+        )
+    notes = ["agrees: the same side of one half as the weighted mean of the other judges"]
+    return make_table("jury.members", "Each judge", _MEMBERS, lines, notes=notes)
+
+
+def _basis(jury: _Jury) -> str:
+    n_items = jury.pairs.rows["item"].n_unique()
+    left_out = f" · {jury.n_left_out:,} that not all judged" if jury.n_left_out else ""
+    return f"{len(jury.soft):,} pairs of answers · {n_items:,} prompts{left_out}"

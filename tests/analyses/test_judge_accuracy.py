@@ -1,0 +1,173 @@
+import json
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.analyses import judge_accuracy
+from orchestrator.analyses._winners import Winner
+from orchestrator.errors import UsageError
+from orchestrator.methods import pairwise_ranking, pointwise
+from orchestrator.summaries._base import Context, Source
+from tests.summaries import judged
+from tests.summaries.judged import around
+
+N = 20
+# Of every item but each fifth (a tie) one answer is right: x on even items, y on odd ones.
+RIGHT = {f"i{k}": None if k % 5 == 0 else "x" if k % 2 == 0 else "y" for k in range(N)}
+ANSWERS = pl.DataFrame(
+    [
+        {"method": "answers", "item": item, "turn": 1, "model": model,
+         "exact_match": right == model, "status": "ok"}
+        for item, right in RIGHT.items()
+        for model in ("x", "y")
+    ]
+)  # fmt: skip
+ITEMS = pl.DataFrame(
+    [
+        {"item": item, "fields": json.dumps({"better": {"x": "1", "y": "2"}.get(right, "tie")})}
+        for item, right in RIGHT.items()
+    ]
+)
+
+
+def rated(n_wrong, method="pointwise", low=3.0):
+    """Ratings by a judge that is wrong on the first `n_wrong` items that have a winner."""
+    rows, wrong = [], n_wrong
+    for item, right in RIGHT.items():
+        swapped = right is not None and wrong > 0
+        wrong -= swapped
+        for model in ("x", "y"):
+            good = (model == right) != swapped
+            rows.append(judged.score_row(item, model, around(7.0 if good else low), method=method))
+    return rows
+
+
+def tables(frames, sources, **config):
+    context = Context(
+        "study",
+        judge_accuracy.Config(**config),
+        {"answers": ANSWERS, "items": ITEMS, **frames},
+        pl.DataFrame(),
+        sources,
+        0.95,
+        300,
+        0,
+    )
+    return {table.key: table for table in judge_accuracy.summarise(context)}
+
+
+def source(name="pointwise", **settings):
+    return Source(name, "pointwise", pointwise.Config(judges=("judge",), **settings), "scores")
+
+
+def lines(table):
+    return [dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows]
+
+
+def pointwise_tables(rows, **config):
+    return tables({"scores": judged.scores(rows)}, [source()], **config)
+
+
+def test_accuracy_is_the_share_of_right_verdicts_among_pairs_with_a_winner():
+    (row,) = lines(pointwise_tables(rated(4))["judge_accuracy.pointwise"])
+    assert row["pairs"] == 16
+    assert {row[name] for name in ("mode", "[mean]", "mean", "RAM", "QT", "PS")} == {0.75}
+
+
+def test_pairs_with_a_tie_as_label_are_left_out_and_counted():
+    table = pointwise_tables(rated(0))["judge_accuracy.pointwise"]
+    assert "4 pairs with a tie as label are left out" in table.basis
+
+
+def test_a_tied_verdict_counts_half():
+    rows = [judged.score_row(item, m, around(5)) for item in RIGHT for m in ("x", "y")]
+    found = lines(pointwise_tables(rows)["judge_accuracy.intervals"])
+    assert {row["accuracy"].value for row in found} == {0.5}
+    assert {row["tied verdicts"] for row in found} == {1.0}
+
+
+def test_a_finer_estimator_beats_a_coarser_one_where_only_it_decides():
+    # Modes tie at 5 everywhere; means do not.
+    better, worse = [0.1, 0.2, 0.4, 0.3, 0.0], [0.3, 0.2, 0.4, 0.1, 0.0]
+    rows = [
+        judged.score_row(item, m, better if m == right else worse)
+        for item, right in RIGHT.items()
+        for m in ("x", "y")
+    ]
+    found = pointwise_tables(rows)
+    (row,) = lines(found["judge_accuracy.pointwise"])
+    assert (row["mode"], row["mean"]) == (0.5, 1.0)
+    (contrast,) = lines(found["judge_accuracy.contrasts"])
+    assert contrast["difference"].value == pytest.approx(0.5)
+    assert contrast["p"] < 0.01
+    assert "in 1 of 1 cases (0 equal); surely in 1" in found["judge_accuracy.contrasts"].notes[0]
+
+
+def test_missing_judgments_are_said_and_are_not_wrong():
+    rows = [*rated(0)[:-1], judged.failed_score("i19", "y")]
+    table = pointwise_tables(rows)["judge_accuracy.pointwise"]
+    assert lines(table)[0]["mean"] == 1.0
+    assert any("1 pairs were not judged" in note for note in table.notes)
+
+
+def test_reasoning_is_compared_where_nothing_else_differs():
+    frame = judged.scores([*rated(0), *rated(8, "reasoned")])
+    sources = [
+        source(),
+        source("reasoned", chain_of_thought=True),
+        source("other scale", chain_of_thought=True, scale=(1, 5)),
+    ]
+    found = tables({"scores": frame}, sources, methods=("pointwise", "reasoned"))
+    rows = lines(found["judge_accuracy.reasoning"])
+    assert {(row["first"], row["second"]) for row in rows} == {("pointwise", "reasoned")}
+    assert {row["difference"].value for row in rows} == {0.5}
+    assert "judge_accuracy.reasoning" not in tables(
+        {"scores": frame}, sources, methods=("pointwise",)
+    )
+
+
+def test_pairwise_estimators_have_a_table_of_their_own():
+    rows = [
+        judged.pair_row(item, "x", "y", *([judged.leaning(p), judged.leaning(1 - p)]))
+        for item, right in RIGHT.items()
+        for p in [0.9 if right == "x" else 0.1]
+    ]
+    config = pairwise_ranking.Config(judges=("judge",))
+    sources = [Source("pairwise_ranking", "pairwise_ranking", config, "judgments")]
+    (row,) = lines(tables({"judgments": judged.pairs(rows)}, sources)["judge_accuracy.pairwise"])
+    assert (row["pairs"], row["mean, pre"], row["mode, post"]) == (16, 1.0, 1.0)
+
+
+def test_the_winner_may_stand_in_a_column_of_the_dataset():
+    winner = {"field": "better", "values": {"1": "x", "2": "y"}}
+    (row,) = lines(pointwise_tables(rated(4), winner=winner)["judge_accuracy.pointwise"])
+    assert (row["pairs"], row["mean"]) == (16, 0.75)
+
+
+@pytest.mark.parametrize(("names", "sides"), [(("x", "y"), "names"), (("y", "x"), "sides")])
+def test_the_winner_may_stand_in_a_file_of_labels(tmp_path, names, sides):
+    path = tmp_path / "labels.jsonl"
+    a, b = names
+    with path.open("w") as file:
+        for item, right in RIGHT.items():
+            word = {a: "model_a", b: "model_b"}.get(right) if sides == "sides" else right
+            label = word or "tie (both bad)"
+            for annotator in range(2):
+                row = {"item": item, "model_a": a, "model_b": b, "label": label,
+                       "annotator": annotator}  # fmt: skip
+                file.write(json.dumps(row) + "\n")
+    found = pointwise_tables(rated(4), winner={"labels": str(path)})
+    (row,) = lines(found["judge_accuracy.pointwise"])
+    assert (row["pairs"], row["mean"]) == (16, 0.75)
+
+
+def test_nothing_known_of_any_pair_is_said():
+    with pytest.raises(UsageError, match="who is better"):
+        pointwise_tables(rated(0), winner={"field": "no such column"})
+
+
+@pytest.mark.parametrize("wrong", [{}, {"exact_match": True, "field": "better"}])
+def test_there_is_one_way_to_know_the_winner(wrong):
+    with pytest.raises(ValidationError):
+        Winner(**wrong)
