@@ -7,7 +7,7 @@ formula; this is what its section 5.2 describes. Over several people it is the m
 Source: Xia et al. (Findings of ACL 2024), Table 6.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from pydantic import BeforeValidator, Field, ValidationInfo
 
+from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.prompts.files import find_file
@@ -40,12 +41,6 @@ _AGREEMENT: Final = (
     Column("kappa", "signed", 2),
     Column("texts", "count"),
 )
-_READERS: Final[dict[str, Callable[[str], pl.DataFrame]]] = {
-    ".csv": pl.read_csv,
-    ".jsonl": pl.read_ndjson,
-    ".ndjson": pl.read_ndjson,
-    ".parquet": pl.read_parquet,
-}
 
 
 def _found(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
@@ -70,8 +65,8 @@ class Config(Settings):
     )
     labels: Annotated[str, BeforeValidator(_found)] | None = Field(
         None,
-        description="File of human labels (CSV, JSONL or Parquet): item, label (-1 worse, 0 the "
-        "same, 1 better), and where there are several model, turn, annotator.",
+        description="A file of people's labels, relative to the recipe: item, label (-1 worse, 0 "
+        "the same, 1 better), and where there are several: model, turn, annotator.",
     )
 
 
@@ -128,31 +123,22 @@ def _labels(context: Context, path: str | None, gaps: pl.DataFrame) -> list[pl.D
     """Labels of people; a file without a model or turn means the only one there is."""
     if path is None:
         return []
-    reader = _READERS.get(Path(path).suffix.lower())
-    if reader is None:
-        raise UsageError(f"{context.name}: {path} is none of {', '.join(_READERS)}")
-    try:
-        given = reader(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise UsageError(f"{context.name}: {path} can't be read: {error}") from error
-    if missing := sorted({"item", "label"} - set(given.columns)):
-        raise UsageError(f"{context.name}: {path} has no column {' and '.join(missing)}")
+    given = read_labels(Path(path))
+    name = Path(path).name
+    if not given["value"].is_in([-1.0, 0.0, 1.0]).all() or given["value"].null_count():
+        raise UsageError(f"{context.name}: {name}: labels are -1, 0 or 1")
     models = gaps["model"].unique().to_list()
-    if "model" not in given.columns and len(models) > 1:
-        raise UsageError(f"{context.name}: {path} does not say which model each label is about")
-    defaults = {"model": models[0] if models else "", "turn": 1, "annotator": "people"}
-    given = given.with_columns(
-        pl.lit(value).alias(name) for name, value in defaults.items() if name not in given.columns
-    )
-    labels = given.select(
-        pl.col("item", "model").cast(pl.String),
-        pl.col("turn").cast(pl.Int64, strict=False),
-        rater=pl.col("annotator").cast(pl.String),
-        label=pl.col("label").cast(pl.Float64, strict=False),
-    )
-    if not labels["label"].drop_nulls().is_in([-1.0, 0.0, 1.0]).all():
-        raise UsageError(f"{context.name}: {path}: labels are -1, 0 or 1")
-    return [labels]
+    if given["model"].null_count() and len(models) > 1:
+        raise UsageError(f"{context.name}: {name} does not say which model each label is about")
+    return [
+        given.select(
+            "item",
+            pl.col("model").fill_null(models[0] if models else ""),
+            pl.col("turn").fill_null(1),
+            rater=pl.col("annotator").fill_null("people"),
+            label="value",
+        )
+    ]
 
 
 def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Table:

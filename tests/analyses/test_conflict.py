@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from orchestrator.analyses.conflict import Config, summarise
-from orchestrator.errors import UsageError
+from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.frames import polars_schema
 from orchestrator.methods import judged_rewrites, probdiff
 from orchestrator.summaries._base import Context, Source
@@ -105,12 +105,13 @@ def test_a_judge_is_held_against_people_too(tmp_path):
     ("rows", "columns", "said"),
     [
         (["1,x,2"], "item,annotator,label", "-1, 0 or 1"),
-        (["1,x"], "item,annotator", "no column label"),
+        (["1,x,good"], "item,annotator,label", "-1, 0 or 1"),
+        (["1,x"], "item,annotator", "no column for the label"),
     ],
 )
 def test_labels_of_another_form_are_refused(tmp_path, rows, columns, said):
     path = write_labels(tmp_path / "labels.csv", rows, columns)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(OrchestratorError, match=said):
         summarise(context([gap("1", 0.1)], labels=path))
 
 
@@ -121,7 +122,7 @@ def test_labels_must_say_which_model_they_are_about_where_there_are_several(tmp_
 
 
 def test_a_file_that_is_gone_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"gone\.csv can't be read"):
+    with pytest.raises(OrchestratorError, match=r"gone\.csv"):
         summarise(context([gap("1", 0.1)], labels=str(tmp_path / "gone.csv")))
 
 
