@@ -22,8 +22,10 @@ MODELS = {
     2: (0.3, -0.3),
     3: (0.5, 0.0, -0.5),
     5: (1.2, 0.1, -0.2, -0.4, -0.7),
+    30: tuple(1.0 - 2.0 * i / 29 for i in range(30)),
 }
 JUDGES = ("soft", "sharp", "hard", "skewed", "missing", "equal")
+FEW = (2, 3, 5)
 SPREAD = {"skewed": 2.5, "equal": 0.0}
 LEVEL = 0.95
 POPULATION = 300_000
@@ -132,10 +134,14 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--models", type=int, nargs="+", default=FEW, choices=tuple(MODELS))
+    parser.add_argument("--judges", nargs="+", default=JUDGES, choices=JUDGES)
     options = parser.parse_args()
     print("| judge | models | prompts | rating | difference | win rate | ranks | none | open |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for judge, n_models, n_prompts in itertools.product(JUDGES, MODELS, (20, 50, 200)):
+    for judge, n_models, n_prompts in itertools.product(
+        options.judges, options.models, (20, 50, 200)
+    ):
         tallies = simulate(
             Cell(judge, n_models, n_prompts),
             n_simulations=options.simulations,

@@ -1,0 +1,249 @@
+"""How often intervals of means, shares, correlations, kappas and Elo cover, by simulation.
+
+    python benchmarks/statistics_coverage.py --simulations 2000 > coverage.md
+
+Points of one prompt share half of their variance where a prompt has several. The truth is the same
+world with 200,000 prompts, or for Elo the mean rating over the simulated studies.
+"""
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
+from orchestrator.statistics.association import KINDS, Kind
+from orchestrator.statistics.confidence import Gaps, confidence
+from orchestrator.statistics.correlation import (
+    Correlation,
+    correlate,
+    correlate_within,
+    partial_correlation,
+)
+from orchestrator.statistics.elo import Battles, rate_elo
+from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.paired import Comparison, compare_accuracies, compare_correlations
+from orchestrator.statistics.results import Estimate, Interval
+
+LEVEL = 0.95
+PROMPTS = (20, 50, 200)
+SIZES = (1, 5)
+POPULATION = 200_000
+CATEGORIES = 4
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Found = Estimate | Correlation | Comparison
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """Points of a study; arrays of shape (n,).
+
+    Two evaluators of different skill, gold with the ties of grades from 1 to 10, a length that
+    moves both, three raters with three categories, and a quantity with a long tail.
+    """
+
+    prompts: Ints
+    one: Floats
+    two: Floats
+    gold: Floats
+    length: Floats
+    raters: Floats
+    skewed: Floats
+
+
+def draw(rng: np.random.Generator, n_prompts: int, size: int) -> World:
+    """A study of `n_prompts` prompts with `size` points each."""
+    shape = (n_prompts, size, 7)
+    z = (
+        math.sqrt(0.5) * rng.normal(size=(n_prompts, 1, 7))
+        + math.sqrt(0.5) * rng.normal(size=shape)
+    ).reshape(-1, 7)
+    truth = z[:, 0] + 0.4 * z[:, 1]
+    raters = np.digitize(z[:, 4, None] + 0.8 * z[:, [0, 5, 6]], (-0.7, 0.7)).astype(float)
+    return World(
+        prompts=np.repeat(np.arange(n_prompts), size),
+        one=0.9 * truth + 0.5 * z[:, 1] + 0.6 * z[:, 2],
+        two=0.5 * truth + 0.8 * z[:, 3],
+        gold=np.clip(np.round(1.8 * truth + 7), 1, 10),
+        length=z[:, 1],
+        raters=raters,
+        skewed=np.exp(z[:, 4]),
+    )
+
+
+def _right(world: World) -> tuple[Floats, Floats]:
+    return (world.one > -0.8).astype(float), (world.two > -0.3).astype(float)
+
+
+def _correlations(world: World, kind: Kind, rng: np.random.Generator) -> dict[str, Found]:
+    few = Resampling(4, rng)
+    found: dict[str, Found] = {
+        f"{kind}": correlate(world.one, world.gold, world.prompts, kind=kind),
+        f"{kind}, within": correlate_within(
+            world.one,
+            world.gold,
+            world.prompts,
+            [str(i % CATEGORIES) for i in world.prompts],
+            kind=kind,
+        ).mean,
+        f"{kind}, difference": compare_correlations(
+            world.one, world.two, world.gold, world.prompts, kind, few
+        ),
+    }
+    if kind != "kendall":
+        found[f"{kind}, partial"] = partial_correlation(
+            world.one, world.gold, world.length, world.prompts, kind=kind
+        )
+    return found
+
+
+def estimates(world: World, rng: np.random.Generator) -> dict[str, Found]:
+    """Everything with a value and an interval, by name."""
+    categories = [str(i % CATEGORIES) for i in world.prompts]
+    gaps = Gaps(world.two, world.prompts, categories=categories)
+    usual, rare = confidence(gaps, [-0.5, 1.9])
+    found: dict[str, Found] = {
+        "mean": clustered_mean(world.one, world.prompts),
+        "mean, log-normal": clustered_mean(world.skewed, world.prompts),
+        "share, near 3/4": usual.published,
+        "share, near 2 %": rare.published,
+        "accuracy, difference": compare_accuracies(
+            *_right(world), world.prompts, Resampling(4, rng)
+        ),
+        "Cohen's kappa": cohen_kappa(world.raters[:, 0], world.raters[:, 1], world.prompts),
+        "Fleiss' kappa": fleiss_kappa(rater_counts(world.raters, (0.0, 1.0, 2.0)), world.prompts),
+        "pearson, log-normal": correlate(
+            world.skewed, world.raters[:, 0], world.prompts, kind="pearson"
+        ),
+    }
+    if usual.macro is not None:
+        found["share, macro"] = usual.macro
+    for kind in KINDS:
+        found |= _correlations(world, kind, rng)
+    return found
+
+
+@dataclasses.dataclass
+class Tally:
+    """How often an interval held the truth, and how often there was none."""
+
+    asked: int = 0
+    covered: int = 0
+    none: int = 0
+
+    def add(self, interval: Interval | None, truth: float) -> None:
+        """Counts one interval."""
+        if interval is None:
+            self.none += 1
+            return
+        self.asked += 1
+        self.covered += int(interval.contains(truth))
+
+    @property
+    def coverage(self) -> float:
+        """Share of the given intervals that held the truth."""
+        return self.covered / self.asked if self.asked else math.nan
+
+
+@functools.cache
+def truths(population: int) -> dict[str, float]:
+    """What the estimates are with as many prompts as that."""
+    rng = np.random.default_rng(0)
+    found = estimates(draw(rng, population, 1), rng)
+    return {name: float(estimate.value) for name, estimate in found.items() if estimate.value}
+
+
+def simulate(
+    n_prompts: int,
+    size: int,
+    n_simulations: int,
+    *,
+    seed: int = 0,
+    population: int = POPULATION,
+) -> dict[str, Tally]:
+    """Tallies by name of the estimate."""
+    rng = np.random.default_rng([seed, n_prompts, size])
+    true = truths(population)
+    tallies = {name: Tally() for name in true}
+    for _ in range(n_simulations):
+        for name, found in estimates(draw(rng, n_prompts, size), rng).items():
+            tallies[name].add(found.interval, true[name])
+    return tallies
+
+
+def false_alarms(n_prompts: int, size: int, n_simulations: int, *, seed: int = 0) -> float:
+    """Share of sign-flip tests at 5 % that tell two equally good evaluators apart."""
+    rng = np.random.default_rng([seed, n_prompts, size, 1])
+    n_found = 0
+    for _ in range(n_simulations):
+        world = draw(rng, n_prompts, size)
+        one, two = (world.gold / 2 + noise for noise in rng.normal(size=(2, world.gold.size)))
+        found = compare_correlations(
+            one, two, world.gold, world.prompts, "spearman", Resampling(400, rng)
+        )
+        n_found += int(found.p_value is not None and found.p_value <= 1.0 - LEVEL)
+    return n_found / n_simulations
+
+
+def peers(rng: np.random.Generator, n_prompts: int, qualities: Floats) -> Battles:
+    """All votes on all pairs by all others; answers of a prompt differ in quality by the prompt."""
+    m = len(qualities)
+    first, second = (np.repeat(index, m - 2) for index in np.triu_indices(m, 1))
+    answers = qualities + 0.6 * rng.normal(size=(n_prompts, m))
+    gap = answers[:, first] - answers[:, second] + 0.5 * rng.normal(size=(n_prompts, first.size))
+    return Battles(
+        np.repeat(np.arange(n_prompts), first.size),
+        np.tile(first, n_prompts),
+        np.tile(second, n_prompts),
+        (gap > 0).astype(float).reshape(-1),
+        m,
+    )
+
+
+def simulate_elo(n_prompts: int, n_models: int, n_simulations: int, *, seed: int = 0) -> Tally:
+    """Tally of the intervals over prompts of Elo ratings."""
+    rng = np.random.default_rng([seed, n_prompts, n_models, 2])
+    qualities = np.linspace(1.0, -1.0, n_models) * min(1.0, n_models / 4)
+    found = [
+        rate_elo(peers(rng, n_prompts, qualities), Resampling(200, rng))
+        for _ in range(n_simulations)
+    ]
+    truth = np.mean([ratings.values for ratings in found], axis=0)
+    tally = Tally()
+    for ratings in found:
+        for low, high, true in zip(ratings.low, ratings.high, truth, strict=True):
+            tally.add(None if np.isnan(low) else Interval(low, high, LEVEL), float(true))
+    return tally
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--simulations", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    columns = list(itertools.product(PROMPTS, SIZES))
+    found = {cell: simulate(*cell, options.simulations, seed=options.seed) for cell in columns}
+    print("| prompts x points | " + " | ".join(f"{n} x {k}" for n, k in columns) + " |")
+    print("|---" * (1 + len(columns)) + "|")
+    for name in found[columns[0]]:
+        cells = [f"{100 * found[cell][name].coverage:.1f}" for cell in columns]
+        print(f"| {name} | {' | '.join(cells)} |")
+    alarms = [false_alarms(*cell, options.simulations, seed=options.seed) for cell in columns]
+    print("| false alarms at 5 % | " + " | ".join(f"{100 * share:.1f}" for share in alarms) + " |")
+    print("\n| Elo: models | " + " | ".join(f"{n} prompts" for n in PROMPTS) + " |")
+    print("|---" * (1 + len(PROMPTS)) + "|")
+    for n_models in (3, 6):
+        runs = [simulate_elo(n, n_models, options.simulations // 5) for n in PROMPTS]
+        print(f"| {n_models} | " + " | ".join(f"{100 * run.coverage:.1f}" for run in runs) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Intervals of means, shares, correlations, kappas and Elo cover at their level, by simulation."""
+
+import math
+import runpy
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = runpy.run_path(
+    str(Path(__file__).parents[2] / "benchmarks" / "statistics_coverage.py"), run_name="coverage"
+)
+LEVEL = BENCHMARK["LEVEL"]
+# Known to be short of their level, with the figures in docs/statistics.md.
+SHORT = {"mean, log-normal", "pearson, log-normal"}
+
+
+def fault(tally, slack):
+    """How far the coverage is from the level, beyond Monte-Carlo error and `slack`."""
+    error = math.sqrt(LEVEL * (1 - LEVEL) / max(tally.asked, 1))
+    return abs(tally.coverage - LEVEL) - slack - 3 * error
+
+
+def shortfall(tally, slack):
+    """The same, below the level only."""
+    return fault(tally, slack) if tally.coverage < LEVEL else 0.0
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_intervals_cover_at_twenty_prompts(size):
+    tallies = BENCHMARK["simulate"](20, size, 100, population=20_000)
+    short = {name: t.coverage for name, t in tallies.items() if shortfall(t, 0.015) > 0}
+    assert set(short) <= SHORT, short
+
+
+def test_equally_good_evaluators_are_seldom_told_apart():
+    assert BENCHMARK["false_alarms"](20, 1, 200) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+
+
+def test_elo_intervals_cover_over_prompts():
+    assert shortfall(BENCHMARK["simulate_elo"](20, 3, 60), 0.015) <= 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("n_prompts", [20, 50, 200])
+@pytest.mark.parametrize("size", [1, 5])
+def test_intervals_cover_at_their_level(n_prompts, size):
+    tallies = BENCHMARK["simulate"](n_prompts, size, 2000, seed=1)
+    short = {name: t.coverage for name, t in tallies.items() if shortfall(t, 0.015) > 0}
+    assert set(short) <= SHORT, short
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("n_prompts", [50, 200])
+def test_intervals_are_not_too_long(n_prompts):
+    tallies = BENCHMARK["simulate"](n_prompts, 1, 1000, seed=2)
+    long = {name: t.coverage for name, t in tallies.items() if fault(t, 0.015) > 0}
+    assert set(long) <= SHORT, long
