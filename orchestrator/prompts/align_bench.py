@@ -57,5 +57,5 @@ def _json(file: Path) -> Any:  # noqa: ANN401 (checked by the model)
         raise ValueError(f"{file.name} can't be read: {error}") from error
 
 
-FROM_FOLDER: Final = BeforeValidator(_read, json_schema_input_type=str | dict[str, Any])
+FROM_FOLDER: Final = BeforeValidator(_read, json_schema_input_type=str | dict[str, Any] | None)
 """For a pydantic field: a path becomes the dimensions in that folder."""
