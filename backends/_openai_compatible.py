@@ -6,14 +6,15 @@ What differs between servers is a `Dialect` and a transport; files in `backends/
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from backends._direct_transport import lean_transport
 from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Capabilities, Endpoint, Provenance, ServerLoad
-from orchestrator.records import FEATURES, Choice, Failure, Generation, Sampling, Scored
-from orchestrator.wire import failures, labels, metrics, replies, requests
+from orchestrator.records import FEATURES, Choice, Failure, Generation, Messages, Sampling, Scored
+from orchestrator.wire import completions, failures, labels, metrics, replies, requests
 from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
@@ -26,6 +27,9 @@ _NO_LOGPROBS: Final = "log-probabilities are switched off (logprobs: false)"
 _NO_PREFIX: Final = (
     "this endpoint is not known to go on from a begun answer; where it takes "
     "continue_final_message (vLLM, SGLang, llama.cpp), say so in the backend's settings"
+)
+_NO_PLAIN_CHOICE: Final = (
+    "label probabilities of a base model (template: none) are read by the embedded server only"
 )
 _NO_TEXT: Final = "the request holds a lone surrogate, which is no text"
 
@@ -44,6 +48,8 @@ class OpenaiCompatible:
 
     kind = "openai"
     path = "/v1"
+    knows_template = False
+    """Whether its chat route takes our own field `template`; else base models are completed."""
 
     def __init__(
         self,
@@ -56,7 +62,8 @@ class OpenaiCompatible:
     ) -> None:
         self._endpoint = endpoint
         self._transport = transport
-        self._dialect = dialect
+        plain = self.knows_template and endpoint.plain
+        self._dialect = msgspec.structs.replace(dialect, plain=True) if plain else dialect
         self._prefill = prefill
         self._raw = raw
 
@@ -65,9 +72,14 @@ class OpenaiCompatible:
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
-        dialect = self._dialect
+        dialect, model = self._dialect, self._endpoint.model
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        legacy = self._endpoint.plain and not dialect.plain
+        encode = requests.completion if legacy else requests.chat
         body = await self._post(
-            "/chat/completions", lambda: requests.chat(self._endpoint.model, ask, seed, dialect)
+            "/completions" if legacy else "/chat/completions",
+            lambda: encode(model, ask, seed, dialect),
         )
         if isinstance(body, Failure):
             return body
@@ -76,9 +88,20 @@ class OpenaiCompatible:
             top=ask.top_logprobs,
             raw=_unmodified(ask.sampling) if self._raw is None else self._raw,
             offsets=ask.offsets,
+            thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
         )
-        return replies.generation(body, reading)
+        read = completions.generation if legacy else replies.generation
+        return read(body, reading)
+
+    def _turns(self, messages: Messages) -> Failure | None:
+        """Why a base model can't be asked this; None where it can."""
+        if not self._endpoint.plain or len(messages) == 1:
+            return None
+        said = (
+            f"a base model (template: none) goes on from one text, not from {len(messages)} turns"
+        )
+        return Failure("unsupported", said, permanent=True)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (the protocol's)
         """Not possible: current OpenAI-compatible chat endpoints score no given tokens."""
@@ -86,6 +109,8 @@ class OpenaiCompatible:
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """From the alternatives of one token; refuses labels that are longer."""
+        if self._endpoint.plain:
+            return Failure("unsupported", _NO_PLAIN_CHOICE, permanent=True)
         if not self._dialect.logprobs:
             return Failure("no_logprobs", _NO_LOGPROBS, permanent=True)
         if (ask.prefix.text or ask.prefix.token_ids) and not (self._prefill and ask.prefix.text):
@@ -144,20 +169,28 @@ class Native(OpenaiCompatible):
     """A server with our own routes: exact scores and exact label probabilities."""
 
     kind = "embedded"
+    knows_template = True
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
-        method = f"{self.kind}.score"
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        method, plain = f"{self.kind}.score", self._endpoint.plain
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(method, ask)
-        body = await self._post("/score", lambda: requests.score(self._endpoint.model, ask))
+        body = await self._post(
+            "/score", lambda: requests.score(self._endpoint.model, ask, plain=plain)
+        )
         if isinstance(body, Failure):
             return body
         return replies.scored(body, ask, method, self._endpoint.api_key)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""
-        body = await self._post("/choose", lambda: requests.choose(self._endpoint.model, ask))
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        model, plain = self._endpoint.model, self._endpoint.plain
+        body = await self._post("/choose", lambda: requests.choose(model, ask, plain=plain))
         if isinstance(body, Failure):
             return body
         method = f"{self.kind}.choose"
@@ -201,7 +234,7 @@ class NativeConfig(BaseModel):
 
 
 NATIVE_CAPABILITIES: Final = Capabilities(
-    generate=True, score=True, choose="exact", features=FEATURES
+    generate=True, score=True, choose="exact", features=FEATURES, plain_choose=True
 )
 NATIVE_DIALECT: Final = Dialect(token_ids=True, top_k_off=0)
 

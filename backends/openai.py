@@ -6,6 +6,7 @@ alternatives of one token, so labels must be one token each; nothing can be scor
 
 from typing import Any, Final, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from backends._direct_transport import lean_transport
@@ -92,13 +93,7 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
         omit=config.omit,
         extra=config.extra_body,
     )
-    endpoint = Endpoint(
-        base_url=base_url,
-        model=endpoint.model,
-        api_key=endpoint.api_key,
-        timeout_s=endpoint.timeout_s,
-        max_in_flight=endpoint.max_in_flight,
-    )
+    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
     return OpenaiCompatible(
         endpoint,
         _transport(endpoint, config),

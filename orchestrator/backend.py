@@ -25,6 +25,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         api_key: Secret, never written anywhere; empty for none. Left out of repr.
         timeout_s: Total deadline of one attempt.
         max_in_flight: How many connections may be open.
+        plain: Whether the model is a base model, asked by plain text without a chat template.
+        thinking_end: What stands between thinking and answer of a reasoning model; empty for none.
     """
 
     base_url: str
@@ -32,6 +34,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str = ""
     timeout_s: float = 600.0
     max_in_flight: int = 64
+    plain: bool = False
+    thinking_end: str = ""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r}, {self.model!r})"
@@ -48,6 +52,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         choose_requests: HTTP requests that one choice takes at most (for the plan).
         features: What it can observe in a scoring pass, of `records.FEATURES`.
         similarity: Comparing texts.
+        plain_choose: Label probabilities after plain text, of a base model.
     """
 
     generate: bool = True
@@ -56,6 +61,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     choose_requests: int = 1
     features: frozenset[str] = frozenset()
     similarity: bool = False
+    plain_choose: bool = False
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

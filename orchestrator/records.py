@@ -133,6 +133,10 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
             off the stored tokens afterwards (prefill and decode differ a little on most servers).
         offsets: int32, shape (T,): the place in `text` at which each token begins; None where not
             asked for, or where the tokens do not spell the text.
+        thinking: What a reasoning model wrote before its answer; no part of `text`, and neither its
+            ids nor its log-probabilities are among those here.
+        n_thinking_tokens: Its tokens, what ends it included; None where there is no thinking, or
+            nobody counted it.
     """
 
     text: str
@@ -146,6 +150,8 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
     n_cached_tokens: int = 0
     observed: str = "draw"
     offsets: IntArray | None = None
+    thinking: str = ""
+    n_thinking_tokens: int | None = None
 
     @property
     def mean_logprob(self) -> float:

@@ -114,11 +114,11 @@ class Service:
         asked, served = await self._read(request, protocol.TokenizeRequest)
         if (asked.prompt is None) == (asked.messages is None):
             raise bad_request("give either prompt or messages", "prompt")
-        special = asked.add_special_tokens
         if asked.prompt is None:
-            ids = served.tokens.encode(served.render(asked), special=bool(special))
+            ids = served.encode(asked)
         else:
-            ids = served.tokens.encode(asked.prompt, special=special is not False)
+            special = asked.add_special_tokens is not False
+            ids = served.tokens.encode(asked.prompt, special=special)
         texts = [served.tokens.piece(token).text for token in ids]
         return reply(
             {

@@ -37,7 +37,7 @@ def chat_job(request: ChatRequest, served: Served) -> Job:
     Raises:
         ApiError: 400 for what can't be done.
     """
-    ids = served.tokens.encode(served.render(request), special=bool(request.add_special_tokens))
+    ids = served.encode(request)
     wanted = request.max_completion_tokens
     wanted = request.max_tokens if wanted is None else wanted
     limit = token_limit(wanted, len(ids), served)

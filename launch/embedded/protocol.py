@@ -48,6 +48,7 @@ class Rendered(_Model, kw_only=True):
     continue_final_message: bool | None = None
     add_special_tokens: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    template: str | None = None
 
 
 class Sampled(Rendered, kw_only=True):

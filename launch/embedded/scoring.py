@@ -38,7 +38,7 @@ def begin(request: ScoreRequest | ChooseRequest, served: Served) -> Begun:
     """
     tokens = served.tokens
     text = served.render(request)
-    ids = tokens.encode(text, special=bool(request.add_special_tokens))
+    ids = served.encode(request, text)
     prefix = request.prefix or Prefix()
     if prefix.token_ids:
         check_ids("prefix.token_ids", prefix.token_ids, served.runner.vocabulary)

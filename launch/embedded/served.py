@@ -71,7 +71,7 @@ class Served:
         return self.engine.limits.max_len
 
     def render(self, request: Rendered) -> str:
-        """The chat template's text for a request.
+        """The chat template's text for a request, or the message itself for `template: none`.
 
         Raises:
             ApiError: 400 where the messages are missing or refused.
@@ -79,6 +79,8 @@ class Served:
         if not request.messages:
             raise bad_request("messages must hold at least one message", "messages")
         messages = [_message(message) for message in request.messages]
+        if request.template is not None:
+            return _plain(request.template, messages)
         going_on = bool(request.continue_final_message)
         if going_on and request.add_generation_prompt:
             text = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
@@ -90,6 +92,20 @@ class Served:
             "continue_final_message": going_on,
         }
         return self.tokens.render(messages, options)
+
+    def encode(self, request: Rendered, text: str | None = None) -> list[int]:
+        """Tokens of a rendered request; `text` where it is rendered already.
+
+        What the tokenizer puts around a text (such as BOS) is the chat template's to write, and
+        the tokenizer's where there is no template.
+
+        Raises:
+            ApiError: 400 where the messages are missing or refused.
+        """
+        special = request.add_special_tokens
+        plain = request.template is not None
+        text = self.render(request) if text is None else text
+        return self.tokens.encode(text, special=plain if special is None else special)
 
     def check_length(self, n_prompt: int, n_more: int = 1) -> None:
         """Refuse a sequence that does not fit.
@@ -176,6 +192,19 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arg
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
         _log.debug("a reply came after the server's loop had ended")
+
+
+def _plain(template: str, messages: list[dict[str, Any]]) -> str:
+    """The text of a base model's prompt.
+
+    Raises:
+        ApiError: 400 for another template, or for several messages.
+    """
+    if template != "none":
+        raise bad_request("template must be 'none', or left out", "template")
+    if len(messages) != 1:
+        raise bad_request("template 'none' takes one message: there are no turns", "messages")
+    return str(messages[0]["content"])
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 On its own it generates answers with their mean log-probability; other methods bring it along, so
 that their answers stand in a frame of their own. Exact match is reported where the item has a
-reference for the turn: equal after stripping white space at both ends.
+reference for the turn: equal after stripping white space at both ends. What a reasoning model
+thinks is no part of its answer: neither of its text nor of its log-probabilities nor of `n_tokens`.
 """
 
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ SCHEMA: Final = {
     "mean_top_mass": "f64",
     "observed": "str",
     "n_tokens": "i64",
+    "n_thinking_tokens": "i64",
     "finish_reason": "str",
     **STATUS_COLUMNS,
 }
@@ -110,10 +112,18 @@ def _row(unit: Unit, turn: Turn) -> Row:
         "mean_logprob": None if mean != mean else mean,
         "mean_top_mass": _mean_top_mass(answer),
         "observed": answer.observed,
-        "n_tokens": None if answer.finish_reason == GIVEN else answer.n_completion_tokens,
+        "n_tokens": _n_tokens(answer),
+        "n_thinking_tokens": answer.n_thinking_tokens,
         "finish_reason": answer.finish_reason,
         "status": "ok",
     }
+
+
+def _n_tokens(answer: Generation) -> int | None:
+    """Tokens of the answer without its thinking; None where nobody counted them."""
+    if answer.finish_reason == GIVEN or (answer.thinking and answer.n_thinking_tokens is None):
+        return None
+    return answer.n_completion_tokens - (answer.n_thinking_tokens or 0)
 
 
 def _mean_top_mass(answer: Generation) -> float | None:

@@ -23,8 +23,8 @@ from orchestrator.recipe.schema import (
 BUNDLED_PREFIX: Final = "bundled:"
 DEFAULT_BACKEND: Final = "openai"
 _WAYS: Final = {
-    "server": ("weights", "backend", "system"),
-    "base_url": ("model", "api_key_env", "backend", "system"),
+    "server": ("weights", "backend", "system", "template", "thinking"),
+    "base_url": ("model", "api_key_env", "backend", "system", "template", "thinking"),
     "answers": (),
 }
 """The three ways to a model, one of which an entry has, and the keys that go with each."""
@@ -65,6 +65,8 @@ class ModelLoader:
                     limits=_merged(checked.limits, own),
                     price=Price() if answers else own.price,
                     answers=answers,
+                    plain=own.template == "none",
+                    thinking_end=own.thinking.end if own.thinking else "",
                 )
         return found
 
@@ -84,6 +86,8 @@ class ModelLoader:
             self._fault(name, "", f"'weights' are missing: {what}")
         if len(given) == 1:
             self._check_keys(name, entry, given[0])
+        if entry.get("template") == "none" and _given(entry, "system"):
+            self._fault(name, "system", "a base model (template: none) has no system prompt")
 
     def _check_keys(self, name: str, entry: Mapping[str, Any], way: str) -> None:
         """Keys that go with another way to a model are faults."""

@@ -7,7 +7,7 @@ JSON Schema that editors read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -82,6 +82,13 @@ class GivenAnswers(Settings):
         return self
 
 
+class Thinking(Settings):
+    """How a reasoning model writes: first what it thinks, then the answer."""
+
+    end: str = Field("</think>", min_length=1, max_length=100)
+    """What stands between the two. Servers that set the thinking aside themselves need none."""
+
+
 class ModelEntry(Settings):
     """A model: launched (`server`, `weights`), reached at `base_url`, or its `answers` alone."""
 
@@ -103,6 +110,10 @@ class ModelEntry(Settings):
     """Environment variable that holds the API key. The key itself never stands in a recipe."""
     system: str | None = None
     """System prompt put before every conversation of this model."""
+    template: Literal["chat", "none"] = "chat"
+    """none for a base model: the prompt is sent as plain text, without the chat template."""
+    thinking: Thinking | None = None
+    """For a reasoning model: what it writes up to `end` is thinking and no part of its answer."""
     limits: Limits = Limits()
     """What differs from the recipe's `limits` for this model."""
     price: Price | None = None
@@ -207,6 +218,8 @@ class ModelSpec:
         limits: The recipe's limits with this model's own over them.
         price: Unknown where None.
         answers: What it said, where it can't be asked; a path is absolute.
+        plain: Whether it is asked by plain text, without a chat template.
+        thinking_end: What stands between its thinking and its answer; empty where it thinks not.
     """
 
     name: str
@@ -221,6 +234,8 @@ class ModelSpec:
     limits: Limits
     price: Price | None
     answers: GivenAnswers | None = None
+    plain: bool = False
+    thinking_end: str = ""
 
     def resolved(self) -> dict[str, Any]:
         """The entry of a recipe file that leads to this model."""
@@ -235,6 +250,8 @@ class ModelSpec:
             "model": self.model if self.server is None else None,
             "api_key_env": self.api_key_env,
             "system": self.system,
+            "template": "none" if self.plain else None,
+            "thinking": {"end": self.thinking_end} if self.thinking_end else None,
             "limits": self.limits.model_dump(mode="json"),
             "price": self.price and self.price.model_dump(mode="json"),
         }

@@ -25,6 +25,11 @@ _GIVEN: Final = (
 )
 
 
+_NO_PLAIN_CHOICE: Final = (
+    "it can't choose for a base model (template: none); the embedded server can"
+)
+
+
 def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool = False) -> None:
     """Refuse a recipe whose methods ask what a model's server can't give.
 
@@ -37,17 +42,23 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
             spec = recipe.models.get(stage.model)
             if spec is None:
                 continue  # a local back-end that the method brought along
-            if spec.answers is not None:
-                if not _is_answer(stage):
-                    faults[f"{part.name}: {stage.name} by {stage.model!r}: {_GIVEN}"] = None
-                continue
-            kind = backend_kind(spec, allow_code=allow_code)
-            module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
-            lacking = missing(stage, module.CAPABILITIES)
+            lacking = _lacking(stage, spec, allow_code=allow_code)
             if lacking:
-                faults[f"{part.name}: {stage.name} by {stage.model!r} ({kind}): {lacking}"] = None
+                faults[f"{part.name}: {stage.name} by {stage.model!r}{lacking}"] = None
     if faults:
         raise UsageError("\n".join(faults))
+
+
+def _lacking(stage: Stage, spec: ModelSpec, *, allow_code: bool) -> str:
+    """What a model can't do for a stage, as the end of a sentence; empty for nothing."""
+    if spec.answers is not None:
+        return "" if _is_answer(stage) else f": {_GIVEN}"
+    kind = backend_kind(spec, allow_code=allow_code)
+    can: Capabilities = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code).CAPABILITIES
+    lacking = missing(stage, can)
+    if spec.plain and stage.ask == "choose" and not can.plain_choose:
+        lacking = _NO_PLAIN_CHOICE
+    return f" ({kind}): {lacking}" if lacking else ""
 
 
 def _is_answer(stage: Stage) -> bool:

@@ -56,7 +56,12 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
     else:
         module = _launch_module(spec, allow_code=allow_code)
         found = module.identity(spec.server.config, spec.weights or "")
-    return {**found, "system": spec.system} if spec.system else found
+    said = {
+        "system": spec.system,
+        "template": "none" if spec.plain else None,
+        "thinking": spec.thinking_end,
+    }
+    return found | {name: value for name, value in said.items() if value}
 
 
 def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
@@ -178,6 +183,8 @@ class Fleet:
                 api_key=_api_key(spec),
                 timeout_s=spec.limits.timeout_s,
                 max_in_flight=spec.limits.max_in_flight,
+                plain=spec.plain,
+                thinking_end=spec.thinking_end,
             )
             kind = spec.backend
         else:
@@ -188,6 +195,8 @@ class Fleet:
                 api_key=server.api_key,
                 timeout_s=spec.limits.timeout_s,
                 max_in_flight=spec.limits.max_in_flight,
+                plain=spec.plain,
+                thinking_end=spec.thinking_end,
             )
             kind = self._groups[spec.name].module.BACKEND
         module = plugins.load(plugins.BACKENDS, kind, allow_code=self._allow_code)

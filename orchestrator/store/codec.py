@@ -55,6 +55,8 @@ class _Generation(msgspec.Struct, array_like=True, tag=1, gc=False):
     n_logprobs: _Count | None
     top: _Shape | None
     n_offsets: _Count | None = None
+    thinking: bytes = b""
+    n_thinking_tokens: _Count | None = None
 
 
 class _Scored(msgspec.Struct, array_like=True, tag=2, gc=False):
@@ -215,6 +217,8 @@ def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
         None if logprobs is None else len(logprobs),
         None if top is None else _shape(top.token_ids),
         None if made.offsets is None else len(made.offsets),
+        _bytes(made.thinking),
+        made.n_thinking_tokens,
     )
     return head, b"".join(parts)
 
@@ -300,6 +304,8 @@ def _generation(head: _Generation, arrays: bytes) -> Generation:
         head.raw,
         head.n_cached_tokens,
         offsets=None if head.n_offsets is None else cut.ints(head.n_offsets),
+        thinking=_text(head.thinking),
+        n_thinking_tokens=head.n_thinking_tokens,
     )
 
 

@@ -27,10 +27,16 @@ class Usage(msgspec.Struct, gc=False):
 
         cached_tokens: int | None = None
 
+    class Written(msgspec.Struct, gc=False):
+        """What the generated tokens were."""
+
+        reasoning_tokens: int | None = None
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: Details | None = None
+    completion_tokens_details: Written | None = None
 
     @property
     def n_prompt(self) -> int:
@@ -47,6 +53,12 @@ class Usage(msgspec.Struct, gc=False):
         """Prompt tokens from the prefix cache, 0 where not said."""
         details = self.prompt_tokens_details
         return max(self.cached_tokens or (details and details.cached_tokens) or 0, 0)
+
+    @property
+    def n_thinking(self) -> int | None:
+        """Tokens of the reasoning before the answer; None where not said."""
+        details = self.completion_tokens_details
+        return details.reasoning_tokens if details else None
 
 
 NO_USAGE: Final = Usage()

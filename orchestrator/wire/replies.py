@@ -1,27 +1,18 @@
 """Reply bodies -> `Generation`, `Scored`, `Choice` or `Failure`. Never raises, never makes up."""
 
-from itertools import accumulate
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-import numpy as np
 
-from orchestrator.records import (
-    Failure,
-    FloatArray,
-    Generation,
-    IntArray,
-    TopLogprobs,
-)
+from orchestrator.records import Failure, Generation
+from orchestrator.wire._drawn import UNKNOWN_ID, Answer, Entry, ListedEntry, Reading, drawn
 from orchestrator.wire._native import choice, scored, scored_nothing
 from orchestrator.wire._parsing import (
     MAX_BODY_BYTES,
     NO_USAGE,
     Decoder,
-    TokenId,
     Usage,
     error_in,
-    logprob_array,
     text_of,
     too_large,
 )
@@ -31,55 +22,12 @@ __all__ = [
     "scored_nothing", "too_large", "version",
 ]  # fmt: skip
 
-_PLACEHOLDER: Final = "token_id:"
-_UNFINISHED: Final = (None, "abort", "error")
-UNKNOWN_ID: Final = -1
-"""Stands for an alternative's id where the server names it by its text only."""
 
-_Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
-
-
-class _Alternative(msgspec.Struct, gc=False):
-    token: str = ""
-    logprob: float | None = None
-    id: TokenId | None = None
-
-
-class _Entry(msgspec.Struct, gc=False):
-    token: str = ""
-    logprob: float | None = None
-    utf8: _Bytes | None = msgspec.field(default=None, name="bytes")
-    id: TokenId | None = None
-
-
-class _ListedEntry(_Entry, gc=False):
-    top_logprobs: list[_Alternative] = []
-
-
-E = TypeVar("E", bound=_Entry)
-
-
-class _Logprobs(msgspec.Struct, Generic[E], gc=False):
-    content: list[E] | None = None
-    refusal: list[E] | None = None
-
-
-class _Message(msgspec.Struct, gc=False):
-    content: str | None = None
-    refusal: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-
-
-class _Answer(msgspec.Struct, Generic[E], gc=False):
-    message: _Message | None = None
-    logprobs: _Logprobs[E] | None = None
-    finish_reason: str | None = None
-    token_ids: list[TokenId] | None = None
+E = TypeVar("E", bound=Entry)
 
 
 class _Chat(msgspec.Struct, Generic[E], gc=False):
-    choices: list[_Answer[E]] | None = None
+    choices: list[Answer[E]] | None = None
     usage: Usage | None = None
     error: Any = None
 
@@ -100,26 +48,8 @@ class _Models(msgspec.Struct, gc=False):
 
 _versions: Final = Decoder(_Version)
 _models: Final = Decoder(_Models)
-_chat: Final = Decoder(_Chat[_Entry])
-_listed_chat: Final = Decoder(_Chat[_ListedEntry])
-
-
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read off a chat reply.
-
-    Attributes:
-        logprobs: Whether log-probabilities were asked for; a reply without is then a failure.
-        top: How many of the most likely tokens to keep at each position.
-        raw: Whether the server's log-probabilities are those of the unmodified softmax.
-        offsets: Whether to say where in the text each token begins.
-        secret: The key, kept out of messages.
-    """
-
-    logprobs: bool = True
-    top: int = 0
-    raw: bool = True
-    offsets: bool = False
-    secret: str = ""
+_chat: Final = Decoder(_Chat[Entry])
+_listed_chat: Final = Decoder(_Chat[ListedEntry])
 
 
 def generation(body: bytes, reading: Reading) -> Generation | Failure:
@@ -133,29 +63,10 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
         return reply
     if reply.error or not reply.choices:
         return error_in(body, reading.secret)
-    answer: _Answer[Any] = reply.choices[0]
+    answer: Answer[Any] = reply.choices[0]
     if answer.message is None:
         return error_in(body, reading.secret)
-    if answer.finish_reason in _UNFINISHED:
-        said = f"the server ended the answer with finish_reason {answer.finish_reason!r}"
-        return Failure("server_error", said)
-    usage = reply.usage or NO_USAGE
-    text = text_of(answer.message.content or answer.message.refusal or "")
-    observed = _observe(answer, reading, text) if reading.logprobs else _NOTHING
-    if isinstance(observed, Failure):
-        return observed
-    return Generation(
-        text,
-        text_of(str(answer.finish_reason)),
-        usage.n_prompt,
-        usage.n_completion,
-        observed.token_ids,
-        observed.logprobs,
-        observed.top,
-        reading.raw,
-        usage.n_cached,
-        offsets=observed.offsets,
-    )
+    return drawn(answer, reply.usage or NO_USAGE, reading)
 
 
 def version(body: bytes) -> tuple[str, str] | Failure:
@@ -172,172 +83,3 @@ def model_names(body: bytes) -> tuple[str, ...] | Failure:
     if isinstance(reply, Failure):
         return reply
     return tuple(model.id for model in reply.data or ())
-
-
-class _Observed(msgspec.Struct, gc=False):
-    token_ids: IntArray | None = None
-    logprobs: FloatArray | None = None
-    top: TopLogprobs | None = None
-    offsets: IntArray | None = None
-
-
-_NOTHING: Final = _Observed()
-
-
-def _observe(answer: _Answer[E], reading: Reading, text: str) -> _Observed | Failure:
-    entries = _entries(answer)
-    if entries is None:
-        return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
-    span = _span(answer, entries)
-    if isinstance(span, Failure):
-        return span
-    values = logprob_array([entry.logprob for entry in entries])
-    if isinstance(values, Failure):
-        return values
-    ids = _ids(answer, entries, span.stop)
-    if isinstance(ids, Failure):
-        return ids
-    top = _top(entries, reading.top) if reading.top else None
-    if isinstance(top, Failure):
-        return top
-    if span.start or span.stop < len(entries):
-        kept = slice(span.start, span.stop)
-        values = values[kept].copy()
-        ids = None if ids is None else ids[kept].copy()
-        top = top and TopLogprobs(top.token_ids[kept].copy(), top.logprobs[kept].copy())
-    offsets = _offsets(entries[span.start : span.stop], text) if reading.offsets else None
-    return _Observed(ids, values, top, offsets)
-
-
-def _entries(answer: _Answer[E]) -> list[E] | None:
-    """The log-probabilities of the tokens; None where the server gave none for a text."""
-    found = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
-    if found:
-        return found
-    said_something = answer.message and (answer.message.content or answer.message.refusal)
-    # An answer of no tokens has no log-probabilities to give.
-    return None if said_something or answer.finish_reason != "stop" else []
-
-
-def _span(answer: _Answer[E], entries: list[E]) -> range | Failure:
-    """Which tokens make up the text: not the stop token, not what a parser set aside."""
-    message = answer.message or _Message()
-    reasoned = bool(message.reasoning or message.reasoning_content)
-    if not reasoned and answer.finish_reason != "stop":
-        return range(len(entries))
-    tokens = [_token_bytes(entry) for entry in entries]
-    text = (message.content or message.refusal or "").encode("utf-8", "replace")
-    found = _locate(tokens, text, last=reasoned)
-    if reasoned:
-        said = "the server set reasoning aside, and its tokens can't be told from the answer's"
-        return Failure("no_logprobs", said, permanent=True) if found is None else found
-    if found is not None:
-        return range(found.stop)
-    # Some tokens are bytes of a character, so the text can't be followed; the last one still can.
-    is_text = bool(tokens) and tokens[-1] != b"" and text.endswith(tokens[-1])
-    return range(len(tokens) if is_text else max(len(tokens) - 1, 0))
-
-
-def _locate(tokens: list[bytes], text: bytes, *, last: bool) -> range | None:
-    joined = b"".join(tokens)
-    at = joined.rfind(text) if last else joined.find(text)
-    if at < 0 or (not last and joined[:at].strip()):
-        return None
-    ends = list(accumulate(map(len, tokens)))
-    first = next((i for i, end in enumerate(ends) if end > at), len(tokens))
-    starts = [0, *ends[:-1]]
-    stop = next((i for i, start in enumerate(starts) if start >= at + len(text)), len(tokens))
-    return range(min(first, stop), stop)
-
-
-def _offsets(entries: list[E], text: str) -> IntArray | None:
-    """Where in the text each token begins, in characters; None where the tokens do not spell it.
-
-    A token that begins inside a character begins where that character does.
-    """
-    tokens = [_token_bytes(entry) for entry in entries]
-    joined, wanted = b"".join(tokens), text.encode("utf-8", "replace")
-    first = joined.find(wanted)
-    if first < 0:
-        return None
-    # Bytes 10xxxxxx go on with a character; all others begin one.
-    begins = (np.frombuffer(joined, np.uint8) & 0xC0) != 0x80
-    characters = np.concatenate(([0], np.cumsum(begins)))
-    starts = np.cumsum([0, *map(len, tokens)])[:-1]
-    inside = np.array([start < len(joined) and not begins[start] for start in starts], np.int64)
-    found = characters[starts] - inside - characters[first]
-    places: IntArray = np.clip(found, 0, len(text)).astype(np.int32)
-    return places
-
-
-def _token_bytes(entry: _Entry) -> bytes:
-    if entry.utf8 is not None:
-        return bytes(entry.utf8)
-    return entry.token.encode("utf-8", "replace")
-
-
-def _ids(answer: _Answer[E], entries: list[E], n_kept: int) -> IntArray | Failure | None:
-    if answer.token_ids is not None:
-        # A server may leave the stop token out of one of the two lists.
-        if not n_kept <= len(answer.token_ids) <= len(entries):
-            said = f"{len(answer.token_ids)} token ids but {len(entries)} log-probabilities"
-            return Failure("unparseable", said, permanent=True)
-        return np.array(answer.token_ids, dtype=np.int32)
-    if not entries:
-        return np.empty(0, dtype=np.int32)
-    return _named_ids(entries)
-
-
-def _named_ids(entries: list[E]) -> IntArray | None:
-    ids = [_id(entry) for entry in entries]
-    return None if UNKNOWN_ID in ids else np.array(ids, dtype=np.int32)
-
-
-def _id(entry: _Entry | _Alternative) -> int:
-    if entry.id is not None:
-        return entry.id
-    digits = entry.token[len(_PLACEHOLDER) :] if entry.token.startswith(_PLACEHOLDER) else ""
-    # Nine digits fit int32; no vocabulary is larger.
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else UNKNOWN_ID
-
-
-def _top(entries: list[Any], k: int) -> TopLogprobs | Failure:
-    """The k most likely tokens at each position, most likely first; nan and -1 where not listed."""
-    rows = [entry.top_logprobs for entry in entries]
-    width = max(map(len, rows), default=0)
-    if rows and not width:
-        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
-    filler = _Alternative()
-    if any(len(row) != width for row in rows):
-        rows = [row + [filler] * (width - len(row)) for row in rows]
-    values = logprob_array([listed.logprob for row in rows for listed in row])
-    if isinstance(values, Failure):
-        return values
-    values = values.reshape(len(rows), width)
-    ids = _alternative_ids(rows).reshape(len(rows), width)
-    return _ranked(values, ids, k)
-
-
-def _alternative_ids(rows: list[list[_Alternative]]) -> IntArray:
-    sample = rows[0][0] if rows and rows[0] else _Alternative()
-    if _id(sample) == UNKNOWN_ID:
-        return np.full(sum(map(len, rows)), UNKNOWN_ID, dtype=np.int32)
-    return np.array([_id(listed) for row in rows for listed in row], dtype=np.int32)
-
-
-def _ranked(values: FloatArray, ids: IntArray, k: int) -> TopLogprobs:
-    width = values.shape[1]
-    if 1 < width <= k:
-        # vLLM lists the drawn token first and cuts the list, so where the drawn token is the least
-        # likely of all it may have pushed out one of the k best: it is not known to be among them.
-        pushed = values[:, 0] < np.fmin.reduce(values[:, 1:], axis=1)
-        values[pushed, 0] = np.nan
-        ids[pushed, 0] = UNKNOWN_ID
-    order = np.argsort(-values, axis=1, kind="stable")[:, :k]
-    values = np.take_along_axis(values, order, axis=1)
-    ids = np.take_along_axis(ids, order, axis=1)
-    if values.shape[1] < k:
-        room = ((0, 0), (0, k - values.shape[1]))
-        values = np.pad(values, room, constant_values=np.nan)
-        ids = np.pad(ids, room, constant_values=UNKNOWN_ID)
-    return TopLogprobs(ids, values)

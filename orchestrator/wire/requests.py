@@ -16,9 +16,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 OWN_FIELDS: Final = frozenset({
     "echo", "logprobs", "max_completion_tokens", "max_tokens", "messages", "model", "n", "seed",
-    "stop", "stream", "temperature", "top_k", "top_logprobs", "top_p",
+    "stop", "stream", "temperature", "template", "top_k", "top_logprobs", "top_p",
 })  # fmt: skip
 """Fields that this module writes; a user's extra fields may not be among them."""
+NO_TEMPLATE: Final = "none"
+"""Value of our own field `template`: the message is the prompt, without the chat template."""
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         top_k_off: What says "no top-k"; None leaves the field out.
         omit: Fields the server refuses, left out.
         extra: Fields added to every generation.
+        plain: Whether the message is sent to the model as it is, without the chat template; for
+            servers with our own routes, which know the field `template`.
     """
 
     max_tokens_field: str = "max_tokens"
@@ -41,6 +45,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     top_k_off: int | None = None
     omit: tuple[str, ...] = ()
     extra: Mapping[str, Any] = {}
+    plain: bool = False
 
     def listed(self, wanted: int) -> int:
         """How many alternatives to ask for so that the `wanted` best are among them.
@@ -76,6 +81,36 @@ def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
         body["top_logprobs"] = dialect.listed(ask.top_logprobs)
     if dialect.token_ids:
         body["return_token_ids"] = True
+    if dialect.plain:
+        body["template"] = NO_TEMPLATE
+    return _finish(body, dialect)
+
+
+def completion(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
+    """The body of a legacy completion that goes on from the message as it is.
+
+    Raises:
+        UnicodeEncodeError: If the message holds a lone surrogate, which is no text.
+    """
+    sampling = ask.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": ask.messages[-1].content,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": seed,
+        "stream": False,
+    }
+    if sampling.top_k or dialect.top_k_off is not None:
+        body["top_k"] = sampling.top_k or dialect.top_k_off
+    if sampling.stop:
+        body["stop"] = sampling.stop
+    if dialect.logprobs:
+        # 0 is off for some servers, and the drawn token's alone for others.
+        body["logprobs"] = max(1, dialect.listed(ask.top_logprobs))
+    if dialect.token_ids:
+        body["return_token_ids"] = True
     return _finish(body, dialect)
 
 
@@ -106,13 +141,15 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
     return _finish(body, dialect)
 
 
-def score(model: str, ask: ScoreAsk) -> bytes:
+def score(model: str, ask: ScoreAsk, *, plain: bool = False) -> bytes:
     """The body of our own `/v1/score`: log-probabilities of ids, or of a text, after the prompt.
 
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
     body: dict[str, Any] = {"model": model, "messages": _messages(ask.messages)}
+    if plain:
+        body["template"] = NO_TEMPLATE
     if ask.token_ids:
         body["token_ids"] = ask.token_ids
     else:
@@ -126,13 +163,15 @@ def score(model: str, ask: ScoreAsk) -> bytes:
     return _encode(body)
 
 
-def choose(model: str, ask: ChooseAsk) -> bytes:
+def choose(model: str, ask: ChooseAsk, *, plain: bool = False) -> bytes:
     """The body of our own `/v1/choose`; labels are lists of spellings.
 
     Raises:
         UnicodeEncodeError: If a message or a label holds a lone surrogate, which is no text.
     """
     body: dict[str, Any] = {"model": model, "messages": _messages(ask.messages)}
+    if plain:
+        body["template"] = NO_TEMPLATE
     if ask.prefix.token_ids:
         body["prefix"] = {"token_ids": ask.prefix.token_ids}
     elif ask.prefix.text:
