@@ -47,7 +47,7 @@ class Config(Settings):
 
 
 def summarise(context: Context) -> list[Table]:
-    """The true order, then one line a score."""
+    """One line a score, then what the true order rests on."""
     known = _exact_match(context.frames.get("answers"))
     config: Config = context.config
     order = config.order or tuple(known["model"].to_list())
@@ -63,7 +63,6 @@ def summarise(context: Context) -> list[Table]:
     truth = make_table("validation.truth", "What is known", _MODELS, known.rows())
     stated = " > ".join(order)
     return [
-        *([truth] if len(known) else []),
         make_table(
             "validation.order",
             "Which methods order the models rightly",
@@ -76,6 +75,7 @@ def summarise(context: Context) -> list[Table]:
                 f"exactly the true order",
             ],
         ),
+        *([truth] if len(known) else []),
     ]
 
 

@@ -6,7 +6,7 @@ from orchestrator.errors import UsageError
 
 
 def lines(tables):
-    table = tables[-1]
+    table = tables[0]
     names = [column.name for column in table.columns]
     return {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
 

@@ -181,7 +181,8 @@ def test_an_override_reaches_into_names_with_dots_and_into_lists(file):
 
 
 def test_an_override_may_add_an_entry_to_a_list(file):
-    recipe = loaded(file, "methods.2={kind: tests.recipe.plugin_method, candidates: [small, big]}")
+    entry = "{kind: tests.recipe.plugin_method, name: third, candidates: [small, big]}"
+    recipe = loaded(file, f"methods.2={entry}")
     assert len(recipe.methods) == 3
 
 
