@@ -1,0 +1,64 @@
+"""Base models and reasoning models in a recipe: what may be said, and what it decides."""
+
+import json
+
+import pytest
+
+from orchestrator.errors import RecipeError, UsageError
+from orchestrator.recipe.load import load
+from orchestrator.runner.fleet import model_identity
+from orchestrator.runner.prepare import prepare
+
+URL = {"base_url": "http://127.0.0.1:1"}
+
+
+@pytest.fixture
+def load_models(tmp_path):
+    def make(*methods, **models):
+        chosen = methods or ({"kind": "answers"},)
+        recipe = {"models": models, "dataset": {"kind": "demo", "n": 2}, "methods": chosen}
+        path = tmp_path / "made.yaml"
+        path.write_text(json.dumps(recipe), encoding="utf-8")
+        return load(path)
+
+    return make
+
+
+def test_a_base_model_and_a_reasoning_model_are_other_models(load_models):
+    loaded = load_models(
+        chat=URL,
+        base={**URL, "template": "none"},
+        reasoning={**URL, "thinking": {}},
+        other={**URL, "thinking": {"end": "[/THINK]"}},
+    )
+    identities = [{**model_identity(spec), "model": "same"} for spec in loaded.models.values()]
+    assert len({json.dumps(identity, sort_keys=True) for identity in identities}) == 4
+
+
+def test_the_resolved_entry_leads_to_the_same_model(load_models):
+    entry = {**URL, "template": "none", "thinking": {"end": "</t>"}}
+    spec = load_models(m=entry).models["m"]
+    again = load_models(m=spec.resolved()).models["m"]
+    assert (again.plain, again.thinking_end) == (spec.plain, spec.thinking_end) == (True, "</t>")
+    assert "template" not in load_models(m=URL).models["m"].resolved()
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({**URL, "template": "none", "system": "x"}, "a base model .* has no system prompt"),
+        ({**URL, "template": "mine"}, "template"),
+        ({**URL, "thinking": {"end": ""}}, "thinking.end"),
+        ({"answers": {"field": "x"}, "thinking": {}}, "goes with 'server' or 'base_url'"),
+    ],
+)
+def test_what_makes_no_sense_is_a_fault(load_models, entry, said):
+    with pytest.raises(RecipeError, match=said):
+        load_models(m=entry)
+
+
+def test_a_base_model_that_can_not_judge_is_refused_before_anything_is_sent(load_models, tmp_path):
+    method = {"kind": "pairwise_ranking", "judges": ["j"]}
+    loaded = load_models(method, a=URL, b=URL, j={**URL, "template": "none"})
+    with pytest.raises(UsageError, match=r"by 'j' \(openai\): it can't choose for a base model"):
+        prepare(loaded, tmp_path)
