@@ -1,0 +1,47 @@
+import polars as pl
+import pytest
+
+from orchestrator.analyses.probdiff_ablation import Config, summarise
+from orchestrator.errors import UsageError
+from orchestrator.frames import polars_schema
+from orchestrator.methods import probdiff
+from orchestrator.summaries._base import Context, Source
+
+SCHEMA = {"method": pl.String(), **polars_schema(probdiff.SCHEMA)}
+
+
+def context(rows, *sources):
+    frames = {"probdiff": pl.DataFrame(rows, schema=SCHEMA)}
+    return Context("a", Config(), frames, pl.DataFrame(), sources, 0.95, 200, 0)
+
+
+def row(method, item, d):
+    return {
+        "method": method, "item": item, "model": "m", "turn": 1, "d": d, "unchanged": False,
+        "status": "ok",
+    }  # fmt: skip
+
+
+def source(name, **settings):
+    return Source(name, "probdiff", probdiff.Config(**settings), "probdiff")
+
+
+def test_every_probdiff_method_stands_in_one_table_by_threshold():
+    rows = [row("a", "1", -0.03), row("a", "2", 0.1), row("b", "1", -1.0), row("b", "2", -1.0)]
+    sources = (source("a", deltas=(-0.05, 0)), source("b", deltas=(-0.05,), prompt="simple"))
+    settings, table = summarise(context(rows, *sources))
+    assert [(line[0], line[1], line[4]) for line in settings.rows] == [
+        ("a", "refinement", 0.1),
+        ("b", "simple", 0.1),
+    ]
+    found = [(line[0], line[3], line[4]) for line in table.rows]
+    assert [(name, delta, getattr(cell, "value", None)) for name, delta, cell in found] == [
+        ("a", 0.0, 0.5),
+        ("a", -0.05, 1.0),
+        ("b", -0.05, 0.0),
+    ]
+
+
+def test_a_recipe_without_probdiff_is_refused():
+    with pytest.raises(UsageError, match="no method of kind probdiff"):
+        summarise(context([]))
