@@ -18,6 +18,8 @@ _SECTIONS: Final = {
     "ModelEntry": "`models.NAME`",
     "Limits": "`limits` and `models.NAME.limits`",
     "Price": "`models.NAME.price`",
+    "GivenAnswers": "`models.NAME.answers`",
+    "Thinking": "`models.NAME.thinking`",
     "StatisticsSettings": "`statistics`",
     "Budget": "`budget`",
     "Window": "`window`",
