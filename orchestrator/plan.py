@@ -146,10 +146,11 @@ def make_part(
     candidates: Sequence[str],
     name: str = "",
 ) -> Part:
-    """A part with the fingerprint of its method, settings and name (`kind` where left out)."""
+    """A part with the fingerprint of method, columns, settings and name (`kind` where left out)."""
     name = name or kind
-    # The name is in the rows, so another name makes new ones.
-    fingerprint = digest(kind, method.VERSION, name, settings_of(config))
+    # Rows hold the name, and have these columns: others make new ones.
+    columns = tuple(method.SCHEMA.items())
+    fingerprint = digest(kind, method.VERSION, name, settings_of(config), columns)
     return Part(kind, method, config, tuple(candidates), fingerprint, name)
 
 
