@@ -41,6 +41,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MIN_POINTS: Final = 3
+_MIN_DEFINED: Final = 0.95
 METHOD: Final = "jackknife over prompts, t quantile"
 BOOTSTRAP: Final = "bootstrap over prompts, t quantile"
 
@@ -312,7 +313,7 @@ def _mean_of(
 def _spread(drawn: Floats, kind: Kind, found: Jackknifed) -> float:
     """Standard error from resamples, on the plain scale, as at `found`."""
     known = drawn[~np.isnan(drawn)]
-    if known.size < 2:
+    if known.size < _MIN_DEFINED * drawn.size or known.size < 2:
         return math.nan
     inside = np.clip(known, -1.0 + 1e-9, 1.0 - 1e-9)
     moved = np.arctanh(inside) if kind == "pearson" else np.arcsin(inside)

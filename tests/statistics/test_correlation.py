@@ -199,6 +199,14 @@ def test_bootstrap_and_jackknife_agree(kind, rng):
     assert drawn.interval.high - drawn.interval.low == pytest.approx(width, rel=0.12)
 
 
+def test_resamples_that_are_often_undefined_give_no_interval(rng):
+    gold = np.array([1.0] + [0.0] * 9)
+    found = correlated(rng.normal(size=10), gold, np.arange(10), resampling=Resampling(200, rng))
+    assert found.value is not None
+    assert found.interval is None
+    assert "undefined" in found.undefined
+
+
 def test_missing_points_are_counted_and_left_out(rng):
     x, y = rng.normal(size=(2, 30))
     gappy = x.copy()
