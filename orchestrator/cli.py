@@ -113,8 +113,7 @@ def _exit_code(result: api.Result) -> int:
     if result.ended is not None and result.ended.stopping:
         _complain(f"stopped: {result.ended.stopping}; raise it and go on with the same command")
         return EXIT_PARTIAL
-    rows = [frame["status"] for frame in result.frames.values() if "status" in frame.columns]
-    failed = sum(int((status != "ok").sum()) for status in rows)
+    failed = result.n_failed_rows
     if failed:
         where = f"see the table of failures, or {result.path}/results"
         _complain(f"{numbers.counted(failed, 'unit')} failed; {where}")

@@ -1,7 +1,6 @@
 """Rows to polars frames and Parquet, with the schema that the method declares."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,10 @@ _DTYPES: dict[str, pl.DataType] = {
     "list[f64]": pl.List(pl.Float64()),
     "list[str]": pl.List(pl.String()),
 }
-# Rows held at a time while a frame is written: bounds the memory of an export of any size.
+# Rows, and characters of texts, that are held at a time while a frame is written: they bound the
+# memory of an export of any size.
 _CHUNK_ROWS = 10_000
+_CHUNK_CHARACTERS = 8_000_000
 
 
 def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
@@ -66,8 +67,55 @@ def write_parquet(
     return pl.scan_parquet(path)
 
 
+class FrameFiles(Mapping[str, pl.DataFrame]):
+    """The Parquet files of a folder by the name of their frame, each read at its first use.
+
+    Most questions are about one frame or a column: the texts of a large run need not be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        # A killed export leaves parts behind.
+        self._paths = {
+            path.stem: path
+            for path in sorted(folder.glob("*.parquet"))
+            if not path.name.endswith(".part.parquet")
+        }
+        self._frames: dict[str, pl.DataFrame] = {}
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        if name not in self._frames:
+            self._frames[name] = pl.read_parquet(self._paths[name])
+        return self._frames[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def columns(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
+        """Those of the wanted columns that a frame has; none of them where there is no frame."""
+        if name not in self._paths:
+            return pl.DataFrame()
+        if name in self._frames:
+            there = self._frames[name].columns
+            return self._frames[name].select([column for column in wanted if column in there])
+        there = list(pl.read_parquet_schema(self._paths[name]))
+        found = [column for column in wanted if column in there]
+        return pl.read_parquet(self._paths[name], columns=found) if found else pl.DataFrame()
+
+
 def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
-    iterator = iter(rows)
-    yield list(islice(iterator, _CHUNK_ROWS))
-    while chunk := list(islice(iterator, _CHUNK_ROWS)):
+    chunk: list[Sequence[Any]] = []
+    n_characters = 0
+    n_chunks = 0
+    for row in rows:
+        chunk.append(row)
+        n_characters += sum(len(value) for value in row if isinstance(value, str))
+        if len(chunk) >= _CHUNK_ROWS or n_characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, n_characters = [], 0
+            n_chunks += 1
+    # No rows at all still make a frame.
+    if chunk or not n_chunks:
         yield chunk

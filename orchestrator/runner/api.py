@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import polars as pl
 
 from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import RunDirectoryError
+from orchestrator.frames import FrameFiles
 from orchestrator.plan import PlanCount, StageCount
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
@@ -69,12 +69,18 @@ class Result:
         self._allow_code = allow_code
 
     @cached_property
-    def frames(self) -> dict[str, pl.DataFrame]:
+    def frames(self) -> FrameFiles:
         """The frames of the current recipe by name, e.g. "answers", "judgments"."""
-        files = sorted((self.path / "results").glob("*.parquet"))
-        # A killed export leaves parts behind.
-        whole = (file for file in files if not file.name.endswith(".part.parquet"))
-        return {file.stem: pl.read_parquet(file) for file in whole}
+        return FrameFiles(self.path / "results")
+
+    @property
+    def n_failed_rows(self) -> int:
+        """Rows of units that failed, over all frames."""
+        failed = 0
+        for name in self.frames:
+            status = self.frames.columns(name, ("status",))
+            failed += sum(int((column != "ok").sum()) for column in status)
+        return failed
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -100,7 +106,7 @@ class Result:
     @cached_property
     def exact_match(self) -> dict[str, float | None]:
         """Share of answers equal to the reference, by model."""
-        return answer_summary(self.frames)
+        return answer_summary(self.frames.columns("answers", ("model", "exact_match")))
 
 
 def load(run_dir: str | Path, *, allow_code: bool = False) -> Result:

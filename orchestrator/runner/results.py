@@ -163,10 +163,9 @@ def _ranked(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, pl.DataFr
             yield str(method), rows
 
 
-def answer_summary(frames: Mapping[str, pl.DataFrame]) -> dict[str, float | None]:
+def answer_summary(answers: pl.DataFrame) -> dict[str, float | None]:
     """Share of answers equal to the reference by model; None where no item has a reference."""
-    answers = frames.get("answers")
-    if answers is None or answers.is_empty():
+    if answers.is_empty():
         return {}
     table = answers.group_by("model", maintain_order=True).agg(pl.col("exact_match").mean())
     return dict(table.iter_rows())

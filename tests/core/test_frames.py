@@ -1,0 +1,63 @@
+"""Frames are written in parts of bounded memory, and read as far as they are asked for."""
+
+import polars as pl
+import pytest
+
+from orchestrator import frames
+from orchestrator.frames import FrameFiles, write_parquet
+
+COLUMNS = {"item": "str", "text": "str", "score": "f64"}
+ROWS = [(str(number), "x" * number, number / 7) for number in range(25)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_parquet(COLUMNS, ROWS, tmp_path / "answers.parquet")
+    write_parquet({"item": "str"}, [("1",)], tmp_path / "items.parquet")
+    (tmp_path / "judgments.3.part.parquet").write_bytes(b"left by a kill")
+    return tmp_path
+
+
+@pytest.mark.parametrize("bound", ["_CHUNK_ROWS", "_CHUNK_CHARACTERS"])
+def test_parts_make_the_frame_that_one_part_makes(tmp_path, monkeypatch, bound):
+    monkeypatch.setattr(frames, bound, 4)
+    path = tmp_path / "frame.parquet"
+    write_parquet(COLUMNS, iter(ROWS), path)
+    assert pl.read_parquet(path).rows() == ROWS
+    assert [file.name for file in tmp_path.iterdir()] == ["frame.parquet"]
+
+
+def test_a_part_ends_where_its_texts_are_long(monkeypatch):
+    monkeypatch.setattr(frames, "_CHUNK_CHARACTERS", 10)
+    rows = [("a" * 4, "b" * 4), ("c", "ü"), ("d", None), ("e" * 50, "f"), ("g", "h")]
+    assert [len(part) for part in frames._chunks(rows)] == [2, 2, 1]
+
+
+def test_no_rows_make_a_frame_with_its_columns(tmp_path):
+    write_parquet(COLUMNS, [], tmp_path / "frame.parquet")
+    frame = pl.read_parquet(tmp_path / "frame.parquet")
+    assert (frame.columns, frame.height) == (list(COLUMNS), 0)
+
+
+def test_the_frames_of_a_folder_are_those_that_are_whole(folder):
+    found = FrameFiles(folder)
+    assert list(found) == ["answers", "items"]
+    assert found["answers"].rows() == ROWS
+    assert found.get("judgments") is None
+
+
+def test_a_frame_is_read_at_its_first_use_only(folder):
+    found = FrameFiles(folder)
+    (folder / "items.parquet").write_bytes(b"damaged, and nobody asks")
+    assert found["answers"] is found["answers"]
+    assert found.columns("answers", ("score",)).height == 25
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_columns_are_those_that_are_there(folder, is_read):
+    found = FrameFiles(folder)
+    if is_read:
+        assert found["answers"].height == 25
+    assert found.columns("answers", ("score", "none", "item")).columns == ["score", "item"]
+    assert found.columns("answers", ("none",)).is_empty()
+    assert found.columns("no frame", ("score",)).is_empty()
