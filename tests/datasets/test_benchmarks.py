@@ -7,11 +7,10 @@ import polars as pl
 import pytest
 
 from orchestrator import plugins
-from orchestrator.datasets import DATASETS, _benchmark, _download, listing, open_dataset
+from orchestrator.datasets import DATASETS, listing
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.schema import PluginRef
 from tests.conftest import SHARED
-from tests.datasets.web import Web
+from tests.datasets.benchmarks import items, lines, opened, parquet
 
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is absent")
 BENCHMARKS = [
@@ -19,56 +18,6 @@ BENCHMARKS = [
     for kind in plugins.kinds(DATASETS)
     if hasattr(plugins.load(DATASETS, kind), "ABOUT") and kind != "huggingface"
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_network(tmp_path, monkeypatch):
-    """The cache is empty, the hub is nobody, and a failed attempt is not waited after."""
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ORCHESTRATOR_DATA", raising=False)
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setenv("ORCHESTRATOR_OFFLINE", "1")
-    quick = _download.Patience(stall_s=0.5, pause_s=0.0)
-    monkeypatch.setattr(_benchmark, "PATIENCE", quick)
-
-
-@pytest.fixture
-def web(monkeypatch):
-    monkeypatch.delenv("ORCHESTRATOR_OFFLINE")
-    with Web() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        yield server
-
-
-@pytest.fixture
-def data(tmp_path, monkeypatch):
-    """A user's own folder; gives a function that puts a file there."""
-    folder = tmp_path / "data"
-    monkeypatch.setenv("ORCHESTRATOR_DATA", str(folder))
-
-    def put(name, content):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, pl.DataFrame):
-            content.write_parquet(path)
-        else:
-            path.write_text(content, encoding="utf-8")
-        return path
-
-    return put
-
-
-def opened(kind, **settings):
-    module = plugins.load(DATASETS, kind)
-    return open_dataset(PluginRef(kind, module.Config(**settings)))
-
-
-def items(dataset):
-    return [dataset.item(index) for index in range(len(dataset))]
-
-
-def lines(*rows):
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def config_of(module: ModuleType) -> dict[str, str]:
@@ -136,14 +85,6 @@ def served_xsum(web, frame):
     path = "/" + module.FILE.path
     web.files[path] = parquet(frame)
     return path
-
-
-def parquet(frame):
-    import io  # noqa: PLC0415
-
-    stream = io.BytesIO()
-    frame.write_parquet(stream)
-    return stream.getvalue()
 
 
 def test_a_benchmark_is_fetched_from_the_hub_once(web, monkeypatch):
@@ -336,68 +277,3 @@ def test_cnn_dailymail_takes_highlights_as_references(data):
     data("cnn_dailymail/test.parquet", frame)
     item = items(opened("cnn_dailymail", n=1))[0]
     assert (item.reference, "content:\na\n" in item.prompt) == ("h", True)
-
-
-# -- any dataset of the hub --------------------------------------------------------------------
-
-REPOSITORY = "someone/some-set"
-API = f"/api/datasets/{REPOSITORY}/parquet"
-
-
-def test_a_split_of_the_hub_is_fetched_file_by_file(web):
-    web.files[API] = json.dumps({"default": {"test": ["a", "b"]}}).encode()
-    for number in range(2):
-        frame = pl.DataFrame({"question": [f"q{number}"], "answer": [f"a{number}"]})
-        web.files[f"{API}/default/test/{number}.parquet"] = parquet(frame)
-    found = items(opened("huggingface", repository=REPOSITORY))
-    assert [(item.prompt, item.reference) for item in found] == [("q0", "a0"), ("q1", "a1")]
-
-
-def test_a_split_that_is_not_there_is_an_error_that_lists_those_that_are(web):
-    web.files[API] = json.dumps({"default": {"train": ["a"], "dev": ["b"]}}).encode()
-    with pytest.raises(DatasetError, match="no split 'test'; there are train, dev"):
-        opened("huggingface", repository=REPOSITORY)
-
-
-def test_of_several_configs_one_must_be_named(web):
-    web.files[API] = json.dumps({"a": {"test": ["x"]}, "b": {"test": ["x"]}}).encode()
-    with pytest.raises(DatasetError, match="say which 'config'; there are a, b"):
-        opened("huggingface", repository=REPOSITORY)
-
-
-def test_files_of_a_revision_are_fetched_by_their_paths(web):
-    for name, prompt in (("a.jsonl", "x"), ("b.jsonl", "y")):
-        place = f"/datasets/{REPOSITORY}/resolve/abc/data/{name}"
-        web.files[place] = lines({"prompt": prompt}).encode()
-    dataset = opened(
-        "huggingface",
-        repository=REPOSITORY,
-        revision="abc",
-        files=("data/a.jsonl", "data/b.jsonl"),
-    )
-    assert [item.prompt for item in items(dataset)] == ["x", "y"]
-
-
-def test_a_split_may_lie_in_the_users_folder(data):
-    data("huggingface/someone--some-set/default/test/0000.parquet", pl.DataFrame({"prompt": ["x"]}))
-    assert items(opened("huggingface", repository=REPOSITORY))[0].prompt == "x"
-
-
-def test_offline_the_place_of_a_split_is_said():
-    with pytest.raises(DatasetError, match=r"someone--some-set/default/test/0000.parquet"):
-        opened("huggingface", repository=REPOSITORY)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"repository": "../x"},
-        {"repository": "a/b", "files": ("../x.jsonl",)},
-        {"repository": "a/b", "files": ("/x.jsonl",)},
-        {"repository": "a/b", "split": "../x"},
-        {"repository": "a/b", "revision": "abc"},
-    ],
-)
-def test_paths_that_lead_elsewhere_are_refused(settings):
-    with pytest.raises(ValueError, match=r"repository|files|split|revision"):
-        plugins.load(DATASETS, "huggingface").Config(**settings)
