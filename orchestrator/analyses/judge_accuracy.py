@@ -36,7 +36,13 @@ from orchestrator.tables import Cell, Column, Measured, Table, make_table, measu
 
 Floats = NDArray[np.float64]
 
-_SHORT: Final = {"rounded_mean": "[mean]", "median": "med", "first_percentile": "1p"}
+_SHORT: Final = {
+    "rounded_mean": "[mean]",
+    "median": "med",
+    "first_percentile": "1p",
+    "median_pre": "med, pre",
+    "median_post": "med, post",
+}
 _FRAMES: Final = ("scores", "judgments", "pair_scores")
 # What may differ between two settings that are compared for their reasoning.
 _OF_REASONING: Final = {"name", "chain_of_thought", "reasoning", "traces", "judges"}
@@ -139,7 +145,7 @@ def _setting(
 def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: str) -> Table:
     """The table of the paper: a row a setting, a column an estimator."""
     columns = [Column("setting"), Column("pairs", "count"), Column("coverage")]
-    columns += [Column(_SHORT.get(name, WORDS[name]), "percent") for name in estimators]
+    columns += [Column(_SHORT.get(name, WORDS[name]), "number") for name in estimators]
     lines: list[list[Cell]] = [
         [
             setting.name,

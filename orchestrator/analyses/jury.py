@@ -37,6 +37,7 @@ from orchestrator.tables import Cell, Column, Measured, Table, make_table, measu
 Floats = NDArray[np.float64]
 
 _FRAMES: Final = ("scores", "judgments", "pair_scores")
+_OF_DIFFERENT: Final = "pairs of equal answers are left out: every judge ties on them"
 _DECISIONS: Final = (-1.0, 0.0, 1.0)
 
 
@@ -63,6 +64,7 @@ class _Jury:
         soft: Shape (n, J), preferences for A in [0, 1].
         decisions: Shape (n, J), signs by the mean.
         coverage: Shape (n, J).
+        differ: Shape (n,), whether the two answers are not the same text.
         n_left_out: Pairs that some judge did not judge.
     """
 
@@ -72,6 +74,7 @@ class _Jury:
     soft: Floats
     decisions: Floats
     coverage: Floats
+    differ: NDArray[np.bool_]
     n_left_out: int
 
     @property
@@ -144,6 +147,7 @@ def _seated(context: Context) -> _Jury:
         columns("soft"),
         decisions,
         columns("coverage"),
+        ~joined["same_text"].fill_null(value=False).to_numpy(),
         n_units - len(joined),
     )
 
@@ -160,15 +164,15 @@ _AGREEMENT: Final = (
 
 def _agreement(jury: _Jury, context: Context) -> Table:
     """Raw agreement, kappa and rank correlation for each two judges; Fleiss' kappa for all."""
-    prompts, level = jury.pairs.prompts(), context.confidence_level
+    differ, level = jury.differ, context.confidence_level
+    prompts = jury.pairs.prompts()[differ]
     resampling = Resampling(context.n_resamples, context.rng(), level)
     scores = [_mean_preferences(jury, jury.soft[:, at]) for at in range(len(jury.judges))]
     lines: list[list[Cell]] = []
     for one, two in combinations(range(len(jury.judges)), 2):
-        first, second = jury.decisions[:, one], jury.decisions[:, two]
-        soft = correlate(
-            jury.soft[:, one], jury.soft[:, two], prompts, kind="kendall", confidence_level=level
-        )
+        first, second = jury.decisions[differ, one], jury.decisions[differ, two]
+        soft_1, soft_2 = jury.soft[differ, one], jury.soft[differ, two]
+        soft = correlate(soft_1, soft_2, prompts, kind="kendall", confidence_level=level)
         lines.append(
             [
                 jury.judges[one],
@@ -180,16 +184,22 @@ def _agreement(jury: _Jury, context: Context) -> Table:
             ]
         )
     if len(jury.judges) > 2:
-        counts = rater_counts(jury.decisions, _DECISIONS)
+        counts = rater_counts(jury.decisions[differ], _DECISIONS)
         fleiss = without_n(measured(fleiss_kappa(counts, prompts, level)))
         lines.append(["all", "(Fleiss)", None, fleiss, None, None])
     notes = [
         "decisions: A, B or tie by the mean; kappa is agreement beyond chance (Cohen's; Fleiss' "
         "for all); intervals over prompts",
         "tau-b: of the preferences over pairs of answers, and of the models by mean preference",
+        _OF_DIFFERENT,
     ]
     return make_table(
-        "jury.agreement", "Agreement of judges", _AGREEMENT, lines, basis=_basis(jury), notes=notes
+        "jury.agreement",
+        "Agreement of judges",
+        _AGREEMENT,
+        lines,
+        basis=_differing(jury),
+        notes=notes,
     )
 
 
@@ -267,23 +277,32 @@ _MEMBERS: Final = (
 
 def _members(jury: _Jury, context: Context) -> Table:
     """Each judge against the jury of the others."""
-    prompts = jury.pairs.prompts()
+    prompts, differ = jury.pairs.prompts()[jury.differ], jury.differ
     lines: list[list[Cell]] = []
     for at, judge in enumerate(jury.judges):
-        rest = decided(jury.without(at) - 0.5)
-        own = decided(jury.soft[:, at] - 0.5)
+        rest = decided(jury.without(at) - 0.5)[differ]
+        own = decided(jury.soft[:, at] - 0.5)[differ]
         agreed = without_n(measured(raw_agreement(own, rest, prompts, context.confidence_level)))
         lines.append(
             [
                 judge,
                 float(jury.weights[at]),
                 agreed,
-                float((own == 0).mean()),
+                float((own == 0).mean()) if own.size else None,
                 mass(pl.Series(jury.coverage[:, at])),
             ]
         )
-    notes = ["agrees: the same side of one half as the weighted mean of the other judges"]
-    return make_table("jury.members", "Each judge", _MEMBERS, lines, notes=notes)
+    notes = [
+        "agrees: the same side of one half as the weighted mean of the other judges",
+        _OF_DIFFERENT,
+    ]
+    basis = _differing(jury)
+    return make_table("jury.members", "Each judge", _MEMBERS, lines, basis=basis, notes=notes)
+
+
+def _differing(jury: _Jury) -> str:
+    n_items = jury.pairs.rows.filter(pl.Series(jury.differ))["item"].n_unique()
+    return f"{int(jury.differ.sum()):,} pairs of different answers · {n_items:,} prompts"
 
 
 def _basis(jury: _Jury) -> str:

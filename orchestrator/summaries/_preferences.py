@@ -66,8 +66,9 @@ class Preferences:
     """Judged pairs.
 
     Attributes:
-        rows: Columns `UNIT`, category, `SOFT`, the estimators, and coverage (of what was read, the
-            least mass on the labels); only pairs that were judged.
+        rows: Columns `UNIT`, category, `SOFT`, the estimators, coverage (of what was read, the
+            least mass on the labels) and same_text (whether both answers are equal); only pairs
+            that were judged.
         estimators: Names of columns.
         mean: The one of them that the source recommends.
         n_missing: Pairs of an item without a judgment.
@@ -143,6 +144,7 @@ def _from_pairs(rows: pl.DataFrame) -> Preferences:
             "category",
             SOFT,
             *known,
+            "same_text",
             coverage=pl.min_horizontal("coverage_ab", "coverage_ba"),
         ),
         tuple(known),
@@ -174,7 +176,10 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
         return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
     found = _compared(paired)
     least = pl.min_horizontal("coverage_a", "coverage_b")
-    one = paired.select(*UNIT, "category", coverage=least).with_columns(
+    # Equal answers make equal prompts, which are asked once: their readings are the same.
+    one = paired.select(
+        *UNIT, "category", coverage=least, same_text=pl.col("p_a") == pl.col("p_b")
+    ).with_columns(
         pl.Series(SOFT, 0.5 + 0.5 * found["superiority"]),
         *(pl.Series(name, values) for name, values in found.items()),
     )

@@ -102,3 +102,17 @@ def test_a_jury_that_can_not_sit_is_refused(config):
 def test_one_judge_is_no_jury():
     with pytest.raises(UsageError, match="several judges"):
         tables(noisy("one", 0.1), judges=("one",))
+
+
+def test_ties_on_equal_answers_are_no_agreement():
+    even = judged.leaning(0.5)
+    same = [
+        {**judged.pair_row(f"s{k}", "x", "y", even, even, judge=judge), "same_text": True}
+        for k in range(40)
+        for judge in ("one", "two")
+    ]
+    rows = [*noisy("one", 0.02), *noisy("two", 0.02, sign=-1), *same]
+    found = tables(rows, judges=("one", "two"))
+    (row,) = lines(found["jury.agreement"])
+    assert row["same decision"].value == 0.0
+    assert found["jury.agreement"].basis.startswith("90 pairs of different answers")
