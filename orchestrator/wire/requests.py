@@ -12,7 +12,8 @@ import msgspec
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.records import Messages
 
-_encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder().encode
+"""Plain data to JSON; raises UnicodeEncodeError for a lone surrogate, which is no text."""
 
 OWN_FIELDS: Final = frozenset({
     "echo", "logprobs", "max_completion_tokens", "max_tokens", "messages", "model", "n", "seed",
@@ -65,7 +66,7 @@ def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
     sampling = ask.sampling
     body: dict[str, Any] = {
         "model": model,
-        "messages": _messages(ask.messages),
+        "messages": messages_of(ask.messages),
         dialect.max_tokens_field: sampling.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -120,7 +121,7 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    messages = _messages(ask.messages)
+    messages = messages_of(ask.messages)
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
@@ -147,7 +148,7 @@ def score(model: str, ask: ScoreAsk, *, plain: bool = False) -> bytes:
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    body: dict[str, Any] = {"model": model, "messages": _messages(ask.messages)}
+    body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages)}
     if plain:
         body["template"] = NO_TEMPLATE
     if ask.token_ids:
@@ -160,7 +161,7 @@ def score(model: str, ask: ScoreAsk, *, plain: bool = False) -> bytes:
         body["features"] = ask.features
     if ask.end_of_turn:
         body["end_of_turn"] = True
-    return _encode(body)
+    return encode(body)
 
 
 def choose(model: str, ask: ChooseAsk, *, plain: bool = False) -> bytes:
@@ -169,7 +170,7 @@ def choose(model: str, ask: ChooseAsk, *, plain: bool = False) -> bytes:
     Raises:
         UnicodeEncodeError: If a message or a label holds a lone surrogate, which is no text.
     """
-    body: dict[str, Any] = {"model": model, "messages": _messages(ask.messages)}
+    body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages)}
     if plain:
         body["template"] = NO_TEMPLATE
     if ask.prefix.token_ids:
@@ -177,10 +178,11 @@ def choose(model: str, ask: ChooseAsk, *, plain: bool = False) -> bytes:
     elif ask.prefix.text:
         body["prefix"] = {"text": ask.prefix.text}
     body["labels"] = [label.spellings for label in ask.labels]
-    return _encode(body)
+    return encode(body)
 
 
-def _messages(messages: Messages) -> list[dict[str, str]]:
+def messages_of(messages: Messages) -> list[dict[str, str]]:
+    """Messages as every server takes them."""
     return [{"role": role, "content": content} for role, content in messages]
 
 
@@ -188,4 +190,4 @@ def _finish(body: dict[str, Any], dialect: Dialect) -> bytes:
     body.update(dialect.extra)
     for field in dialect.omit:
         body.pop(field, None)
-    return _encode(body)
+    return encode(body)
