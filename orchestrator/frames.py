@@ -47,17 +47,20 @@ def write_parquet(
         StoreError: If the file can't be written.
     """
     parts: list[Path] = []
+    n_rows = 1
     temporary = path.with_suffix(".part.parquet")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for number, chunk in enumerate(_chunks(rows)):
             part = path.with_suffix(f".{number}.part.parquet")
             parts.append(part)
+            n_rows = max(n_rows, len(chunk))
             make_frame(columns, chunk).write_parquet(part)
         if len(parts) == 1:
             parts.pop().replace(temporary)
         else:
-            pl.scan_parquet(parts).sink_parquet(temporary)
+            # A group of rows is held until it is full; the default of 122,880 rows may be anything.
+            pl.scan_parquet(parts).sink_parquet(temporary, row_group_size=n_rows)
         temporary.replace(path)
     except OSError as error:
         raise StoreError(f"can't write {path}: {error}") from error
