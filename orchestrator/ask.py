@@ -198,7 +198,7 @@ class Request(msgspec.Struct, eq=False):
         key: Content address of the ask.
         kind: "generate", "score", "choose" or "similarity".
         ask: What is asked; `ask.model` is a name in the recipe.
-        seed: Sent to servers that honour seeds.
+        seed: Sent to servers that honour seeds; 0 where nothing is drawn.
         position: Of the first unit that asked; orders the queue.
         attempts: How often it was sent so far.
         waiters: The units that wait for it, each with the slot it fills; the driver's.

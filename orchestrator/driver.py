@@ -228,7 +228,7 @@ class Driver:
             if self._watch is not None:
                 self._watch(key, keyed.kind, keyed.ask.model)
             return known
-        seed = seed_of(key, self._plan.seed)
+        seed = seed_of(key, self._plan.seed) if keyed.kind == "generate" else 0
         request = Request(key, keyed.kind, keyed.ask, seed, unit.position, 0, [(unit, slot)])
         self._in_flight[key] = request
         self.outbox.append(request)
