@@ -1,7 +1,7 @@
 """What judging methods share: settings, prompts, traces, and the distribution at the verdict."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
@@ -13,6 +13,12 @@ from orchestrator.methods._verdicts import Slot, slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Label, Message, Messages
+
+
+_SET_ASIDE: Final = (
+    "the judge's thinking was set aside, so that its verdict can't be read after it; leave "
+    "`thinking` out of this model, and its server's reasoning parser too"
+)
 
 
 class JudgeSettings(MethodSettings):
@@ -178,7 +184,12 @@ async def judge_prompts(
 async def reason(
     ask: Ask, judge: str, prompts: Sequence[Messages], config: JudgeSettings, item_key: str
 ) -> list[tuple[Generation, ...]]:
-    """The judge's traces, `config.traces` for each prompt."""
+    """The judge's traces, `config.traces` for each prompt.
+
+    Raises:
+        AskFailed: If a request fails, or a trace's thinking was set aside: the judge would go on
+            from an answer that it did not think about.
+    """
     sampling = config.reasoning.sampling()
     traces: list[Generation] = await ask.all(
         *(
@@ -187,6 +198,8 @@ async def reason(
             for repeat in range(config.traces)
         )
     )
+    if any(trace.thinking for trace in traces):
+        raise AskFailed(Failure("thinking_set_aside", _SET_ASIDE, permanent=True))
     n = config.traces
     return [tuple(traces[at : at + n]) for at in range(0, len(traces), n)]
 

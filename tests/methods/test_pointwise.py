@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from pydantic import ValidationError
 
@@ -75,6 +76,17 @@ def test_no_verdict_at_all_is_a_failure_and_no_score():
         rows(Config(judges=("j",), chain_of_thought=True), respond)
     assert failed.value.failure.cause == "no_verdict"
     assert "cut off" in failed.value.failure.message
+
+
+def test_a_verdict_is_not_read_without_the_thinking_before_it():
+    def respond(ask):
+        if ask.model == "m":
+            return Generation("answer", "stop")
+        return msgspec.structs.replace(trace("7"), thinking="hm")
+
+    with pytest.raises(AskFailed) as failed:
+        rows(Config(judges=("j",), chain_of_thought=True), respond)
+    assert failed.value.failure.cause == "thinking_set_aside"
 
 
 def test_every_turn_is_rated_with_the_conversation_up_to_it():
