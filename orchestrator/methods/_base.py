@@ -49,13 +49,14 @@ class Stage(msgspec.Struct, frozen=True):
         name: "answers", "reasoning", "judgments", …
         model: Who is asked.
         ask: "generate", "score", "choose" or "similarity".
-        per_item: Requests for one item.
+        per_item: Requests for one turn of an item.
         exact: False where the number depends on what is answered: then it is an upper bound.
         max_tokens: Bound on generated tokens of one request.
         features: Of `records.FEATURES`, what is observed in a scoring pass and can't be done
             without.
         draw: What else decides the texts: stages of several methods that are alike in name, model
             and this are counted once.
+        per_turn: Whether each turn of an item leads to as many; else the first alone does.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Stage(msgspec.Struct, frozen=True):
     max_tokens: int = 0
     features: tuple[str, ...] = ()
     draw: str = ""
+    per_turn: bool = True
 
 
 class Settings(BaseModel):

@@ -86,16 +86,26 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """The further answers, and a comparison of them all."""
     tokens, draw = config.answer.max_tokens, config.model_dump_json(exclude={"candidates", "name"})
+    # What a second answer is asked after is not known before the first is there.
+    exact = config.times == 1
     found = [
-        # What a second answer is asked after is not known before the first is there.
         Stage(
-            "answers again", model, "generate", config.times, config.times == 1, tokens, draw=draw
+            "answers again",
+            model,
+            "generate",
+            config.times,
+            exact,
+            tokens,
+            draw=draw,
+            per_turn=False,
         )
         for model in candidates
     ]
     if config.similarity is not None:
         name, n = comparer_name(config.similarity), len(candidates)
-        found.append(Stage("similarity", name, "similarity", n, exact=False, draw=draw))
+        found.append(
+            Stage("similarity", name, "similarity", n, exact=False, draw=draw, per_turn=False)
+        )
     return found
 
 

@@ -89,22 +89,15 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:  # noqa: ARG001
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """N draws a model; fewer where other methods draw the first of them too."""
     draw = config.model_dump_json(include={"answer", "n"})
-    found = []
-    for model in candidates:
-        found.append(
-            Stage(
-                "samples",
-                model,
-                "generate",
-                config.n,
-                exact=False,
-                max_tokens=config.answer.max_tokens,
-                draw=draw,
-            )
-        )
-        if config.logprobs == "score":
-            found.append(Stage("scores", model, "score", config.n, exact=False, draw=draw))
-    return found
+    tokens, n = config.answer.max_tokens, config.n
+    asks = [("samples", "generate", tokens)]
+    if config.logprobs == "score":
+        asks.append(("scores", "score", 0))
+    return [
+        Stage(name, model, ask, n, exact=False, max_tokens=most, draw=draw, per_turn=False)
+        for model in candidates
+        for name, ask, most in asks
+    ]
 
 
 def columns(unit: Unit) -> Row:

@@ -21,15 +21,18 @@ def count_plan(
     plan: Plan, lookup: Lookup, systems: Mapping[str, str], prices: Mapping[str, Price]
 ) -> PlanCount:
     """Count by driving every unit against the store without sending anything."""
-    held, missing = _drive(plan, lookup, systems)
+    held, missing, n_turns = _drive(plan, lookup, systems)
     n_items = len(plan.items)
     stages = []
     for stage in plan.stages():
-        total = stage.per_item * n_items
+        n_times = n_turns if stage.per_turn else n_items
+        total = stage.per_item * n_times
         key = (stage.ask, stage.model)
         have = min(held[key], total)
         held[key] -= have
-        left = missing[key] if stage.exact else total - have
+        # What is asked after an answer that is not there yet is not among what is missing.
+        exact = stage.exact and n_times == n_items
+        left = missing[key] if exact else total - have
         stages.append(
             StageCount(
                 name=stage.name,
@@ -37,13 +40,13 @@ def count_plan(
                 total=total,
                 held=have,
                 left=min(left, total - have),
-                exact=stage.exact,
+                exact=exact,
                 max_tokens=stage.max_tokens * min(left, total - have),
             )
         )
     stages.extend(_observations(missing, plan))
     notes = []
-    if any(not stage.exact for stage in stages):
+    if not all(stage.exact for stage in stages):
         notes.append(
             "at most: what equal answers and failures leave out is known only afterwards; "
             "requests that are tried again come on top"
@@ -63,14 +66,18 @@ def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCo
 
 def _drive(
     plan: Plan, lookup: Lookup, systems: Mapping[str, str]
-) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]], int]:
     """Asks that the store answers and asks that it does not, by kind and model, each key once.
+
+    And the number of turns of all items.
 
     Keys are shared within an item only, so each item has a driver of its own and memory stays flat.
     """
     held: Counter[tuple[str, str]] = Counter()
     missing: Counter[tuple[str, str]] = Counter()
+    n_turns = 0
     for first in range(0, len(plan), max(1, plan.n_per_item)):
+        n_turns += 1 + len(plan.work(first).unit.item.followups)
         seen: set[bytes] = set()
         found: dict[bytes, Outcome | Failure | None] = {}
 
@@ -86,7 +93,7 @@ def _drive(
             driver.open(position)
         missing.update((request.kind, request.ask.model) for request in driver.outbox)
         driver.close()
-    return held, missing
+    return held, missing, n_turns
 
 
 def _counting(
