@@ -7,18 +7,18 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
 from orchestrator import plugins
 from orchestrator.ask import digest
 from orchestrator.backend import Backend, Endpoint, Provenance
-from orchestrator.errors import LaunchError, ServerChangedError, UsageError
+from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import Often
-from orchestrator.serving import LaunchModule, RunningServer, ServedModel
+from orchestrator.runner.servers import launch_module, launched_servers
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
@@ -27,17 +27,6 @@ _log = logging.getLogger(__name__)
 LAUNCHED = "launched"
 # Settings of back-ends that change how requests travel, not what they say.
 _HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
-
-
-class _Group(msgspec.Struct, eq=False):
-    """Models that one server process serves."""
-
-    name: str
-    module: LaunchModule
-    config: Any
-    models: tuple[ServedModel, ...]
-    lock: asyncio.Lock
-    server: RunningServer | None = None
 
 
 def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, str]:
@@ -54,7 +43,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
             **_what_is_sent(spec),
         }
     else:
-        module = _launch_module(spec, allow_code=allow_code)
+        module = launch_module(spec, allow_code=allow_code)
         found = module.identity(spec.server.config, spec.weights or "")
     said = {
         "system": spec.system,
@@ -86,13 +75,6 @@ def server_label(model: str, identity: bytes) -> str:
     return f"{model} {identity.hex()[:12]}"
 
 
-def _launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
-    if spec.server is None:
-        raise UsageError(f"model {spec.name!r} has no server to launch")
-    module = plugins.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
-    return cast("LaunchModule", module)
-
-
 class Fleet:
     """Gives a back-end for each model.
 
@@ -118,11 +100,10 @@ class Fleet:
         self._specs = {spec.name: spec for spec in models}
         self._identities = dict(identities)
         self._often = Often()
-        self._log_of = log_of
         self._store = store
         self._accept_change = accept_change
         self._allow_code = allow_code
-        self._groups = self._make_groups()
+        self._servers = launched_servers(models, log_of, allow_code=allow_code)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
@@ -142,12 +123,15 @@ class Fleet:
         """The back-end of a model; its server is launched or asked what it is.
 
         Raises:
-            LaunchError: If a server that we launch does not become ready.
+            LaunchError: If a server that we launch does not become ready the first time.
             ServerChangedError: If another server answered this run before.
         """
         self.states[model] = "starting"
         spec = self._specs[model]
         backend = await self._backend(spec)
+        if isinstance(backend, Failure):
+            self._complain(model, backend)
+            return backend
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(backend.close)
             provenance = await backend.provenance()
@@ -165,58 +149,38 @@ class Fleet:
     async def stop(self) -> None:
         """End every server that was launched."""
         async with asyncio.TaskGroup() as group:
-            for found in {id(group_): group_ for group_ in self._groups.values()}.values():
-                if found.server is not None:
-                    _log.info("ending server %s", found.name, extra={"pid": found.server.pid})
-                    group.create_task(found.server.stop())
+            for server in {id(server): server for server in self._servers.values()}.values():
+                group.create_task(server.stop())
 
     def exit_code(self, model: str) -> int | None:
         """The exit code of a launched server; None while it runs, or if it is not ours."""
-        found = self._groups.get(model)
-        return None if found is None or found.server is None else found.server.exit_code()
+        found = self._servers.get(model)
+        return None if found is None else found.exit_code()
 
-    async def _backend(self, spec: ModelSpec) -> Backend:
+    async def _backend(self, spec: ModelSpec) -> Backend | Failure:
+        kind, base_url, name, api_key = spec.backend, spec.base_url or "", spec.model, ""
         if spec.server is None:
-            endpoint = Endpoint(
-                base_url=(spec.base_url or "").rstrip("/").removesuffix("/v1"),
-                model=spec.model or spec.name,
-                api_key=_api_key(spec),
-                timeout_s=spec.limits.timeout_s,
-                max_in_flight=spec.limits.max_in_flight,
-                plain=spec.plain,
-                thinking_end=spec.thinking_end,
-            )
-            kind = spec.backend
+            base_url = base_url.rstrip("/").removesuffix("/v1")
+            api_key = _api_key(spec)
         else:
-            server = await self._server(spec)
-            endpoint = Endpoint(
-                base_url=server.base_url,
-                model=spec.name,
-                api_key=server.api_key,
-                timeout_s=spec.limits.timeout_s,
-                max_in_flight=spec.limits.max_in_flight,
-                plain=spec.plain,
-                thinking_end=spec.thinking_end,
-            )
-            kind = self._groups[spec.name].module.BACKEND
+            launched = self._servers[spec.name]
+            server = await launched.running()
+            if isinstance(server, Failure):
+                return server
+            kind, name = launched.module.BACKEND, spec.name
+            base_url, api_key = server.base_url, server.api_key
+        endpoint = Endpoint(
+            base_url=base_url,
+            model=name or spec.name,
+            api_key=api_key,
+            timeout_s=spec.limits.timeout_s,
+            max_in_flight=spec.limits.max_in_flight,
+            plain=spec.plain,
+            thinking_end=spec.thinking_end,
+        )
         module = plugins.load(plugins.BACKENDS, kind, allow_code=self._allow_code)
         config = spec.backend_config if spec.backend_config is not None else module.Config()
         return cast("Backend", module.create(endpoint, config))
-
-    async def _server(self, spec: ModelSpec) -> RunningServer:
-        group = self._groups[spec.name]
-        async with group.lock:
-            if group.server is not None and group.server.exit_code() is not None:
-                raise LaunchError(
-                    f"the server {group.name!r} ended with exit code {group.server.exit_code()}; "
-                    f"its log ends with:\n{group.server.log_tail()}"
-                )
-            if group.server is None:
-                log = self._log_of(group.name)
-                _log.info("starting server %s", group.name, extra={"log": str(log)})
-                group.server = await group.module.start(group.config, group.models, log)
-                _log.info("server %s is ready", group.name, extra={"pid": group.server.pid})
-            return group.server
 
     def _check(self, spec: ModelSpec, provenance: Provenance) -> None:
         if spec.server is not None:
@@ -245,24 +209,6 @@ class Fleet:
             _log.warning(
                 "%s can't be reached: %s", model, failure.message, extra={"model": model, "n": n}
             )
-
-    def _make_groups(self) -> dict[str, _Group]:
-        groups: dict[str, _Group] = {}
-        shared: dict[tuple[str, str], _Group] = {}
-        for spec in self._specs.values():
-            if spec.server is None:
-                continue
-            module = _launch_module(spec, allow_code=self._allow_code)
-            served = ServedModel(spec.name, spec.weights or "")
-            key = (spec.server.kind, spec.server.config.model_dump_json())
-            group = shared.get(key) if module.MULTI_MODEL else None
-            if group is None:
-                group = _Group(spec.name, module, spec.server.config, (served,), asyncio.Lock())
-                shared[key] = group
-            else:
-                group.models = (*group.models, served)
-            groups[spec.name] = group
-        return groups
 
 
 def _api_key(spec: ModelSpec) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import shlex
 import signal
@@ -93,28 +92,6 @@ def n_outcomes(run_dir):
 def said(process, seconds=40):
     out, err = process.communicate(timeout=seconds)
     return " ".join((out + err).split())
-
-
-def test_a_launched_server_that_is_killed_ends_the_run_with_its_log_and_can_be_gone_on_with(
-    start,
-    tmp_path,
-):
-    recipe = launched(tmp_path / "r.json", n=30)
-    process = start(recipe, tmp_path / "run")
-    pid = until(lambda: server_pid(tmp_path / "run"))
-    until(lambda: n_outcomes(tmp_path / "run") > 8)
-    os.kill(pid, signal.SIGKILL)
-    killed = time.monotonic()
-    words = said(process)
-    assert process.returncode == EXIT_FAILED, words
-    assert time.monotonic() - killed < 15
-    assert "exit code -9" in words
-    assert "ready http" in words
-    assert "Traceback" not in words
-    kept = n_outcomes(tmp_path / "run")
-    assert kept > 8
-    assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
-    assert not psutil.pid_exists(pid)
 
 
 def test_a_full_disk_ends_the_run_with_the_words_of_the_store(tmp_path):

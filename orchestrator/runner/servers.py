@@ -1,0 +1,193 @@
+"""Servers that a run launches: started when first asked for, started again after a crash, ended.
+
+A server that ends in mid-run is the server's fault, not that of the requests it had: they wait for
+the next one. A server that ends again and again, or that does not come up again, is given up; then
+its models are dead for this call, and others go on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from orchestrator import plugins
+from orchestrator.errors import LaunchError, UsageError
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.records import Failure
+from orchestrator.serving import LaunchModule, RunningServer, ServedModel
+
+_log = logging.getLogger(__name__)
+
+
+class Restarts(msgspec.Struct, frozen=True):
+    """How often a server that ended is started again.
+
+    Attributes:
+        at_most: Crashes in a row. More than the attempts of a request, so that one request which
+            ends its server each time runs out of attempts before its model runs out of servers.
+        first_wait_s: Before the first restart; doubled each time.
+        max_wait_s: Bound of the wait.
+        steady_s: A server that ran so long has shown that it can; its earlier crashes are
+            forgotten.
+    """
+
+    at_most: int = 6
+    first_wait_s: float = 0.5
+    max_wait_s: float = 30.0
+    steady_s: float = 600.0
+
+    def wait_s(self, n_crashes: int) -> float | None:
+        """Seconds before the next start, after so many crashes in a row; None: give up."""
+        if n_crashes > self.at_most:
+            return None
+        return min(self.max_wait_s, self.first_wait_s * 2.0 ** (n_crashes - 1))
+
+
+class Launched:
+    """One server process of a run, and what comes after it if it crashes.
+
+    Args:
+        name: The model it is named after, for messages and its log.
+        module: Its launch kind.
+        config: Settings of that kind.
+        log_path: Its log file.
+        restarts: How often it is started again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: LaunchModule,
+        config: Any,  # noqa: ANN401 (the Config of the kind)
+        log_path: Path,
+        restarts: Restarts | None = None,
+    ) -> None:
+        self.name = name
+        self.module = module
+        self.models: tuple[ServedModel, ...] = ()
+        self.server: RunningServer | None = None
+        self._config = config
+        self._log_path = log_path
+        self._restarts = restarts or Restarts()
+        self._lock = asyncio.Lock()
+        self._n_crashes = 0
+        self._started_at = 0.0
+        self._given_up: Failure | None = None
+
+    async def running(self) -> RunningServer | Failure:
+        """The server; it is started if need be.
+
+        Returns a failure once it is given up.
+
+        Raises:
+            LaunchError: If it does not become ready although it never was: then the recipe or the
+                machine is wrong, and trying again would not help.
+        """
+        async with self._lock:
+            if self._given_up is not None:
+                return self._given_up
+            if self.server is None and not self._n_crashes:
+                return await self._start()
+            while self.server is None or self.server.exit_code() is not None:
+                failure = await self._start_again()
+                if failure is not None:
+                    self._given_up = failure
+                    return failure
+            return self.server
+
+    async def _start(self) -> RunningServer:
+        _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
+        server = await self.module.start(self._config, self.models, self._log_path)
+        self.server = server
+        self._started_at = asyncio.get_running_loop().time()
+        _log.info("server %s is ready", self.name, extra={"pid": server.pid})
+        return server
+
+    async def _start_again(self) -> Failure | None:
+        """One more start; a failure where there were enough."""
+        if self.server is not None:
+            said = await self._bury(self.server)
+        else:
+            said = f"the server {self.name!r} did not start again"
+        self._n_crashes += 1
+        wait_s = self._restarts.wait_s(self._n_crashes)
+        if wait_s is None:
+            return Failure(
+                "dead_server",
+                f"{said}, and was started {self._n_crashes} times; see {self._log_path}",
+                permanent=True,
+            )
+        _log.warning(
+            "%s; it is started again in %.1f s (restart %d of at most %d)",
+            said,
+            wait_s,
+            self._n_crashes,
+            self._restarts.at_most,
+            extra={"log": str(self._log_path)},
+        )
+        await asyncio.sleep(wait_s)
+        try:
+            await self._start()
+        except LaunchError as error:
+            _log.warning("%s", error)
+        return None
+
+    async def _bury(self, server: RunningServer) -> str:
+        """See to it that nothing of a server that ended is left; what to say of its end."""
+        code = server.exit_code()
+        if asyncio.get_running_loop().time() - self._started_at >= self._restarts.steady_s:
+            self._n_crashes = 0
+        self.server = None
+        await server.stop()
+        return f"the server {self.name!r} ended with exit code {code}"
+
+    def exit_code(self) -> int | None:
+        """None while it runs, or before it is started."""
+        return None if self.server is None else self.server.exit_code()
+
+    async def stop(self) -> None:
+        """End it; it is not started again."""
+        if self.server is not None:
+            _log.info("ending server %s", self.name, extra={"pid": self.server.pid})
+            await self.server.stop()
+
+
+def launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
+    """The launch kind of a model.
+
+    Raises:
+        UsageError: If it is not launched.
+    """
+    if spec.server is None:
+        raise UsageError(f"model {spec.name!r} has no server to launch")
+    module = plugins.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
+    return cast("LaunchModule", module)
+
+
+def launched_servers(
+    specs: Sequence[ModelSpec], log_of: Callable[[str], Path], *, allow_code: bool
+) -> Mapping[str, Launched]:
+    """The server of each model that is launched; one for several models where a kind can.
+
+    Args:
+        specs: All models of a run.
+        log_of: Path of the log of a server, by the model it is named after.
+        allow_code: Load kinds from outside this project.
+    """
+    found: dict[str, Launched] = {}
+    shared: dict[tuple[str, str], Launched] = {}
+    for spec in specs:
+        if spec.server is None:
+            continue
+        module = launch_module(spec, allow_code=allow_code)
+        key = (spec.server.kind, spec.server.config.model_dump_json())
+        server = shared.get(key) if module.MULTI_MODEL else None
+        if server is None:
+            server = Launched(spec.name, module, spec.server.config, log_of(spec.name))
+            shared[key] = server
+        server.models = (*server.models, ServedModel(spec.name, spec.weights or ""))
+        found[spec.name] = server
+    return found

@@ -1,0 +1,114 @@
+"""The real command and the servers it launches: killed on either side in mid-run."""
+
+import os
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
+from tests.e2e.runs import MODELS, ROOT, command, frames, run, write_recipe
+from tests.e2e.test_failures import launched, log_of, n_outcomes, said, server_pid, start, until
+
+__all__ = ["start"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+ANSWER = {"kind": "answers", "answer": {"max_tokens": 24}}
+
+
+def embedded(path, n):
+    models = {name: {"server": {"kind": "embedded", "threads": 1}, "weights": f"bundled:{name}"}
+              for name in ("novice", "expert")}  # fmt: skip
+    methods = [ANSWER]
+    return write_recipe(path, "", n=n, models=models, methods=methods, limits={"max_in_flight": 2})
+
+
+def pids(run_dir):
+    return [
+        line["pid"]
+        for line in log_of(run_dir)
+        if line["message"].endswith("is ready") and "pid" in line
+    ]
+
+
+def warnings(run_dir):
+    return [line["message"] for line in log_of(run_dir) if line["level"] == "WARNING"]
+
+
+def kill_in_mid_run(start, recipe, run_dir, n_before):
+    process = start(recipe, run_dir)
+    pid = until(lambda: server_pid(run_dir), 60)
+    until(lambda: n_outcomes(run_dir) > n_before, 60)
+    os.kill(pid, signal.SIGKILL)
+    return process, said(process, 200)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda path: launched(path, n=40), id="fake"),
+        pytest.param(lambda path: embedded(path, 40), id="embedded", marks=pytest.mark.models),
+    ],
+)
+def test_a_server_that_is_killed_in_mid_run_is_started_again_and_the_run_completes(
+    start, tmp_path, make
+):
+    recipe = make(tmp_path / "r.json")
+    process, words = kill_in_mid_run(start, recipe, tmp_path / "cut", 8)
+    assert process.returncode == EXIT_COMPLETE, words
+    assert "it is started again" in " ".join(warnings(tmp_path / "cut"))
+    first, second = pids(tmp_path / "cut")
+    assert not psutil.pid_exists(first)
+    assert not psutil.pid_exists(second)
+    assert run(recipe, tmp_path / "whole").returncode == EXIT_COMPLETE
+    cut, whole = frames(tmp_path / "cut"), frames(tmp_path / "whole")
+    assert cut["answers"]["status"].unique().to_list() == ["ok"]
+    assert sorted(cut["answers"]["text"]) == sorted(whole["answers"]["text"])
+
+
+def test_a_model_whose_server_ends_again_and_again_is_dead_and_others_go_on(tmp_path):
+    crashing = {"kind": "fake", "rules": [{"fault": "exit", "after": 3}]}
+    models = {
+        "weak": {"server": crashing, "weights": MODELS[0]},
+        "mid": {"server": "fake", "weights": MODELS[1]},
+    }
+    recipe = write_recipe(
+        tmp_path / "r.json", "", n=60, models=models, methods=[ANSWER], limits={"max_in_flight": 2}
+    )
+    result = run(recipe, tmp_path / "run")
+    assert result.returncode == EXIT_PARTIAL, result.stderr
+    answers = frames(tmp_path / "run")["answers"]
+    mid, weak = (answers.filter(answers["model"] == name) for name in ("mid", "weak"))
+    assert mid["status"].unique().to_list() == ["ok"]
+    assert "dead_server" in weak["cause"].to_list()
+    assert not [pid for pid in pids(tmp_path / "run") if psutil.pid_exists(pid)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda path: launched(path), id="fake"),
+        pytest.param(lambda path: embedded(path, 400), id="embedded", marks=pytest.mark.models),
+    ],
+)
+def test_no_server_outlives_a_killed_orchestrator_by_more_than_ten_seconds(tmp_path, make):
+    recipe = make(tmp_path / "r.json")
+    process = subprocess.Popen(
+        command(recipe, tmp_path / "run"),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        pid = until(lambda: server_pid(tmp_path / "run"), 60)
+        until(lambda: n_outcomes(tmp_path / "run") > 2, 60)
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert pid in [child.pid for child in family]
+    finally:
+        process.kill()
+        process.wait()
+    killed = time.monotonic()
+    until(lambda: not any(child.is_running() for child in family), 10)
+    assert time.monotonic() - killed < 10
