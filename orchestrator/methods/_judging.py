@@ -14,7 +14,6 @@ from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Label, Message, Messages
 
-
 _SET_ASIDE: Final = (
     "the judge's thinking was set aside, so that its verdict can't be read after it; leave "
     "`thinking` out of this model, and its server's reasoning parser too"
