@@ -72,7 +72,7 @@ class OpenaiCompatible:
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
-        dialect, model = self._dialect, self._endpoint.model
+        dialect, model = self._dialect_of(ask), self._endpoint.model
         if (refused := self._turns(ask.messages)) is not None:
             return refused
         legacy = self._endpoint.plain and not dialect.plain
@@ -93,6 +93,10 @@ class OpenaiCompatible:
         )
         read = completions.generation if legacy else replies.generation
         return read(body, reading)
+
+    def _dialect_of(self, ask: GenerateAsk) -> Dialect:  # noqa: ARG002 (for those that tell apart)
+        """What the server wants to see for this ask."""
+        return self._dialect
 
     def _turns(self, messages: Messages) -> Failure | None:
         """Why a base model can't be asked this; None where it can."""
@@ -141,12 +145,16 @@ class OpenaiCompatible:
         await self._transport.close()
 
     async def _post(self, route: str, encode: Callable[[], bytes]) -> bytes | Failure:
-        """The body of a reply with status 200."""
+        """The body of a reply with status 200, from a route under `path`."""
+        return await self._post_to(self.path + route, encode)
+
+    async def _post_to(self, path: str, encode: Callable[[], bytes]) -> bytes | Failure:
+        """The same from any path."""
         try:
             body = encode()
         except UnicodeEncodeError:
             return Failure("bad_request", _NO_TEXT, permanent=True)
-        reply = await self._transport.post(self.path + route, body, self._endpoint.timeout_s)
+        reply = await self._transport.post(path, body, self._endpoint.timeout_s)
         if isinstance(reply, Failure):
             return reply
         return reply.body if reply.status == 200 else self._classified(reply)
@@ -154,6 +162,33 @@ class OpenaiCompatible:
     def _classified(self, reply: Reply) -> Failure:
         secret = self._endpoint.api_key
         return failures.classify(reply.status, reply.body, reply.headers, secret)
+
+    async def _served(self) -> tuple[str, ...] | Failure:
+        """The names that the server lists; a failure if the model is not among them."""
+        reply = await self._transport.get(f"{self.path}/models", _CONTROL_TIMEOUT_S)
+        names = self._read(reply, replies.model_names)
+        if isinstance(names, Failure) or self._endpoint.model in names:
+            return names
+        said = f"the server has no model {self._endpoint.model!r}; it has {', '.join(names)}"
+        return Failure("not_found", failures.clean(said), permanent=True)
+
+    async def _version(self) -> tuple[str, str] | Failure:
+        """Version and fingerprint that the server states."""
+        reply = await self._transport.get("/version", _CONTROL_TIMEOUT_S)
+        return self._read(reply, replies.version)
+
+    def _read(self, reply: Reply | Failure, decode: Callable[[bytes], T | Failure]) -> T | Failure:
+        if isinstance(reply, Failure):
+            return reply
+        return decode(reply.body) if reply.status == 200 else self._classified(reply)
+
+    async def _metrics(self) -> ServerLoad | None:
+        """Figures from `/metrics`; None where there are none."""
+        reply = await self._transport.get("/metrics", _CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure) or reply.status != 200:
+            return None
+        found = metrics.load_figures(reply.body, self._endpoint.model)
+        return found and ServerLoad(**found._asdict())
 
     def _stated(self, version: str, fingerprint: str) -> Provenance:
         return Provenance(
@@ -198,29 +233,13 @@ class Native(OpenaiCompatible):
 
     async def provenance(self) -> Provenance | Failure:
         """Version and fingerprint; a failure if the server does not have the model."""
-        reply = await self._transport.get("/v1/models", _CONTROL_TIMEOUT_S)
-        names = self._read(reply, replies.model_names)
-        if isinstance(names, Failure):
-            return names
-        if self._endpoint.model not in names:
-            said = f"the server has no model {self._endpoint.model!r}; it has {', '.join(names)}"
-            return Failure("not_found", failures.clean(said), permanent=True)
-        reply = await self._transport.get("/version", _CONTROL_TIMEOUT_S)
-        stated = self._read(reply, replies.version)
+        served = await self._served()
+        stated = served if isinstance(served, Failure) else await self._version()
         return stated if isinstance(stated, Failure) else self._stated(*stated)
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""
-        reply = await self._transport.get("/metrics", _CONTROL_TIMEOUT_S)
-        if isinstance(reply, Failure) or reply.status != 200:
-            return None
-        found = metrics.queue_lengths(reply.body, self._endpoint.model)
-        return found and ServerLoad(running=found.running, waiting=found.waiting)
-
-    def _read(self, reply: Reply | Failure, decode: Callable[[bytes], T | Failure]) -> T | Failure:
-        if isinstance(reply, Failure):
-            return reply
-        return decode(reply.body) if reply.status == 200 else self._classified(reply)
+        return await self._metrics()
 
 
 class NativeConfig(BaseModel):

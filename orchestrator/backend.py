@@ -75,10 +75,21 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Load figures as the server publishes them; None where it does not."""
+    """Load figures as the server publishes them; None where it does not.
+
+    Attributes:
+        running: Requests that it computes.
+        waiting: Requests that wait for it.
+        kv_cache: Share of its memory for keys and values that is taken, 0 to 1.
+        prefix_queries: Prompt tokens that were looked up in its prefix cache since it started.
+        prefix_hits: Those of them that were found.
+    """
 
     running: int | None = None
     waiting: int | None = None
+    kv_cache: float | None = None
+    prefix_queries: int | None = None
+    prefix_hits: int | None = None
 
 
 @runtime_checkable

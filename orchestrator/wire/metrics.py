@@ -1,48 +1,68 @@
 """Load figures in Prometheus text."""
 
+import math
 import re
 from typing import Final, NamedTuple
 
+# What servers call the same thing; each by its own prefix.
+_FIELDS: Final = {
+    b"num_requests_running": "running",
+    b"num_requests_waiting": "waiting",
+    b"kv_cache_usage_perc": "kv_cache",
+    b"prefix_cache_queries_total": "prefix_queries",
+    b"prefix_cache_hits_total": "prefix_hits",
+}
 _SERIES: Final = re.compile(
-    rb"^(?:orchestrator|vllm):num_requests_(running|waiting)(?:\{([^}\n]*)\})?[ \t]+"
-    rb"([0-9.eE+-]+)",
+    rb"^(?:orchestrator|vllm):(" + b"|".join(_FIELDS) + rb")(?:\{([^}\n]*)\})?[ \t]+([0-9.eE+-]+)",
     re.MULTILINE,
 )
 _MODEL: Final = re.compile(rb'(?:^|,)\s*model_name="((?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
-class QueueLengths(NamedTuple):
-    """Requests that a model runs and that wait for it; None where not published."""
+class LoadFigures(NamedTuple):
+    """How busy a model is; None where not published. See `orchestrator.backend.ServerLoad`."""
 
-    running: int | None
-    waiting: int | None
+    running: int | None = None
+    waiting: int | None = None
+    kv_cache: float | None = None
+    prefix_queries: int | None = None
+    prefix_hits: int | None = None
 
 
-def queue_lengths(text: bytes, model: str) -> QueueLengths | None:
+def load_figures(text: bytes, model: str) -> LoadFigures | None:
     """Figures of `model`, or of the whole server where it does not tell models apart.
 
-    Several engines of one model are added up. None where there is no such figure.
+    Several engines of one model are added up; of how full their caches are, the fullest counts.
+    None where there is no such figure.
     """
-    mine: dict[bytes, int] = {}
-    unnamed: dict[bytes, int] = {}
+    mine: dict[str, float] = {}
+    unnamed: dict[str, float] = {}
     for name, found, number in _SERIES.findall(text):
-        value = _count(number)
+        value = _number(number)
         if value is None:
             continue
         labelled = _MODEL.search(found)
         if labelled is None:
-            unnamed[name] = unnamed.get(name, 0) + value
+            _add(unnamed, _FIELDS[name], value)
         elif _ESCAPED.sub(rb"\1", labelled[1]) == model.encode():
-            mine[name] = mine.get(name, 0) + value
+            _add(mine, _FIELDS[name], value)
     figures = mine or unnamed
     if not figures:
         return None
-    return QueueLengths(figures.get(b"running"), figures.get(b"waiting"))
+    kv_cache = figures.pop("kv_cache", None)
+    counts = {field: int(value) for field, value in figures.items()}
+    return LoadFigures(kv_cache=kv_cache, **counts)
 
 
-def _count(number: bytes) -> int | None:
+def _add(figures: dict[str, float], field: str, value: float) -> None:
+    before = figures.get(field, 0.0)
+    figures[field] = max(before, value) if field == "kv_cache" else before + value
+
+
+def _number(number: bytes) -> float | None:
     try:
-        return max(0, int(float(number)))
-    except (ValueError, OverflowError):
+        value = float(number)
+    except ValueError:
         return None
+    return max(0.0, value) if math.isfinite(value) else None

@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.wire.metrics import QueueLengths, queue_lengths
+from orchestrator.wire.metrics import LoadFigures, load_figures
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests.
 # TYPE vllm:num_requests_running gauge
@@ -13,22 +13,35 @@ vllm:num_requests_waiting_by_reason{engine="0",model_name="a",reason="x"} 5.0
 
 
 def test_engines_of_a_model_are_added_up():
-    assert queue_lengths(VLLM, "a") == QueueLengths(5, 7)
+    assert load_figures(VLLM, "a") == LoadFigures(5, 7)
+
+
+def test_how_full_caches_are_and_what_they_held_is_read():
+    text = b"""vllm:kv_cache_usage_perc{engine="0",model_name="a"} 0.25
+vllm:kv_cache_usage_perc{engine="1",model_name="a"} 0.75
+vllm:prefix_cache_queries_total{engine="0",model_name="a"} 162.0
+vllm:prefix_cache_queries_total{engine="1",model_name="a"} 1.5e+02
+vllm:prefix_cache_queries_created{engine="0",model_name="a"} 1.7952269767921596e+09
+vllm:prefix_cache_hits_total{engine="0",model_name="a"} 32.0
+vllm:external_prefix_cache_hits_total{engine="0",model_name="a"} 5.0
+"""
+    figures = load_figures(text, "a")
+    assert figures == LoadFigures(kv_cache=0.75, prefix_queries=312, prefix_hits=32)
 
 
 def test_a_figure_that_is_missing_is_unknown():
-    assert queue_lengths(VLLM, "b") == QueueLengths(9, None)
+    assert load_figures(VLLM, "b") == LoadFigures(9, None)
 
 
 def test_our_own_prefix_is_known():
     text = b'orchestrator:num_requests_running{model_name="m \\"q\\""} 1\n'
-    assert queue_lengths(text, 'm "q"') == QueueLengths(1, None)
+    assert load_figures(text, 'm "q"') == LoadFigures(1, None)
 
 
 def test_figures_without_a_model_are_the_servers():
-    assert queue_lengths(b"vllm:num_requests_waiting 4\n", "m") == QueueLengths(None, 4)
+    assert load_figures(b"vllm:num_requests_waiting 4\n", "m") == LoadFigures(None, 4)
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b'vllm:num_requests_running{model_name="m"} e\n'])
 def test_nothing_published_is_none(text):
-    assert queue_lengths(text, "m") is None
+    assert load_figures(text, "m") is None

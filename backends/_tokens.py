@@ -1,0 +1,264 @@
+"""A server's own tokenizer: chat prompts as ids, and texts in their context.
+
+For servers that tokenise on request and take ids. What depends on the model alone is asked once.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Hashable
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from orchestrator.ask import messages_digest
+from orchestrator.records import Failure, Message, Messages
+
+Ids = tuple[int, ...]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_TAIL: Final = 8
+"""Tokens before a text that can change how it is cut; checked, not trusted."""
+_MOST_CACHED_IDS: Final = 2**20
+_MOST_CACHED_CHARACTERS: Final = 2**20
+_WORDS: Final = ("x", "7")
+
+
+class Failed(Exception):  # noqa: N818 (a failure on its way to becoming a value)
+    """A request failed; caught where a back-end's method ends."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
+
+
+def known(value: V | Failure) -> V:
+    """`value`.
+
+    Raises:
+        Failed: If it is a failure.
+    """
+    if isinstance(value, Failure):
+        raise Failed(value)
+    return value
+
+
+class Tokenizer(Protocol):
+    """What a server has to offer; every call is a request, and raises `Failed`."""
+
+    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+        """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message."""
+        ...
+
+    async def plain(self, text: str, *, special: bool) -> Ids:
+        """A text; `special` adds what the tokenizer puts around one."""
+        ...
+
+    async def text(self, ids: Ids) -> str:
+        """The text of ids, special tokens included."""
+        ...
+
+    async def spells_spaces(self) -> bool:
+        """Whether it puts a space before every text (SentencePiece)."""
+        ...
+
+    async def ends_turn(self, ids: Ids, token: int) -> bool:
+        """Whether the model, after `ids`, ends its answer by this token."""
+        ...
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """Tokens of a text in its context.
+
+    Attributes:
+        ids: The tokens.
+        boundary: "separate" where the text has the same tokens alone and after its context, else
+            "joint"; "merged" where the context's last token would merge with the text: then the
+            text's own tokens are taken, which is what a model that generates would meet.
+    """
+
+    ids: Ids
+    boundary: str
+
+
+class _Context(msgspec.Struct, frozen=True):
+    """The end of a prompt: its text, its ids, and whether the text alone has these ids."""
+
+    text: str
+    ids: Ids
+    whole: bool
+
+
+class Cache(Generic[K, V]):
+    """The values used last, up to a total weight."""
+
+    def __init__(self, most: int) -> None:
+        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._left = most
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, which then counts as used."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: K, value: V, weight: int = 1) -> None:
+        """Keep a value."""
+        if key in self._kept:
+            return
+        self._kept[key] = value, weight
+        self._left -= weight
+        while self._left < 0 and len(self._kept) > 1:
+            self._left += self._kept.popitem(last=False)[1][1]
+
+
+class Contexts:
+    """Prompts as ids and texts in their context, asked of a server and remembered.
+
+    Args:
+        server: Tokenises.
+        plain: Whether prompts are single texts without a chat template.
+    """
+
+    def __init__(self, server: Tokenizer, *, plain: bool) -> None:
+        self._server = server
+        self._is_plain = plain
+        self._prompts: Cache[bytes, Ids] = Cache(_MOST_CACHED_IDS)
+        self._texts: Cache[str, Ids] = Cache(_MOST_CACHED_CHARACTERS)
+        self._contexts: Cache[Ids, _Context] = Cache(_MOST_CACHED_IDS)
+        self._continuations: Cache[tuple[Ids, str], Continuation] = Cache(_MOST_CACHED_CHARACTERS)
+        self._opening: Ids | None = None
+        self._spells_spaces: bool | None = None
+        self._end_of_turn: int | None = None
+
+    async def prompt(self, messages: Messages) -> Ids:
+        """The ids of a prompt, the opening of the assistant's turn included.
+
+        Raises:
+            Failed: If the server does not say.
+        """
+        key = messages_digest(messages)
+        ids = self._prompts.get(key)
+        if ids is None:
+            if self._is_plain:
+                ids = await self._server.plain(messages[-1].content, special=True)
+            else:
+                ids = await self._server.chat(messages, opens=True, goes_on=False)
+            self._prompts.put(key, ids, len(ids))
+        return ids
+
+    async def continuation(self, prompt: Ids, text: str, n_begun: int = 0) -> Continuation:
+        """The ids of `text` after a prompt, of which the last `n_begun` are the begun answer.
+
+        Raises:
+            Failed: If the server does not say.
+        """
+        tail = prompt[-await self._tail_length(n_begun) :]
+        key = tail, text
+        found = self._continuations.get(key)
+        if found is not None:
+            return found
+        context = await self._context(tail)
+        is_short = context.whole
+        if not is_short:
+            context = await self._context(prompt)
+        alone = await self._alone(text)
+        joint = await self._server.plain(context.text + text, special=False)
+        n_known = len(context.ids)
+        if joint[:n_known] == context.ids:
+            ids = joint[n_known:]
+            found = Continuation(ids, "separate" if ids == alone else "joint")
+        else:
+            found = Continuation(alone, "merged" if context.whole else "separate")
+        if is_short:
+            self._continuations.put(key, found, _TAIL + len(text))
+        return found
+
+    async def end_of_turn(self) -> int:
+        """The token by which the template ends the assistant's turn and the model its answer.
+
+        Raises:
+            Failed: If there is none, or the server does not say.
+        """
+        if self._end_of_turn is None:
+            self._end_of_turn = await self._find_end_of_turn()
+        return self._end_of_turn
+
+    async def _find_end_of_turn(self) -> int:
+        if self._is_plain:
+            raise Failed(_NO_TURNS)
+        turns = (Message("user", "x"), Message("assistant", "y"))
+        begun = await self._server.chat(turns, opens=False, goes_on=True)
+        ended = await self._server.chat(turns, opens=False, goes_on=False)
+        if ended[: len(begun)] == begun:
+            for token in ended[len(begun) :]:
+                if await self._server.ends_turn(begun, token):
+                    return token
+        raise Failed(_NO_END)
+
+    async def _tail_length(self, n_begun: int) -> int:
+        if self._opening is None:
+            self._opening = await self._find_opening()
+        length = len(self._opening) + n_begun
+        return length if 0 < length <= 2 * _TAIL else _TAIL
+
+    async def _find_opening(self) -> Ids:
+        """What every prompt ends with: the opening of the assistant's turn."""
+        if self._is_plain:
+            return ()
+        one, other = [await self.prompt((Message("user", word),)) for word in _WORDS]
+        n = 0
+        while n < min(len(one), len(other)) and one[-n - 1] == other[-n - 1]:
+            n += 1
+        return one[len(one) - n :]
+
+    async def _context(self, ids: Ids) -> _Context:
+        found = self._contexts.get(ids)
+        if found is None:
+            text = await self._server.text(ids)
+            again = await self._server.plain(text, special=False)
+            found = _Context(text, ids, again == ids)
+            self._contexts.put(ids, found, _TAIL + len(ids))
+        return found
+
+    async def _alone(self, text: str) -> Ids:
+        found = self._texts.get(text)
+        if found is None:
+            found = await self._encode_alone(text)
+            self._texts.put(text, found, _TAIL + len(text))
+        return found
+
+    async def _encode_alone(self, text: str) -> Ids:
+        if self._spells_spaces is None:
+            self._spells_spaces = await self._server.spells_spaces()
+        if self._spells_spaces:
+            # Such a tokenizer puts a space before every text; a line break takes it instead.
+            line = await self._server.plain("\n", special=False)
+            both = await self._server.plain("\n" + text, special=False)
+            if both[: len(line)] == line:
+                return both[len(line) :]
+        return await self._server.plain(text, special=False)
+
+
+_NO_TURNS: Final = Failure(
+    "unsupported", "a base model (template: none) has no token that ends a turn", permanent=True
+)
+_NO_END: Final = Failure(
+    "unsupported", "the chat template ends a turn by no token that ends an answer", permanent=True
+)
+
+
+NO_TEXT: Final = Failure(
+    "bad_request", "the request holds a lone surrogate, which is no text", permanent=True
+)
+
+
+async def outcome(work: Awaitable[V]) -> V | Failure:
+    """What `work` gives, or the failure that ended it."""
+    try:
+        return await work
+    except Failed as failed:
+        return failed.failure
+    except UnicodeEncodeError:
+        return NO_TEXT

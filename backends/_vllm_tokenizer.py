@@ -1,0 +1,68 @@
+"""vLLM's `/tokenize` and `/detokenize`, as `backends._tokens` wants them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from backends._tokens import Ids
+from orchestrator.records import Failure, Messages
+from orchestrator.wire import vllm as wire
+
+T = TypeVar("T")
+COMPLETIONS: Final = "/v1/completions"
+
+
+class AskServer(Protocol):
+    """Sends a body to a path and reads the reply; raises `backends._tokens.Failed`."""
+
+    def __call__(
+        self,
+        path: str,
+        encode: Callable[[], bytes],
+        decode: Callable[[bytes, str], T | Failure],
+    ) -> Awaitable[T]:
+        """What the reply says."""
+        ...
+
+
+class VllmTokenizer:
+    """The server's tokenizer; a `backends._tokens.Tokenizer`."""
+
+    def __init__(self, ask: AskServer, model: str, template: Mapping[str, Any]) -> None:
+        self._ask = ask
+        self._model = model
+        self._template = template
+
+    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+        """See `backends._tokens.Tokenizer`."""
+        model, template = self._model, self._template
+
+        def body() -> bytes:
+            return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
+
+        return await self._ask("/tokenize", body, wire.token_ids)
+
+    async def plain(self, text: str, *, special: bool) -> Ids:
+        """See `backends._tokens.Tokenizer`."""
+        model = self._model
+        return await self._ask(
+            "/tokenize", lambda: wire.tokenize_text(model, text, special=special), wire.token_ids
+        )
+
+    async def text(self, ids: Ids) -> str:
+        """See `backends._tokens.Tokenizer`."""
+        model = self._model
+        return await self._ask("/detokenize", lambda: wire.detokenize(model, ids), wire.text)
+
+    async def spells_spaces(self) -> bool:
+        """See `backends._tokens.Tokenizer`."""
+        model = self._model
+        texts = await self._ask(
+            "/tokenize", lambda: wire.tokenize_text(model, "a", strings=True), wire.token_texts
+        )
+        return bool(texts) and texts[0].startswith("▁")
+
+    async def ends_turn(self, ids: Ids, token: int) -> bool:
+        """See `backends._tokens.Tokenizer`."""
+        model = self._model
+        tried = await self._ask(COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried)
+        return tried.finish_reason == "stop"

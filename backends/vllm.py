@@ -1,0 +1,364 @@
+"""vLLM's server: exact scores of given ids, label probabilities by the chain rule over their trie.
+
+Written against vLLM 0.32. Labels are read from ordinary alternatives (`top_logprobs`), so start the
+server with `--max-logprobs 64` or more; only what is missing there is asked for by id.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from backends._direct_transport import lean_transport
+from backends._gate import Gate, gate_of
+from backends._openai_compatible import OpenaiCompatible
+from backends._tokens import Contexts, Failed, Ids, known, outcome
+from backends._transport import KEEPALIVE_S, Transport
+from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.records import Choice, Failure, Generation, Label, Scored
+from orchestrator.wire import replies, trie
+from orchestrator.wire import vllm as wire
+from orchestrator.wire.requests import Dialect
+from orchestrator.wire.trie import Path, Trie, Walk
+
+CAPABILITIES: Final = Capabilities(
+    generate=True, score=True, choose="exact", choose_requests=3, plain_choose=True
+)
+
+T = TypeVar("T")
+_NO_FEATURES: Final = "vLLM gives no {}; the embedded server does"
+_FEW: Final = (
+    "{} alternatives a token were asked for and the server lists at most {}; start it with "
+    "--max-logprobs {}"
+)
+_NOT_VLLM: Final = (
+    "the server gives no token ids and log-probabilities as vLLM 0.32 does; for other "
+    "OpenAI-compatible servers say `backend: openai`"
+)
+# What vLLM else takes from the model's generation_config.json.
+_EXPLICIT: Final = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "min_tokens": 0,
+}
+
+
+class Config(BaseModel):
+    """Settings of the connection."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    choose_top_logprobs: int = Field(
+        64, ge=1, le=1000, description="Alternatives that labels are looked for among."
+    )
+    choose_negligible: float = Field(
+        1e-4,
+        ge=0,
+        lt=1,
+        description="A label that is not listed and can't have this share of the most probable "
+        "label's probability is only bounded; 0 asks for every label.",
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Arguments of the chat template, such as enable_thinking: false.",
+    )
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict, description="Fields added to every generation."
+    )
+    raw_logprobs: bool = Field(
+        True,  # noqa: FBT003 (a pydantic default)
+        description="Whether log-probabilities are those of the unmodified softmax; false for a "
+        "server with --logprobs-mode processed_logprobs.",
+    )
+    gate: bool = Field(
+        True,  # noqa: FBT003
+        description="Whether requests for given ids are kept apart from those that read "
+        "alternatives; false for servers with the V2 model runner, which mixes nothing up.",
+    )
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+    )
+
+
+def create(endpoint: Endpoint, config: Config) -> Backend:
+    """A connection to one model of the server.
+
+    Raises:
+        UsageError: If the base URL or the key can't be used.
+    """
+    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
+    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
+    return Vllm(endpoint, lean_transport(endpoint, config.keepalive_s), config)
+
+
+class Vllm(OpenaiCompatible):
+    """A connection to one model of a vLLM server."""
+
+    kind = "vllm"
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
+        extra = {**_EXPLICIT, **config.extra_body}
+        if config.chat_template_kwargs and not endpoint.plain:
+            extra["chat_template_kwargs"] = config.chat_template_kwargs
+        dialect = Dialect(token_ids=True, top_k_off=0, top_logprobs=wire.ABSURD, extra=extra)
+        super().__init__(endpoint, transport, dialect, prefill=True, raw=config.raw_logprobs)
+        self._config = config
+        tokenizer = VllmTokenizer(self._ask, endpoint.model, config.chat_template_kwargs)
+        self._contexts = Contexts(tokenizer, plain=endpoint.plain)
+        self._cap: int | None = None
+        self._cap_lock = asyncio.Lock()
+        self._gate: Gate | None = None
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Backend`."""
+        if not ask.top_logprobs:
+            # Without alternatives there is nothing that another request could spoil.
+            return _checked(await super().generate(ask, seed))
+        few = await outcome(self._enough(ask.top_logprobs))
+        if isinstance(few, Failure):
+            return few
+        async with self._reading():
+            return _checked(await super().generate(ask, seed))
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Backend`."""
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        if ask.features:
+            said = _NO_FEATURES.format(", ".join(ask.features))
+            return Failure("unsupported", said, permanent=True)
+        if not ask.token_ids and not ask.text and not ask.end_of_turn:
+            return replies.scored_nothing(f"{self.kind}.prompt_logprobs", ask)
+        return await outcome(self._score(ask))
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Backend`."""
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        return await outcome(self._choose(ask))
+
+    async def provenance(self) -> Provenance | Failure:
+        """Version and fingerprint, after a token was drawn; a failure without the model."""
+        return await outcome(self._find_provenance())
+
+    async def load(self) -> ServerLoad | None:
+        """Figures from `/metrics`; None where there are none."""
+        return await self._metrics()
+
+    # -- how it is done ----------------------------------------------------------------------------
+
+    def _dialect_of(self, ask: GenerateAsk) -> Dialect:
+        if not ask.top_logprobs:
+            return self._dialect
+        extra, cap = dict(self._dialect.extra), self._cap or ask.top_logprobs
+        if not self._endpoint.plain:
+            # Alternatives are told by their texts otherwise, which collide.
+            extra["return_tokens_as_token_ids"] = True
+        return msgspec.structs.replace(self._dialect, extra=extra, top_logprobs=cap)
+
+    async def _score(self, ask: ScoreAsk) -> Scored:
+        if ask.top_logprobs:
+            await self._enough(ask.top_logprobs)
+        prompt = await self._contexts.prompt(ask.messages)
+        ids, boundary = ask.token_ids, "separate"
+        if not ids and ask.text:
+            found = await self._contexts.continuation(prompt, ask.text)
+            ids, boundary = found.ids, found.boundary
+        if ask.end_of_turn:
+            ids = (*ids, await self._contexts.end_of_turn())
+        model, whole = self._endpoint.model, (*prompt, *ids)
+        forced = await self._ask(
+            COMPLETIONS,
+            lambda: wire.score(model, whole, ask.top_logprobs),
+            lambda body, secret: wire.forced(body, whole, len(prompt), ask.top_logprobs, secret),
+        )
+        return Scored(
+            np.array(ids, dtype=np.int32),
+            forced.logprobs,
+            len(prompt),
+            boundary,
+            f"{self.kind}.prompt_logprobs",
+            forced.n_cached,
+            forced.top,
+        )
+
+    async def _choose(self, ask: ChooseAsk) -> Choice:
+        prompt = await self._contexts.prompt(ask.messages)
+        begun = ask.prefix.token_ids
+        if not begun and ask.prefix.text:
+            begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
+        whole = (*prompt, *begun)
+        paths = await self._paths(whole, len(begun), ask.labels)
+        share = self._config.choose_negligible
+        negligible = math.log(share) if share else -math.inf
+        walk = Walk(Trie.of([path for group in paths for path in group]), negligible)
+        # The shared beginning first: then its tokens are in the prefix cache, and what it rules
+        # out is not asked.
+        n_cached = await self._look(walk, whole, [()])
+        n_requests = 1
+        if nodes := walk.unread():
+            await self._look(walk, whole, nodes)
+            n_requests += 1
+        n_exact = await self._look_exactly(walk, whole)
+        values = [
+            trie.total([trie.value(path, walk.read) for path in dict.fromkeys(group)])
+            for group in paths
+        ]
+        method = f"{self.kind}.top_logprobs" + ("+token_ids" if n_exact else "")
+        logprobs, upper = zip(*values, strict=True)
+        n_requests += n_exact
+        return Choice(logprobs, upper, method, len(whole), n_cached, n_requests)
+
+    async def _paths(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> list[list[Path]]:
+        """Token paths by label and spelling, none of which begins another."""
+        found = [
+            [
+                (await self._contexts.continuation(whole, text, n_begun)).ids
+                for text in label.spellings
+            ]
+            for label in labels
+        ]
+        try:
+            flat = [path for group in found for path in group]
+            if trie.nested(flat):
+                flat = trie.close(flat, await self._contexts.end_of_turn())
+            closed = iter(flat)
+            paths = [[next(closed) for _ in group] for group in found]
+            _check_distinct(paths, labels)
+            Trie.of(flat)
+        except trie.PathsError as error:
+            raise Failed(Failure("bad_request", str(error), permanent=True)) from None
+        return paths
+
+    async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
+        """Read the alternatives at nodes; how many prompt tokens were cached."""
+        most = min(self._config.choose_top_logprobs, await self._most())
+        prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
+        async with self._reading():
+            looked = await self._ask(
+                COMPLETIONS,
+                lambda: wire.look(model, prompts, most),
+                lambda body, secret: wire.looked(body, prompts, most, secret),
+            )
+        walk.add(nodes, looked.readings)
+        return looked.n_cached
+
+    async def _look_exactly(self, walk: Walk, whole: Ids) -> int:
+        """Read what is missing and may matter, by its id; how many requests that took."""
+        missing = walk.missing()
+        wanted = sorted({token for tokens in missing.values() for token in tokens})
+        prompts = [(*whole, *node) for node in missing]
+        firsts = range(0, len(wanted), wire.MOST_EXACT_IDS)
+        for first in firsts:
+            some = wanted[first : first + wire.MOST_EXACT_IDS]
+            async with self._exact():
+                looked = await self._ask_exactly(prompts, some)
+            walk.add(missing, looked.readings)
+        return len(firsts)
+
+    async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> wire.Looked:
+        return await self._ask(
+            COMPLETIONS,
+            lambda: wire.look_exactly(self._endpoint.model, prompts, ids),
+            lambda body, secret: wire.looked(body, prompts, len(ids), secret),
+        )
+
+    async def _enough(self, n_top: int) -> None:
+        """Refuse more alternatives than the server lists."""
+        most = await self._most()
+        if n_top > most:
+            said = _FEW.format(n_top, most, n_top)
+            raise Failed(Failure("unsupported", said, permanent=True))
+
+    async def _most(self) -> int:
+        """How many alternatives the server lists at most, learnt from its refusal of too many."""
+        async with self._cap_lock:
+            if self._cap is None:
+                model = self._endpoint.model
+                body = await self._post_to(
+                    COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD)
+                )
+                self._cap = _cap(body)
+        return self._cap
+
+    async def _find_provenance(self) -> Provenance:
+        known(await self._served())
+        version, _ = known(await self._version())
+        model = self._endpoint.model
+        async with self._reading():
+            trial = await self._ask(COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
+        if not (trial.has_ids and trial.has_logprobs):
+            raise Failed(Failure("unsupported", _NOT_VLLM, permanent=True))
+        return self._stated(version, trial.fingerprint)
+
+    async def _ask(
+        self,
+        path: str,
+        encode: Callable[[], bytes],
+        decode: Callable[[bytes, str], T | Failure],
+    ) -> T:
+        """What a reply says.
+
+        Raises:
+            Failed: If there is none.
+        """
+        body = known(await self._post_to(path, encode))
+        return known(decode(body, self._endpoint.api_key))
+
+    def _reading(self) -> AbstractAsyncContextManager[None]:
+        return self._shared_gate().reading() if self._config.gate else nullcontext()
+
+    def _exact(self) -> AbstractAsyncContextManager[None]:
+        return self._shared_gate().exact() if self._config.gate else nullcontext()
+
+    def _shared_gate(self) -> Gate:
+        """The one of all connections to the server."""
+        if self._gate is None:
+            self._gate = gate_of(self._endpoint.base_url)
+        return self._gate
+
+
+def _cap(body: bytes | Failure) -> int:
+    """How many alternatives a server lists that was asked for `ABSURD` ones."""
+    if not isinstance(body, Failure):
+        return wire.ABSURD
+    found = wire.cap_in(body.message)
+    if found is None:
+        raise Failed(body)
+    return found
+
+
+def _checked(drawn: Generation | Failure) -> Generation | Failure:
+    """A draw without the numbers that vLLM puts where it has none."""
+    if isinstance(drawn, Failure) or drawn.logprobs is None:
+        return drawn
+    if drawn.top is not None and np.isneginf(drawn.top.logprobs).any():
+        return wire.MIXED_UP
+    lost = np.isneginf(drawn.logprobs)
+    if not lost.any():
+        return drawn
+    # What was drawn can't have had probability zero.
+    return msgspec.structs.replace(
+        drawn, logprobs=np.where(lost, np.float32(np.nan), drawn.logprobs)
+    )
+
+
+def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) -> None:
+    owner: dict[Path, Label] = {}
+    for group, label in zip(paths, labels, strict=True):
+        for path in group:
+            other = owner.setdefault(path, label)
+            if other is not label:
+                said = f"the labels {other.name!r} and {label.name!r} share a spelling"
+                raise trie.PathsError(said)

@@ -1,0 +1,363 @@
+"""vLLM's own fields and routes: scores of given ids, distributions at nodes, its tokenizer.
+
+Written against vLLM 0.32, and read off its source and its replies. Everything is asked by token
+ids and answered by token ids: texts of tokens collide, ids don't.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from orchestrator.records import Failure, FloatArray, Messages, TopLogprobs
+from orchestrator.wire._parsing import (
+    NO_USAGE,
+    ROUNDING,
+    Decoder,
+    TokenId,
+    Usage,
+    error_in,
+    logprob,
+    logprob_array,
+)
+from orchestrator.wire.requests import encode, messages_of
+from orchestrator.wire.trie import Path, Reading
+
+MOST_EXACT_IDS: Final = 128
+"""Ids whose log-probabilities may be asked for in one request (`logprob_token_ids`)."""
+ABSURD: Final = 10**6
+"""More alternatives than any vocabulary has: the refusal says how many there may be."""
+
+_CAP: Final = re.compile(r"max(?:imum)? allowed:? *(\d+)", re.IGNORECASE)
+_NAMED: Final = re.compile(r"token_id:(\d{1,9})")
+
+
+class _Tokenized(msgspec.Struct, gc=False):
+    tokens: list[TokenId] | None = None
+    token_strs: list[str] | None = None
+    error: Any = None
+
+
+class _Detokenized(msgspec.Struct, gc=False):
+    prompt: str | None = None
+    error: Any = None
+
+
+class _Logprob(msgspec.Struct, gc=False):
+    logprob: float | None = None
+
+
+class _Lists(msgspec.Struct, gc=False):
+    top_logprobs: list[dict[str, float | None] | None] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: int = 0
+    logprobs: _Lists | None = None
+    finish_reason: str | None = None
+    token_ids: list[TokenId] | None = None
+    prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: Usage | None = None
+    system_fingerprint: str | None = None
+    error: Any = None
+
+
+class _Model(msgspec.Struct, gc=False):
+    id: str = ""
+    max_model_len: int | None = None
+
+
+_tokenized: Final = Decoder(_Tokenized)
+_detokenized: Final = Decoder(_Detokenized)
+_completion: Final = Decoder(_Completion)
+
+
+class Forced(msgspec.Struct, frozen=True):
+    """Teacher-forced log-probabilities: arrays of shape (T,) and, where asked for, (T, k)."""
+
+    logprobs: FloatArray
+    top: TopLogprobs | None
+    n_cached: int
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """Distributions at several nodes, in the order they were asked."""
+
+    readings: tuple[Reading, ...]
+    n_cached: int
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What one generated token says about a server."""
+
+    fingerprint: str
+    finish_reason: str
+    has_logprobs: bool
+    has_ids: bool
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def tokenize_chat(
+    model: str,
+    messages: Messages,
+    template: Mapping[str, Any],
+    *,
+    opens: bool = True,
+    goes_on: bool = False,
+    strings: bool = False,
+) -> bytes:
+    """Body of `/tokenize` for a chat.
+
+    Args:
+        model: The server's name for it.
+        messages: The chat.
+        template: Arguments of the chat template.
+        opens: Whether the assistant's turn is opened.
+        goes_on: Whether the last message is left open.
+        strings: Whether the tokens' texts are wanted too.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": messages_of(messages),
+        "add_generation_prompt": opens,
+        "continue_final_message": goes_on,
+    }
+    if template:
+        body["chat_template_kwargs"] = template
+    if strings:
+        body["return_token_strs"] = True
+    return encode(body)
+
+
+def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
+    """Body of `/tokenize` for a text; `special` adds what the tokenizer puts around one (BOS).
+
+    Raises:
+        UnicodeEncodeError: If the text holds a lone surrogate.
+    """
+    body: dict[str, Any] = {"model": model, "prompt": text, "add_special_tokens": special}
+    if strings:
+        body["return_token_strs"] = True
+    return encode(body)
+
+
+def detokenize(model: str, ids: Path) -> bytes:
+    """Body of `/detokenize`."""
+    return encode({"model": model, "tokens": ids})
+
+
+def score(model: str, ids: Path, top_logprobs: int) -> bytes:
+    """Body of `/v1/completions` that reads the log-probabilities of the prompt's own tokens."""
+    return encode({**_one_token(model, ids), "prompt_logprobs": top_logprobs})
+
+
+def look(model: str, prompts: Sequence[Path], top_logprobs: int) -> bytes:
+    """Body of `/v1/completions` that reads the most likely next tokens after each prompt."""
+    wanted = {"logprobs": top_logprobs, "return_tokens_as_token_ids": True}
+    return encode({**_one_token(model, prompts), **wanted})
+
+
+def look_exactly(model: str, prompts: Sequence[Path], ids: Sequence[int]) -> bytes:
+    """The same for given next tokens, at most `MOST_EXACT_IDS` of them."""
+    wanted = {"logprobs": 0, "logprob_token_ids": ids, "return_tokens_as_token_ids": True}
+    return encode({**_one_token(model, prompts), **wanted})
+
+
+def trial(model: str, ids: Path, only: int | None = None) -> bytes:
+    """Body of `/v1/completions` that draws one token, if `only` is given that one."""
+    body = {**_one_token(model, ids), "logprobs": 1, "return_token_ids": True}
+    if only is not None:
+        # Two, so that a token which ends the answer is told from one that fills it.
+        body |= {"allowed_token_ids": [only], "max_tokens": 2}
+    return encode(body)
+
+
+def _one_token(model: str, prompt: object) -> dict[str, Any]:
+    """One greedy token after ids; a server generates at least one whatever is asked."""
+    return {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": 1,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "seed": 0,
+        "stream": False,
+        "add_special_tokens": False,
+    }
+
+
+# -- replies ---------------------------------------------------------------------------------------
+
+
+def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
+    """The ids in a reply of `/tokenize`."""
+    reply = _tokenized(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
+
+
+def token_texts(body: bytes, secret: str) -> tuple[str, ...] | Failure:
+    """The tokens' texts in a reply of `/tokenize`, as the vocabulary spells them."""
+    reply = _tokenized(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.token_strs is None else tuple(reply.token_strs)
+
+
+def text(body: bytes, secret: str) -> str | Failure:
+    """The text in a reply of `/detokenize`."""
+    reply = _detokenized(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.prompt is None else reply.prompt
+
+
+def forced(
+    body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
+) -> Forced | Failure:
+    """What a server gives to `ids[n_prompt:]` after `ids[:n_prompt]`, from the reply to `score`.
+
+    Failures: "unparseable" where the server saw another prompt (a second BOS, a prompt cut short)
+    or gives no number for a token, and what an error in the reply says.
+    """
+    found = _answers(body, 1, len(ids), secret)
+    if isinstance(found, Failure):
+        return found
+    (choice,), usage = found
+    rows = choice.prompt_logprobs
+    if rows is None or len(rows) != len(ids):
+        said = f"{0 if rows is None else len(rows)} log-probabilities for {len(ids)} prompt tokens"
+        return Failure("no_logprobs", said, permanent=True)
+    scored = rows[n_prompt:]
+    own = [(row or {}).get(str(token)) for row, token in zip(scored, ids[n_prompt:], strict=True)]
+    if None in own:
+        said = "the server gives no log-probability for a token that it was asked to score"
+        return Failure("unparseable", said, permanent=True)
+    values = logprob_array([entry.logprob if entry else None for entry in own])
+    top = _top(scored, top_logprobs) if top_logprobs else None
+    if isinstance(values, Failure):
+        return values
+    return top if isinstance(top, Failure) else Forced(values, top, usage.n_cached)
+
+
+def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> Looked | Failure:
+    """Distributions after several prompts, from the reply to `look` or `look_exactly`.
+
+    `n_least` entries at least must be listed at each place. Fewer come from a server whose V1
+    runner mixed the request up with another one that asked for given ids; that passes.
+    """
+    found = _answers(body, len(prompts), sum(map(len, prompts)), secret)
+    if isinstance(found, Failure):
+        return found
+    choices, usage = found
+    readings = []
+    for choice in choices:
+        listed = choice.logprobs and choice.logprobs.top_logprobs
+        if not listed or not listed[0]:
+            return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        read = _reading(listed[0])
+        if read is None:
+            said = "the server gives no log-probabilities of token ids"
+            return Failure("unparseable", said, permanent=True)
+        if len(read.logprobs) < n_least:
+            return MIXED_UP
+        readings.append(read)
+    return Looked(tuple(readings), usage.n_cached)
+
+
+MIXED_UP: Final = Failure(
+    "server_error",
+    "vLLM mixed up the alternatives of this request with the token ids of another one (a fault of "
+    "its V1 runner); other clients of the server ask for logprob_token_ids",
+)
+"""What a corrupted reply is; the same request sent again is answered well."""
+
+
+def tried(body: bytes, secret: str) -> Trial | Failure:
+    """What one generated token shows, from the reply to `trial`."""
+    reply = _completion(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or not reply.choices:
+        return error_in(body, secret)
+    choice = reply.choices[0]
+    listed = choice.logprobs and choice.logprobs.top_logprobs
+    return Trial(
+        reply.system_fingerprint or "",
+        choice.finish_reason or "",
+        has_logprobs=bool(listed),
+        has_ids=choice.token_ids is not None,
+    )
+
+
+def cap_in(message: str) -> int | None:
+    """How many alternatives a server lists at most, from its refusal of `ABSURD` ones."""
+    found = _CAP.search(message)
+    return int(found[1]) if found else None
+
+
+def _answers(
+    body: bytes, n_choices: int, n_prompt: int, secret: str
+) -> tuple[list[_Choice], Usage] | Failure:
+    """The choices in order, if the server read as many prompt tokens as were sent."""
+    reply = _completion(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or not reply.choices:
+        return error_in(body, secret)
+    usage = reply.usage or NO_USAGE
+    if usage.n_prompt != n_prompt:
+        said = f"{n_prompt} prompt tokens were sent and {usage.n_prompt} were read by the server"
+        return Failure("unparseable", said, permanent=True)
+    choices = sorted(reply.choices, key=lambda choice: choice.index)
+    if [choice.index for choice in choices] != list(range(n_choices)):
+        said = f"{n_choices} prompts were sent and {len(choices)} answered"
+        return Failure("unparseable", said, permanent=True)
+    return choices, usage
+
+
+def _reading(listed: Mapping[str, float | None]) -> Reading | None:
+    """By token id its ln p; None where a token is not named by its id or its number is none."""
+    found: dict[int, float] = {}
+    for name, given in listed.items():
+        named = _NAMED.fullmatch(name)
+        known = logprob(given)
+        if named is None or math.isnan(known) or (given is not None and given > ROUNDING):
+            return None
+        # What V1 pads a row with is no token of the list.
+        if known > -math.inf:
+            found[int(named[1])] = known
+    return Reading(found, min(found.values(), default=0.0))
+
+
+def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs | Failure:
+    """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
+    ids = np.full((len(rows), k), -1, dtype=np.int32)
+    values = np.full((len(rows), k), np.nan, dtype=np.float32)
+    for place, row in enumerate(rows):
+        # The prompt's own token comes first, whether or not it is among the best.
+        pairs = [(int(token), logprob(entry.logprob)) for token, entry in (row or {}).items()]
+        pairs.sort(key=lambda pair: -pair[1])
+        for column, (token, known) in enumerate(pairs[:k]):
+            ids[place, column], values[place, column] = token, known
+    if len(rows) and np.isnan(values[:, 0]).any():
+        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+    return TopLogprobs(ids, values)
