@@ -4,6 +4,7 @@ Each text is embedded once while it is in a bounded cache; equal token ids are o
 equal texts have equal scores to the last bit.
 """
 
+import ctypes
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,9 @@ from orchestrator.records import PairScores
 # because texts of one length stand together and less padding is computed.
 _TOKENS_AT_ONCE: Final = {"cpu": 1_024, "cuda": 65_536}
 # Similarities of tokens that are held at a time.
-_SIMILARITIES_AT_ONCE: Final = 1 << 23
+_SIMILARITIES_AT_ONCE: Final = 1 << 21
+# Items after which memory is given back; it takes milliseconds.
+_TRIM_EVERY: Final = 8
 _LARGEST_LENGTH: Final = 1_000_000
 # Their byte-level tokenisers tell a word at the begin of a text from one after a blank.
 _PREFIX_SPACE: Final = frozenset({"roberta", "gpt2", "longformer", "bart", "led"})
@@ -82,6 +85,7 @@ class Encoder:
         self._kept: OrderedDict[tuple[int, ...], torch.Tensor] = OrderedDict()
         self._kept_bytes = 0
         self._cache_bytes = cache_bytes
+        self._n_compared = 0
 
     def compare(self, texts: Sequence[str], name: str, *, idf: bool) -> PairScores:
         """BERTScore precision and recall of every ordered pair.
@@ -102,6 +106,9 @@ class Encoder:
             full = [row for row, text in enumerate(read) if not text.is_empty]
             at = [ids.index(read[row].ids) for row in full]
             found[np.ix_(full, full)] = self._precision(ids, weight_of)[np.ix_(at, at)]
+        self._n_compared += 1
+        if self._n_compared % _TRIM_EVERY == 0:
+            _give_back_memory()
         n_truncated = sum(text.is_truncated for text in read)
         return PairScores(found, np.ascontiguousarray(found.T), name, self.layer, n_truncated)
 
@@ -166,6 +173,17 @@ class Encoder:
         self._kept_bytes += vectors.nbytes
         while self._kept_bytes > self._cache_bytes:
             self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+
+
+def _give_back_memory() -> None:
+    """Have the C library return what is free; a no-op where it is not glibc.
+
+    Arrays of ever other sizes leave holes between those that are kept: measured without this, a
+    run grew by 0.9 MB an item of 20 answers, all of it free.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _cut(model: Any, layer: int | None) -> int:  # noqa: ANN401 (a class of transformers)

@@ -26,8 +26,8 @@ class BertScoreSettings(Settings):
     device: Literal["cpu", "cuda"] = "cpu"
     """Where the encoder runs."""
     threads: int | None = Field(None, ge=1)
-    """Processor threads; all that this process may use, at most 8, where null."""
-    cache_megabytes: float = Field(256.0, ge=0)
+    """Processor threads; half of those this process may use, at most 8, where null."""
+    cache_megabytes: float = Field(64.0, ge=0)
     """Memory for embeddings of texts that may be met again."""
 
 
