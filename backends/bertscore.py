@@ -95,7 +95,7 @@ class _ByEncoder:
 
         from backends._encoder import Encoder  # noqa: PLC0415
 
-        # Not all of them: threads that wait for processors that others keep busy are slower than one
+        # Not all: threads that wait for processors that others keep busy are slower than one
         # (measured: 5.2 s an item in place of 0.7).
         torch.set_num_threads(config.threads or min(_MOST_THREADS, max(1, _processors() // 2)))
         self._versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
