@@ -76,7 +76,9 @@ async def converse_where_answered(
     for number in range(1, len(item.followups) + 2):
         made = await ask.settle(
             *(
-                ask.generate(model, messages, drawing.sampling(item.category), item_key=item.key, turn=number)
+                ask.generate(
+                    model, messages, drawing.sampling(item.category), item_key=item.key, turn=number
+                )
                 for model, messages in contexts.items()
             )
         )

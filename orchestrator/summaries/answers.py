@@ -49,5 +49,5 @@ def _line(model: str, frame: pl.DataFrame, confidence_level: float) -> list[Cell
         right,
         good["mean_logprob"].mean(),  # type: ignore[list-item] # of a column of floats
         good["n_tokens"].mean(),  # type: ignore[list-item]
-        (good["finish_reason"] == "length").mean(),
+        (good["finish_reason"] == "length").cast(pl.Float64).mean(),  # type: ignore[list-item]
     ]

@@ -25,7 +25,10 @@ ANSWERS = pl.DataFrame(
 )  # fmt: skip
 ITEMS = pl.DataFrame(
     [
-        {"item": item, "fields": json.dumps({"better": {"x": "1", "y": "2"}.get(right, "tie")})}
+        {
+            "item": item,
+            "fields": json.dumps({"better": {"x": "1", "y": "2"}.get(right or "", "tie")}),
+        }
         for item, right in RIGHT.items()
     ]
 )

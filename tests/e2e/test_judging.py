@@ -149,7 +149,9 @@ def test_three_reasoned_ratings_are_read_after_the_judges_own_tokens(server, fou
             "Rate the answer from 1 to 9. Check first.", answer_of(row, row["model"])
         )
         said, tokens, starts = trace_of(server, text)
-        ids, n_before = at_token(tokens, starts, re.search(r"\d\W*\Z", said).start())
+        rating = re.search(r"\d\W*\Z", said)
+        assert rating is not None
+        ids, n_before = at_token(tokens, starts, rating.start())
         assert n_before <= 1
         _, p = chosen(server, text, both_spellings(SCORES), {"token_ids": ids})
         assert np.allclose(row["p"], p, atol=1e-4)

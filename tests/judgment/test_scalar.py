@@ -64,6 +64,8 @@ def test_a_mixture_keeps_what_is_not_known():
     bounded = from_logprobs([math.log(0.6), math.nan], [math.log(0.6), math.log(0.2)])
     found = mixture([exact, bounded])
     assert not found.exact
+    assert found.probabilities is not None
+    assert found.low is not None
     assert found.low[0] < found.probabilities[0]
     undefined = from_logprobs([math.nan, math.nan])
     assert mixture([exact, undefined]).probabilities is None

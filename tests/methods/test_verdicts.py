@@ -20,31 +20,37 @@ def written(tokens, *, reason="stop", offsets=True):
     return Generation(text, reason, token_ids=ids, offsets=starts if offsets else None)
 
 
+def found_in(trace, of):
+    slot = slot_of(trace, of)
+    assert slot is not None
+    return slot
+
+
 def label_in(text, of, **more):
     found = last_verdict(text, of, **more)
     return None if found is None else of[found.label].name
 
 
 def test_the_judge_goes_on_from_its_own_tokens_up_to_the_verdict():
-    slot = slot_of(written(["A is", " right", ". ", "[[", ">", "]]", "\n"]), FIVE)
+    slot = found_in(written(["A is", " right", ". ", "[[", ">", "]]", "\n"]), FIVE)
     assert slot.prefix == Prefix("A is right. ", (100, 101, 102))
     assert (slot.lead, FIVE[slot.label].name) == ("", "[[>]]")
 
 
 def test_a_token_that_begins_before_the_verdict_is_read_whole():
-    slot = slot_of(written(["so", " [[", ">>", "]]"]), FIVE)
+    slot = found_in(written(["so", " [[", ">>", "]]"]), FIVE)
     assert slot.prefix == Prefix("so", (100,))
     assert slot.lead == " "
     assert spelled(FIVE, slot.lead)[0] == Label("[[>>]]", (" [[>>]]", "[[>>]]"))
 
 
 def test_without_places_of_tokens_the_text_is_cut_before_white_space():
-    slot = slot_of(written(["so", " [[", ">>", "]]"], offsets=False), FIVE)
+    slot = found_in(written(["so", " [[", ">>", "]]"], offsets=False), FIVE)
     assert (slot.prefix, slot.lead) == (Prefix("so"), " ")
 
 
 def test_a_verdict_at_the_beginning_has_nothing_before_it():
-    assert slot_of(written(["[[", "=", "]]"]), FIVE).prefix == NO_PREFIX
+    assert found_in(written(["[[", "=", "]]"]), FIVE).prefix == NO_PREFIX
 
 
 def test_other_characters_of_the_first_token_stay_in_front_of_every_label():
@@ -59,7 +65,7 @@ def test_the_last_verdict_counts_and_not_one_that_was_quoted():
 def test_a_verdict_inside_a_thinking_block_is_none():
     assert slot_of(written(["<think>", "[[>]]", "</think>", "no idea"]), FIVE) is None
     assert slot_of(written(["<think>", "[[>]]"]), FIVE) is None
-    slot = slot_of(written(["<think>", "[[>]]", "</think>", "[[=]]"]), FIVE)
+    slot = found_in(written(["<think>", "[[>]]", "</think>", "[[=]]"]), FIVE)
     assert slot.prefix.token_ids == (100, 101, 102)
 
 
@@ -106,6 +112,7 @@ def test_a_verdict_is_found_behind_any_text(before, label, after):
 
 def test_two_scores_end_the_text():
     slot = slot_of_two(written(["fine", ". ", "7", " 3", "."]), range(1, 10))
+    assert slot is not None
     assert (slot.prefix.token_ids, slot.label) == ((100, 101), 6)
     assert slot_of_two(written(["7", " 3", " are", " scores"]), range(1, 10)) is None
     assert slot_of_two(written(["7", " 3"], reason="length"), range(1, 10)) is None
