@@ -1,0 +1,290 @@
+"""From replies to findings about log-probabilities: there, capped, raw, consistent, repeatable.
+
+Each function answers one question of docs/servers.md and takes only what it needs.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
+from orchestrator.probing.replies import Chat, HttpReply, Position, chat
+from orchestrator.records import Failure, Generation, Scored
+
+ASKED_FOR_CAP: Final = 10_000
+"""Alternatives asked for to learn how many there may be."""
+
+EXACT: Final = 1e-3
+"""Largest difference of two passes of one model in float32, with room; usually below 1e-5."""
+NOISE: Final = 0.05
+"""The same in bfloat16, where prefill and decoding round differently."""
+WRONG: Final = 0.5
+"""From here on it is no rounding of any precision."""
+_ENOUGH: Final = 20
+_SHIFTED: Final = 10.0
+_CAP_WORDS: Final = re.compile(
+    r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
+    r"not exceed|smaller than)\D{0,20}(\d+)",
+    re.IGNORECASE,
+)
+
+_Array = NDArray[np.float64]
+
+
+def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
+    """Whether log-probabilities and ids come with a drawn text, from a chat completion.
+
+    Args:
+        reply: To a greedy request of one token with `asked` alternatives and `return_token_ids`.
+        asked: Alternatives asked for.
+    """
+    found = chat(reply)
+    if found is None:
+        why = f"the chat route answers {reply.status}: {reply.words}"
+        return [Finding("chat", NO, BAD, why), unknown("logprobs", "no chat completion came")]
+    findings = [Finding("chat", YES, GOOD, "chat completions come")]
+    position = found.positions[0] if found.positions else None
+    if position is None or position.drawn.logprob is None:
+        remedy = "a server that gives log-probabilities: vLLM, SGLang, llama-server, embedded"
+        said = "no log-probabilities come with a text"
+        return [*findings, Finding("logprobs", NO, BAD, said, remedy)]
+    listed = len(position.top)
+    few = f", {listed} alternatives where {asked} were asked for" if listed < asked else ""
+    state = WARNING if few else GOOD
+    findings.append(Finding("logprobs", YES, state, f"of each drawn token{few}"))
+    return [*findings, _ids(found, position), _drawn(position)]
+
+
+def _ids(found: Chat, position: Position) -> Finding:
+    if found.token_ids is not None or position.drawn.token_id is not None:
+        return Finding("token_ids", YES, GOOD, "the ids of drawn tokens are given")
+    said = "token ids are not given: answers are scored by their text, tokenised anew"
+    return Finding("token_ids", NO, WARNING, said)
+
+
+def _drawn(position: Position) -> Finding:
+    values = [one.logprob for one in position.top if one.logprob is not None]
+    is_sorted = all(left >= right for left, right in pairwise(values))
+    first = bool(position.top) and position.top[0].token == position.drawn.token
+    order = "best first" if is_sorted else "in no order"
+    said = f"alternatives are listed {order}{', the drawn token at the head' if first else ''}"
+    return Finding("order", "sorted" if is_sorted else "unsorted", GOOD, said)
+
+
+def cap(reply: HttpReply) -> Finding:
+    """How many alternatives may be listed, from the reply to a request of `ASKED_FOR_CAP`."""
+    found = chat(reply)
+    if found is not None and found.positions:
+        listed = len(found.positions[0].top)
+        said = f"up to {listed:,} alternatives of a token are listed (all there are, or its cap)"
+        return Finding("cap", str(listed), GOOD, said)
+    match = _CAP_WORDS.search(reply.words) if reply.status in {400, 413, 422} else None
+    if match is None:
+        return unknown("cap", f"{ASKED_FOR_CAP:,} alternatives: {reply.status} {reply.words}")
+    most = int(match[1])
+    remedy = "vLLM: --max-logprobs; TGI: --max-top-n-tokens" if most < _ENOUGH else ""
+    state = GOOD if most >= _ENOUGH else WARNING
+    return Finding("cap", str(most), state, f"at most {most} alternatives of a token", remedy)
+
+
+def generates(drawn: Generation | Failure) -> Finding:
+    """Whether texts come through the back-end as methods ask for them."""
+    if isinstance(drawn, Failure):
+        return Finding("generate", NO, BAD, drawn.message)
+    n = drawn.n_completion_tokens
+    return Finding("generate", YES, GOOD, f"texts come ({n} tokens, {drawn.finish_reason})")
+
+
+def consistency(drawn: Generation | Failure, scored: Scored | Failure) -> Finding:
+    """Whether scoring gives what generation gave: max |difference| of ln p over the same tokens.
+
+    The most valuable question: a shift by one, a missing or doubled BOS, values after temperature,
+    and bugs of speculation or of waking up all show here.
+
+    Args:
+        drawn: A greedy text with its log-probabilities.
+        scored: The same tokens, teacher-forced under the same prompt.
+    """
+    if isinstance(scored, Failure):
+        if scored.cause in {"unsupported", "not_found"}:
+            return Finding("score", NO, WARNING, scored.message, _SCORERS)
+        return unknown("score", scored.message)
+    if isinstance(drawn, Failure):
+        return unknown("score", drawn.message)
+    if drawn.logprobs is None or not drawn.logprobs.size:
+        return unknown("score", "the text came without log-probabilities to compare with")
+    n_drawn, n_scored = drawn.logprobs.size, scored.logprobs.size
+    if n_drawn != n_scored:
+        said = f"{n_drawn} tokens were drawn, {n_scored} were scored"
+        return Finding("score", "other_tokens", BAD, said, "token ids are needed for scoring")
+    return _compared(drawn.logprobs.astype(np.float64), scored.logprobs.astype(np.float64))
+
+
+_SCORERS: Final = (
+    "vLLM (prompt_logprobs), SGLang, TGI with --enable-prefill-logprobs, or server: embedded"
+)
+
+
+def _compared(drawn: _Array, scored: _Array) -> Finding:
+    gaps = np.abs(drawn - scored)
+    if not np.isfinite(gaps).all():
+        return Finding("score", "inconsistent", BAD, "log-probabilities that are no numbers came")
+    number = float(gaps.max())
+    said = f"generated and scored ln p differ by at most {number:.2g} over {drawn.size} tokens"
+    if number <= EXACT:
+        return Finding("score", "consistent", GOOD, said, number=number)
+    if number <= NOISE:
+        noise = f"{said}: rounding of a low precision"
+        return Finding("score", "consistent", GOOD, noise, number=number)
+    why, remedy = _explained(drawn, scored, number)
+    if not why and number < WRONG:
+        said += ": more than rounding of bfloat16 explains"
+        return Finding("score", "noisy", WARNING, said, remedy, number)
+    return Finding("score", "inconsistent", BAD, f"{said}{why}", remedy, number)
+
+
+def _explained(drawn: _Array, scored: _Array, number: float) -> tuple[str, str]:
+    """What a difference looks like, and what would help."""
+    ahead, behind = np.abs(drawn[1:] - scored[:-1]), np.abs(drawn[:-1] - scored[1:])
+    for shifted in (ahead, behind):
+        if shifted.size > 1 and shifted.max() * _SHIFTED < number:
+            remedy = "the server's scores are one token off, as of models without a BOS token"
+            return ": shifted by one token", remedy
+    if not drawn.any():
+        return ": the generated ones are all 0, after greedy decoding", "ask for raw values"
+    remedy = "vLLM: no --speculative-config, --logprobs-mode raw_logprobs; restart the server"
+    return "", remedy
+
+
+def temperature(at_one: HttpReply, at_half: HttpReply) -> Finding:
+    """Whether ln p is that of the model (raw) or changes with the temperature (scaled).
+
+    Args:
+        at_one: One token at temperature 1 with alternatives.
+        at_half: The same at temperature 0.5.
+    """
+    pair = _alike(at_one, at_half)
+    if pair is None:
+        return unknown("temperature", "no two replies with the same alternatives")
+    one, half, tokens = pair
+    gap = max(abs(half[token] - one[token]) for token in tokens)
+    spread = max(one[token] for token in tokens) - min(one[token] for token in tokens)
+    if gap <= NOISE:
+        if spread <= 2 * NOISE:
+            return unknown("temperature", "all alternatives are equally likely")
+        return Finding("temperature", "raw", GOOD, "ln p does not depend on the temperature")
+    said = f"ln p changes with the temperature, by up to {gap:.2g} between 0.5 and 1"
+    remedy = "vLLM: --logprobs-mode raw_logprobs; else draw at temperature 1, or score afterwards"
+    return Finding("temperature", "scaled", WARNING, said, remedy)
+
+
+def _alike(
+    left: HttpReply, right: HttpReply
+) -> tuple[Mapping[str, float], Mapping[str, float], list[str]] | None:
+    found = [chat(reply) for reply in (left, right)]
+    if any(one is None or not one.positions for one in found):
+        return None
+    one, other = (reply.positions[0].logprobs() for reply in found if reply is not None)
+    tokens = sorted(one.keys() & other.keys())
+    return (one, other, tokens) if len(tokens) > 1 else None
+
+
+def bias(plain: HttpReply, biased: HttpReply) -> Finding:
+    """Whether ln p shows a bias, from a greedy token and the same with it forbidden.
+
+    Args:
+        plain: One greedy token with alternatives.
+        biased: The same with a bias of -100 on the token that `plain` drew.
+    """
+    before, after = chat(plain), chat(biased)
+    if after is None:
+        return unknown("bias", f"logit_bias is refused: {biased.status} {biased.words}")
+    if before is None or not before.positions or not after.positions:
+        return unknown("bias", "no log-probabilities to compare")
+    token = before.positions[0].drawn.token
+    was, now = (one.positions[0].logprobs().get(token) for one in (before, after))
+    if after.positions[0].drawn.token == token:
+        return Finding("bias", "ignored", GOOD, "logit_bias is ignored")
+    if was is not None and now is not None and abs(was - now) <= NOISE:
+        return Finding("bias", "raw", GOOD, "ln p does not show a bias")
+    return Finding("bias", "biased", GOOD, "a bias changes ln p: it is not that of the model")
+
+
+def seed(same: Sequence[HttpReply], others: Sequence[HttpReply]) -> Finding:
+    """Whether a seed decides a sampled text.
+
+    Args:
+        same: Replies to one request with one seed.
+        others: Replies to the same request with other seeds.
+    """
+    texts = [_text(reply) for reply in same]
+    if None in texts:
+        return unknown("seed", "no sampled text came")
+    if len(set(texts)) > 1:
+        said = "the same seed gave different texts: repeats are not reproducible"
+        remedy = "SGLang: --enable-deterministic-inference; a sampled text is kept, not redrawn"
+        return Finding("seed", "ignored", WARNING, said, remedy)
+    if all(_text(reply) in {texts[0], None} for reply in others):
+        return unknown("seed", "all seeds gave the same text")
+    return Finding("seed", "honoured", GOOD, "the same seed gives the same text, another does not")
+
+
+def _text(reply: HttpReply) -> str | None:
+    found = chat(reply)
+    return None if found is None else found.text
+
+
+def label_ids(reply: HttpReply, asked: Sequence[int]) -> Finding:
+    """Whether the log-probabilities of given ids can be asked for, however unlikely they are."""
+    found = chat(reply)
+    if found is None or not found.positions:
+        return Finding("label_ids", NO, GOOD, f"refused: {reply.status} {reply.words}")
+    given = {one.token_id for one in found.positions[0].top if one.logprob is not None}
+    if set(asked) <= given:
+        return Finding("label_ids", YES, GOOD, "ln p of any given ids can be read")
+    return Finding("label_ids", NO, GOOD, "asking for given ids is ignored")
+
+
+def mixing(alone: Sequence[HttpReply], together: Sequence[HttpReply]) -> Finding:
+    """Whether ordinary replies come out wrong when sent together with those for given ids.
+
+    Args:
+        alone: Replies to ordinary requests, sent by themselves.
+        together: Replies to the same, in the same order, sent while others asked for given ids.
+    """
+    wrong = sum(
+        not _same(left, right)
+        for left, right in zip(map(chat, alone), map(chat, together), strict=True)
+    )
+    if not alone or any(chat(reply) is None for reply in alone):
+        return unknown("mixing", "the requests were not answered")
+    if not wrong:
+        said = f"{len(alone)} ordinary replies were the same beside requests for given ids"
+        return Finding("mixing", "clean", GOOD, said)
+    said = f"{wrong} of {len(alone)} ordinary replies were wrong beside requests for given ids"
+    remedy = "such requests are kept apart (vLLM's V1 runner); --max-logprobs makes them rare"
+    return Finding("mixing", "corrupts", WARNING, said, remedy)
+
+
+def _same(left: Chat | None, right: Chat | None) -> bool:
+    if left is None or right is None or len(left.positions) != len(right.positions):
+        return False
+    return all(
+        one.drawn.token == other.drawn.token
+        and len(one.top) == len(other.top)
+        and _near(one.logprobs(), other.logprobs())
+        for one, other in zip(left.positions, right.positions, strict=True)
+    )
+
+
+def _near(left: Mapping[str, float], right: Mapping[str, float]) -> bool:
+    # The last of the alternatives may be another where two are equally likely.
+    shared = left.keys() & right.keys()
+    return len(shared) >= len(left) - 1 and all(
+        math.isclose(left[token], right[token], abs_tol=NOISE) for token in shared
+    )

@@ -1,0 +1,77 @@
+"""What a probe found: one `Finding` for each question, together a `ProbeRecord`."""
+
+from typing import Final
+
+import msgspec
+
+GOOD: Final = "good"
+WARNING: Final = "warning"
+BAD: Final = "bad"
+UNKNOWN: Final = "unknown"
+
+YES: Final = "yes"
+NO: Final = "no"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """The answer to one question about a server.
+
+    Attributes:
+        name: The question, e.g. "logprobs".
+        value: The answer, one of few words or a whole number; what is compared between calls.
+        state: GOOD, WARNING, BAD (what methods would read there is wrong), or UNKNOWN.
+        said: The same in a sentence, with what was measured.
+        remedy: What would help, where something would.
+        number: What was measured, where that is a number; it differs a little between calls.
+    """
+
+    name: str
+    value: str
+    state: str
+    said: str = ""
+    remedy: str = ""
+    number: float | None = None
+
+
+class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a probe found of one model on one server.
+
+    Attributes:
+        backend: Kind of the back-end.
+        model: The server's name for the model.
+        version: Of the server, as it says; empty where it does not.
+        fingerprint: As it says.
+        findings: In the order in which they are shown.
+    """
+
+    backend: str
+    model: str
+    version: str = ""
+    fingerprint: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    def find(self, name: str) -> Finding:
+        """The finding of a name; an unknown one where the probe did not ask."""
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        return unknown(name, "not asked")
+
+
+def unknown(name: str, why: str) -> Finding:
+    """A question that could not be answered, and why."""
+    return Finding(name, UNKNOWN, UNKNOWN, why)
+
+
+def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
+    """What a server does otherwise than when it was probed before, each in a few words.
+
+    Only questions that were answered both times count: a probe that went on from an earlier one
+    asks less, and an answer that did not come is no change.
+    """
+    found = []
+    for finding in now.findings:
+        earlier = before.find(finding.name)
+        if UNKNOWN not in (earlier.value, finding.value) and earlier.value != finding.value:
+            found.append(f"{finding.name} was {earlier.value}, is {finding.value}")
+    return found

@@ -1,0 +1,83 @@
+"""From what a server does to what methods can do with it: exact, bounded, impossible, and why."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from orchestrator.probing.record import UNKNOWN, YES, Finding, ProbeRecord
+
+EXACT: Final = "exact"
+BOUNDED: Final = "bounded"
+NOT_KNOWN: Final = "not known"
+IMPOSSIBLE: Final = "impossible"
+_WORST_LAST: Final = (EXACT, BOUNDED, NOT_KNOWN, IMPOSSIBLE)
+
+_FEATURES: Final = "launch the weights by server: embedded, or score by another model"
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What a method asks of a model: a kind of ask, and what is observed in it."""
+
+    ask: str
+    features: tuple[str, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """How well a method can be run with a model, why, and what would help."""
+
+    method: str
+    verdict: str
+    why: str = ""
+    remedy: str = ""
+
+
+def verdict(
+    method: str, needs: Iterable[Need], record: ProbeRecord, features: frozenset[str]
+) -> Verdict:
+    """How well a method can be run: as well as the worst of what it asks.
+
+    Args:
+        method: Its name.
+        needs: What it asks of this model; nothing is always possible.
+        record: What the server does.
+        features: What its back-end observes in a scoring pass.
+    """
+    found = [_of(method, need, record, features) for need in needs]
+    return max(
+        found, key=lambda one: _WORST_LAST.index(one.verdict), default=Verdict(method, EXACT)
+    )
+
+
+def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) -> Verdict:
+    if lacking := sorted(set(need.features) - features):
+        return Verdict(method, IMPOSSIBLE, f"it does not give {', '.join(lacking)}", _FEATURES)
+    match need.ask:
+        case "generate":
+            return _by(method, record.find("generate"), {YES: EXACT})
+        case "score":
+            return _by(method, record.find("score"), {"consistent": EXACT, "noisy": BOUNDED})
+        case "choose":
+            return _choice(method, record)
+        case _:
+            return Verdict(method, EXACT)
+
+
+def _by(method: str, finding: Finding, good: dict[str, str]) -> Verdict:
+    word = good.get(finding.value, NOT_KNOWN if finding.value == UNKNOWN else IMPOSSIBLE)
+    return Verdict(method, word, finding.said, finding.remedy if word != EXACT else "")
+
+
+def _choice(method: str, record: ProbeRecord) -> Verdict:
+    agrees = record.find("choose_agrees")
+    if agrees.value == "inconsistent":
+        return Verdict(method, IMPOSSIBLE, agrees.said, agrees.remedy)
+    words = {"exact": EXACT, "bounded": BOUNDED}
+    long = _by(method, record.find("choose_verdicts"), words)
+    if long.verdict in {EXACT, BOUNDED}:
+        return long
+    short = _by(method, record.find("choose_letters"), words)
+    if short.verdict not in {EXACT, BOUNDED}:
+        return long if long.verdict == NOT_KNOWN else short
+    why = "only labels of one token can be read; " + long.why
+    return Verdict(method, BOUNDED, why, long.remedy)

@@ -1,0 +1,85 @@
+"""Plain requests to a server whose dialect is not known yet; for probing only.
+
+What methods ask goes through back-ends and their transports.
+"""
+
+import ipaddress
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from orchestrator.probing.replies import HttpReply
+from orchestrator.wire import failures
+
+_CONNECT_S: Final = 5.0
+_MOST_BYTES: Final = 64 << 20
+
+
+class Http:
+    """A client of one server.
+
+    Args:
+        base_url: Without `/v1` at its end.
+        api_key: Sent as a bearer token; empty for none.
+        timeout_s: Deadline of each request.
+    """
+
+    def __init__(self, base_url: str, api_key: str = "", timeout_s: float = 60.0) -> None:
+        self._base_url = base_url
+        self._secret = api_key
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
+        self._session = aiohttp.ClientSession(
+            headers=headers, timeout=self._timeout, trust_env=not _is_near(self._base_url)
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str) -> HttpReply:
+        """The reply; status 0 and what happened as its body where none came."""
+        return await self._send("GET", path, None)
+
+    async def post(self, path: str, table: dict[str, Any]) -> HttpReply:
+        """The same for JSON that is posted."""
+        return await self._send("POST", path, table)
+
+    async def _send(self, method: str, path: str, table: dict[str, Any] | None) -> HttpReply:
+        if self._session is None:
+            raise RuntimeError("Http is used inside of `async with` only")
+        body = None if table is None else msgspec.json.encode(table)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            async with self._session.request(
+                method, self._base_url + path, data=body, headers=headers, allow_redirects=False
+            ) as reply:
+                if (reply.content_length or 0) > _MOST_BYTES:
+                    return HttpReply(0, b"the reply is too large")
+                return HttpReply(reply.status, await reply.read())
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            said = failures.clean(str(error) or type(error).__name__, self._secret)
+            return HttpReply(0, said.encode())
+
+
+def _is_near(base_url: str) -> bool:
+    """Whether a host is this machine or in a private network; then no proxy is asked."""
+    host = urlsplit(base_url).hostname or ""
+    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
