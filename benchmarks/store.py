@@ -94,6 +94,43 @@ def measure_store(folder: Path, name: str, outcomes: list[Outcome], n: int) -> N
     )
 
 
+def written_bytes() -> int:
+    """What this process has handed to the disk so far (Linux)."""
+    counters = Path("/proc/self/io").read_text(encoding="utf-8").split()
+    return int(counters[counters.index("wchar:") + 1])
+
+
+def measure_commits(folder: Path, n: int) -> None:
+    """Outcomes and units as a run puts them, committed 64 outcomes at a time."""
+    with Store.open(folder / "commits.sqlite") as store:
+        plan = store.open_plan(b"a" * 16, n)
+        written, cpu = written_bytes(), time.process_time()
+        for number in range(n):
+            key, logprobs = digest(number), (-1.0 - number / n, -2.0, -3.0)
+            store.put_outcome(
+                key,
+                "choose",
+                "judge",
+                Choice(logprobs, logprobs, "top_logprobs", 1063, 1024, 1),
+                server=1,
+                prompt_hash=key,
+                attempts=1,
+                latency_s=0.1,
+            )
+            if number % 2:
+                unit = digest("unit", number)
+                store.put_unit(unit, plan, number // 2, 0, "judgments", [("item", "a", "b", 0.5)])
+            if number % 64 == 63:
+                store.flush()
+        store.flush()
+        cpu = time.process_time() - cpu
+        print(
+            f"{n} outcomes and {n // 2} units in commits of 64: {cpu / n * 1e6:.0f} us CPU an "
+            f"outcome, {(written_bytes() - written) / 1e6:.0f} MB written for a file of "
+            f"{store.sizes().file / 1e6:.0f} MB"
+        )
+
+
 def measure_plan(folder: Path, n: int) -> None:
     with Store.open(folder / "plan.sqlite") as store:
         plan = store.open_plan(b"a" * 16, n)
@@ -139,6 +176,7 @@ def main() -> None:
             outcomes = [make(rng) for _ in range(50)]
             measure_store(Path(folder), name, outcomes, options.records // shares[name])
         measure_plan(Path(folder), options.records)
+        measure_commits(Path(folder), options.records)
 
 
 if __name__ == "__main__":
