@@ -178,7 +178,7 @@ class Speaker:
         verdict: Verdict,
     ) -> dict[str, Any]:
         text = language.decode([token_id for token_id in ids if token_id != language.END])
-        text, ids, stop = _cut(text, ids, request.stops())
+        text, ids, stop = cut(text, ids, request.stops())
         reason = "stop" if stop else reason
         entries = None
         if request.logprobs:
@@ -208,7 +208,7 @@ class Speaker:
         for at, token_id in enumerate(ids, start):
             value = language.logprob(prompt.context, at, token_id)
             entry = shown(token_id, value, named=named)
-            listed = _alternatives(prompt.context + at, token_id, value, k)
+            listed = alternatives(prompt.context + at, token_id, value, k)
             entry["top_logprobs"] = [shown(i, v, named=named) for i, v in listed]
             entries.append(entry)
         return entries
@@ -238,7 +238,7 @@ def usage(n_prompt: int, n_generated: int, cached: int = 0) -> dict[str, Any]:
     }
 
 
-def _alternatives(key: int, token_id: int, value: float, k: int) -> list[tuple[int, float]]:
+def alternatives(key: int, token_id: int, value: float, k: int) -> list[tuple[int, float]]:
     """The drawn token first, then others that share what it leaves, as vLLM lists them."""
     if k < 1:
         return []
@@ -254,7 +254,7 @@ def _alternatives(key: int, token_id: int, value: float, k: int) -> list[tuple[i
 
 def _best(key: int, token_id: int, value: float, k: int) -> list[tuple[int, float]]:
     """The k most likely tokens, best first, of those that a chat lists in its own order."""
-    listed = _alternatives(key, token_id, value, k + 1)
+    listed = alternatives(key, token_id, value, k + 1)
     return sorted(listed, key=lambda pair: -pair[1])[:k]
 
 
@@ -270,7 +270,7 @@ def _judged_entry(found: dict[int, float], k: int, *, named: bool) -> dict[str, 
     return {**listed[0], "top_logprobs": listed}
 
 
-def _cut(text: str, ids: list[int], stops: list[str]) -> tuple[str, list[int], str | None]:
+def cut(text: str, ids: list[int], stops: list[str]) -> tuple[str, list[int], str | None]:
     """Text before the first stop string, ids up to the token that completes it, and which."""
     places = [(at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
     if not places:

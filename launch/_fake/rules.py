@@ -9,7 +9,12 @@ import msgspec
 from launch._fake import language
 from orchestrator.errors import UsageError
 
-ROUTES: Final = ("chat", "completions", "score", "choose", "tokenize")
+ROUTES: Final = ("chat", "completions", "score", "choose", "tokenize", "generate", "detokenize")
+DIALECTS: Final = ("native", "vllm_v1", "vllm_v2", "sglang", "tgi", "openai", "ollama")
+QUIRKS: Final = (
+    "after_temperature", "double_bos", "ignored_fields", "missing_label", "mixing",
+    "no_prefill", "shifted_echo", "silent_truncation",
+)  # fmt: skip
 
 Fault = Literal[
     "429", "500", "503", "status", "reset", "close", "cut", "malformed", "no_logprobs", "sentinel",
@@ -69,6 +74,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         seed: Varies everything that is drawn by a hash.
         context_tokens: Longer prompts are refused as a real server refuses them.
         top_logprobs: More alternatives are refused.
+        dialect: Whose routes and shapes it speaks, of `DIALECTS` or a module of
+            `launch._fake.dialects`; not for "native", the embedded server's.
+        quirks: Lasting oddities of the server, of `QUIRKS`; not for "native".
     """
 
     rules: tuple[Rule, ...] = ()
@@ -76,6 +84,8 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
     context_tokens: int = 131_072
     top_logprobs: int = 20
+    dialect: str = "native"
+    quirks: frozenset[str] = frozenset()
 
 
 class Case(msgspec.Struct):

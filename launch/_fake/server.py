@@ -10,11 +10,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from launch._fake import completions, faults
+import msgspec
+
+from launch._fake import completions, dialects, faults
 from launch._fake.http import Action, Connection, HttpRequest, respond
 from launch._fake.protocol import RefusedError, Request, encode, error_body, read
 from launch._fake.replies import FINGERPRINT, Speaker
 from launch._fake.rules import Case, Referee, Rules, Verdict
+from launch._fake.toy import Toy
 
 VERSION: Final = "fake-1"
 _ROUTES: Final = {
@@ -24,6 +27,13 @@ _ROUTES: Final = {
     "/v1/choose": "choose",
     "/tokenize": "tokenize",
 }
+
+
+class _Foreign(msgspec.Struct, frozen=True, gc=False):
+    """A request in another server's dialect."""
+
+    model: str
+    body: dict[str, Any]
 
 
 class FakeServer:
@@ -43,6 +53,9 @@ class FakeServer:
         self._models = tuple(models)
         self._referee = Referee(rules)
         self._speaker = Speaker(rules)
+        self._dialect = None
+        if rules.dialect != "native":
+            self._dialect = dialects.load(rules.dialect, Toy(rules, self._models))
         self._key = key
         self._log = (
             None if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -94,11 +107,14 @@ class FakeServer:
 
     def _handle(self, request: HttpRequest) -> Action:
         path = request.path.partition("?")[0]
-        if path.startswith("/v1") and not self._allowed(request):
-            return Action(respond(401, error_body(401, "wrong API key", "AuthenticationError")))
-        route = _ROUTES.get(path)
-        if route is None:
-            return Action(self._plain(path))
+        dialect = self._dialect
+        routes = _ROUTES if dialect is None else dialect.routes
+        route = routes.get(path)
+        if (route or path.startswith("/v1")) and not self._allowed(request):
+            refused = RefusedError(401, "wrong API key", "AuthenticationError")
+            return Action(self._refusal(refused, path))
+        if route is None or (dialect is not None and request.method != "POST"):
+            return Action(self._plain(path) if dialect is None else self._foreign_get(path))
         if request.method != "POST":
             return Action(respond(405, error_body(405, "Method Not Allowed")))
         return self._ask(route, request)
@@ -106,6 +122,13 @@ class FakeServer:
     def _allowed(self, request: HttpRequest) -> bool:
         given = request.headers.get("authorization", "")
         return not self._key or hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode())
+
+    def _foreign_get(self, path: str) -> bytes:
+        if path == "/fake/stats" or self._dialect is None:
+            return self._plain(path)
+        found = self._dialect.get(path, self._running)
+        missing = RefusedError(404, "Not Found", "NotFoundError")
+        return self._refusal(missing, path) if found is None else found
 
     def _plain(self, path: str) -> bytes:
         match path:
@@ -136,11 +159,10 @@ class FakeServer:
         digest = blake2b(received.body, digest_size=12, key=route.encode())
         content = digest.hexdigest()
         try:
-            request = read(received.body)
-            self._check_model(request)
+            request = self._read(received)
         except RefusedError as error:
             self._count(content, route, "")
-            return Action(_refusal(error))
+            return Action(self._refusal(error, received.path))
         attempt = self._count(content, route, request.model)
         verdict = self._referee.judge(Case(request.model, route, content, attempt))
         action = self._answer(route, request, verdict, received)
@@ -149,6 +171,17 @@ class FakeServer:
         good = verdict.fault is None and action.data.startswith(b"HTTP/1.1 200")
         action.done = partial(self._done, request.model, content, good)
         return action
+
+    def _read(self, received: HttpRequest) -> "Request | _Foreign":
+        if self._dialect is None:
+            request = read(received.body)
+            self._check_model(request)
+            return request
+        try:
+            body = msgspec.json.decode(received.body, type=dict[str, Any])
+        except (ValueError, RecursionError) as error:
+            raise RefusedError(400, str(error)) from error
+        return _Foreign(self._dialect.model_of(body), body)
 
     def _check_model(self, request: Request) -> None:
         if self._models and request.model not in self._models:
@@ -174,7 +207,7 @@ class FakeServer:
             self._answered.add(content)
 
     def _answer(
-        self, route: str, request: Request, verdict: Verdict, received: HttpRequest
+        self, route: str, request: "Request | _Foreign", verdict: Verdict, received: HttpRequest
     ) -> Action:
         delay_s = verdict.latency_s
         fault = verdict.fault
@@ -187,9 +220,12 @@ class FakeServer:
                 early.delay_s = delay_s
                 return early
         try:
-            body, generated = self._body(route, request, verdict)
+            if isinstance(request, _Foreign):
+                body, generated = self._foreign(received.path, request, verdict)
+            else:
+                body, generated = self._body(route, request, verdict)
         except RefusedError as error:
-            return Action(_refusal(error), delay_s)
+            return Action(self._refusal(error, received.path), delay_s)
         delay_s += verdict.latency_per_token_s * generated
         if fault is None:
             return Action(respond(200, body), delay_s)
@@ -197,6 +233,18 @@ class FakeServer:
             whole = respond(200, body)
             return Action(whole[: len(whole) - len(body) // 2], delay_s, "close")
         return Action(respond(200, faults.spoil(body, fault)), delay_s)
+
+    def _foreign(self, path: str, request: "_Foreign", verdict: Verdict) -> tuple[bytes, int]:
+        if verdict.fixed is not None or self._dialect is None:
+            return verdict.fixed or b"", 0
+        return self._dialect.answer(path, request.body, verdict)
+
+    def _refusal(self, error: RefusedError, path: str) -> bytes:
+        if self._dialect is None:
+            body = error_body(error.status, error.message, error.kind)
+        else:
+            body = self._dialect.error(path, error.status, error.message, error.kind)
+        return respond(error.status, body)
 
     def _body(self, route: str, request: Request, verdict: Verdict) -> tuple[bytes, int]:
         if verdict.fixed is not None:
@@ -212,10 +260,6 @@ class FakeServer:
                 return self._speaker.choose(request, verdict), 0
             case _:
                 return completions.tokenize(request), 0
-
-
-def _refusal(error: RefusedError) -> bytes:
-    return respond(error.status, error_body(error.status, error.message, error.kind))
 
 
 def _escaped(name: str) -> str:

@@ -1,0 +1,246 @@
+"""The invented model as servers that speak token ids see it: prompts, next tokens, draws, by ids.
+
+A prompt's last assistant mark divides it into what was asked and what is already answered. At the
+beginning of an answer a judge has the distribution over its labels that `launch._fake.judge` states
+(also within labels of several tokens); everywhere else a token's log-probability is that of
+`launch._fake.language`, which is no distribution.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from launch._fake import judge, language
+from launch._fake.protocol import RefusedError, check_ids
+from launch._fake.replies import Speaker, alternatives, cut
+from launch._fake.rules import Rules, Verdict
+
+_SHORTEST, _LONGEST = 12, 40
+_WITHIN: Final = 0.999
+"""Share of the probability that stays on the labels once one was begun."""
+TRUNCATED: Final = 64
+"""Prompt tokens that the quirk "silent_truncation" leaves."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a next token is wanted.
+
+    Attributes:
+        model: Who writes.
+        asked: The text before the last assistant mark.
+        context: Decides log-probabilities, together with position and token.
+        begun: Ids after that mark.
+    """
+
+    model: str
+    asked: str
+    context: int
+    begun: tuple[int, ...]
+
+
+class Draw(msgspec.Struct, frozen=True):
+    """Generated ids, the end token included where the text ended by itself."""
+
+    ids: list[int]
+    text: str
+    reason: str
+    stop: str | None = None
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How to draw."""
+
+    limit: int
+    temperature: float = 0.0
+    seed: int | None = None
+    stops: tuple[str, ...] = ()
+
+
+class Toy:
+    """All models of a server.
+
+    Args:
+        rules: Qualities, seed, limits and quirks.
+        models: The names the server has.
+    """
+
+    def __init__(self, rules: Rules, models: Sequence[str]) -> None:
+        self.rules = rules
+        self.models = tuple(models)
+        self._speaker = Speaker(rules)
+
+    def has(self, quirk: str) -> bool:
+        """Whether the server has a quirk."""
+        return quirk in self.rules.quirks
+
+    # -- prompts -----------------------------------------------------------------------------------
+
+    def chat(self, messages: object, *, opens: bool, goes_on: bool = False) -> list[int]:
+        """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message.
+
+        Raises:
+            RefusedError: If these are no messages.
+        """
+        if not isinstance(messages, list) or not messages:
+            raise RefusedError(400, "messages must not be empty")
+        ids: list[int] = []
+        for at, turn in enumerate(messages):
+            role, content = _turn(turn)
+            if role != "assistant":
+                ids += language.encode(f"{role}: {content}\n")
+                continue
+            ids += [language.ASSISTANT, *language.encode(content)]
+            if not (goes_on and at == len(messages) - 1):
+                ids.append(language.END)
+        return [*ids, language.ASSISTANT] if opens else ids
+
+    def received(self, ids: list[int]) -> list[int]:
+        """A prompt as the server takes it, quirks included.
+
+        Raises:
+            RefusedError: If it is too long, or no prompt.
+        """
+        if not ids:
+            raise RefusedError(400, "the prompt must not be empty")
+        check_ids(ids)
+        if self.has("double_bos"):
+            ids = [language.END, *ids]
+        if self.has("silent_truncation"):
+            return ids[-TRUNCATED:]
+        limit = self.rules.context_tokens
+        if len(ids) >= limit:
+            raise RefusedError(
+                400,
+                f"The input ({len(ids)} tokens) is longer than the model's context length "
+                f"({limit} tokens).",
+            )
+        return ids
+
+    def place(self, model: str, ids: Sequence[int]) -> Place:
+        """Where the next token after `ids` is wanted."""
+        split = len(ids)
+        while split and ids[split - 1] != language.ASSISTANT:
+            split -= 1
+        if not split:
+            return Place(model, "", language.number("completions", model), tuple(ids))
+        asked = language.decode(list(ids[: split - 1]))
+        return Place(model, asked, language.number(model, asked), tuple(ids[split:]))
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    def logprob(self, place: Place, token_id: int, verdict: Verdict) -> float:
+        """Natural log-probability of a token at a place."""
+        judged = self._judged(place, verdict)
+        if judged is None:
+            return language.logprob(place.context, len(place.begun), token_id)
+        thin = (1 - sum(judged.values())) / (2 * language.VOCABULARY)
+        return round(math.log(judged.get(token_id, thin)), 6)
+
+    def forced(
+        self, model: str, ids: Sequence[int], verdict: Verdict, start: int = 1
+    ) -> list[float | None]:
+        """Log-probability of each id after those before it; None for those before `start`."""
+        found: list[float | None] = [None] * min(start, len(ids))
+        for at in range(start, len(ids)):
+            place = self.place(model, ids[:at])
+            found.append(self.logprob(place, ids[at], verdict))
+        if self.has("shifted_echo"):
+            found = [*found[:start], *found[start + 1 :], -0.5][: len(ids)]
+        return found
+
+    def top(self, place: Place, token_id: int, k: int, verdict: Verdict) -> list[tuple[int, float]]:
+        """So many alternatives, the given token first, as if it had been drawn."""
+        if k < 1:
+            return []
+        judged = self._judged(place, verdict)
+        value = self.logprob(place, token_id, verdict)
+        if judged is None:
+            listed = alternatives(place.context + len(place.begun), token_id, value, k)
+        else:
+            fill = [i for i in range(32, 127 + k) if i not in judged][:k]
+            best = sorted(judged, key=judged.__getitem__, reverse=True)
+            others = [i for i in [*best, *fill] if i != token_id]
+            ids = [token_id, *others][:k]
+            listed = [(i, self.logprob(place, i, verdict)) for i in ids]
+        if self.has("missing_label"):
+            listed = [(i if i not in (judged or {}) else i + 1000, v) for i, v in listed]
+        return listed
+
+    def drawn_logprob(
+        self, place: Place, token_id: int, sampling: Sampling, verdict: Verdict
+    ) -> float:
+        """The log-probability that is stated of a drawn token: after temperature by a quirk."""
+        value = self.logprob(place, token_id, verdict)
+        warm = sampling.temperature > 0 and self.has("after_temperature")
+        return value / sampling.temperature if warm else value
+
+    # -- draws -------------------------------------------------------------------------------------
+
+    def draw(self, model: str, ids: Sequence[int], how: Sampling, verdict: Verdict) -> Draw:
+        """A text after a prompt.
+
+        Raises:
+            RefusedError: If no token may be generated.
+        """
+        if how.limit < 1:
+            raise RefusedError(400, f"max_tokens must be at least 1, got {how.limit}")
+        place = self.place(model, ids)
+        judged = self._judged(place, verdict)
+        if judged is not None and how.limit == 1:
+            best = max(judged, key=judged.__getitem__)
+            return Draw([best], language.decode([best]), "length")
+        if verdict.text is not None:
+            new = language.encode(verdict.text)
+        else:
+            new = self._write(place, how, verdict)
+        new = [*new, language.END][: how.limit]
+        text = language.decode([i for i in new if i != language.END])
+        text, new, stop = cut(text, new, list(how.stops))
+        ended = stop is not None or new[-1:] == [language.END]
+        return Draw(new, text, "stop" if ended else "length", stop)
+
+    def _write(self, place: Place, how: Sampling, verdict: Verdict) -> list[int]:
+        seed = (how.seed, how.temperature) if how.temperature > 0 else ()
+        key = language.number(self.rules.seed, place.context, place.begun, *seed)
+        n_words = _SHORTEST + key % (_LONGEST - _SHORTEST + 1)
+        quality = self._speaker.quality(place.model)
+        spread = 0.3 * (language.fraction("spread", key) - 0.5)
+        written = language.write(key, min(max(quality + spread, 0.0), 1.0), n_words)
+        case = judge.read(place.asked, place.model, quality)
+        said = judge.verdict(place.asked, case, evenly=verdict.judge_evenly)
+        return written + language.encode(said)
+
+    def _judged(self, place: Place, verdict: Verdict) -> Mapping[int, float] | None:
+        """Probabilities of the tokens that labels go on with; None where no label does."""
+        case = judge.read(place.asked, place.model, self._speaker.quality(place.model))
+        names = verdict.labels or _labels(place.asked, case)
+        if not names:
+            return None
+        weights = judge.distribution(case, names, evenly=verdict.judge_evenly)
+        depth = len(place.begun)
+        found: dict[int, float] = {}
+        for name, weight in zip(names, weights, strict=True):
+            path = language.encode(name)
+            if len(path) > depth and tuple(path[:depth]) == place.begun:
+                found[path[depth]] = found.get(path[depth], 0.0) + weight
+        total = sum(found.values())
+        if not found or not depth:
+            return found or None
+        return {token: _WITHIN * weight / total for token, weight in found.items()}
+
+
+def _labels(asked: str, case: judge.Case) -> tuple[str, ...]:
+    names = judge.one_token_labels(asked, case)
+    if names != ("[[",):
+        return names
+    inner = judge.SYMBOLS if case.n_answers == 2 else tuple("123456789")
+    return tuple(f"[[{name}]]" for name in inner)
+
+
+def _turn(turn: Any) -> tuple[str, str]:  # noqa: ANN401 (JSON)
+    if not isinstance(turn, dict):
+        raise RefusedError(400, "a message must be an object")
+    content = turn.get("content")
+    return str(turn.get("role", "user")), content if isinstance(content, str) else ""
