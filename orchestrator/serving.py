@@ -6,9 +6,16 @@ A launch module exports
 * `BACKEND`: the kind of back-end that speaks to the server,
 * `MULTI_MODEL`: whether one process serves several models,
 * `identity(config, weights)`: what decides the numbers, read without starting anything,
-* `start(config, models, log_path)`: an awaitable `RunningServer` that is ready to answer.
+* `start(config, models, log_path)`: an awaitable `RunningServer` that is ready to answer,
+
+and, where it can run on GPUs,
+
+* `footprint(config, models)`: the GPU memory it needs, a `Footprint`; None with settings that keep
+  it on the CPU or that name its GPUs,
+* `placed(config, gpus, memory_fraction)`: the settings with which it runs on these GPUs.
 """
 
+import math
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +28,38 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     name: str
     weights: str
+
+
+class Footprint(msgspec.Struct, frozen=True):
+    """GPU memory that a server needs, in bytes.
+
+    Attributes:
+        weights: Of all its models, shared out over the GPUs of tensor parallel.
+        cache: Keys and values of one sequence of the greatest length it serves.
+        cache_wanted: The same for as many sequences as are to be answered at a time.
+        overhead: On each GPU: context of the driver, activations, workspaces.
+        splits: Numbers of GPUs that it can be split over, 1 among them.
+        cache_splits: Over how many GPUs keys and values can be split; on more they are copied.
+    """
+
+    weights: int
+    cache: int
+    cache_wanted: int
+    overhead: int
+    splits: tuple[int, ...] = (1,)
+    cache_splits: int = 1
+
+    def least(self, n_gpus: int) -> int:
+        """Bytes on each of `n_gpus`, below which it does not start."""
+        return self._on_each(n_gpus, self.cache)
+
+    def wanted(self, n_gpus: int) -> int:
+        """Bytes on each of `n_gpus` with which it answers as many at a time as asked."""
+        return self._on_each(n_gpus, max(self.cache, self.cache_wanted))
+
+    def _on_each(self, n_gpus: int, cache: int) -> int:
+        part = math.ceil(cache / min(n_gpus, self.cache_splits))
+        return math.ceil(self.weights / n_gpus) + part + self.overhead
 
 
 class RunningServer(Protocol):
@@ -41,6 +80,22 @@ class RunningServer(Protocol):
 
     async def stop(self) -> None:
         """End the process group; returns when it is gone. May be called twice."""
+        ...
+
+
+class RunsOnGpus(Protocol):
+    """What a module in `launch/` exports besides where its servers can run on GPUs."""
+
+    def footprint(self, config: BaseModel, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None where it needs none or is told its GPUs by the recipe.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        ...
+
+    def placed(self, config: BaseModel, gpus: tuple[str, ...], memory_fraction: float) -> BaseModel:
+        """The settings with which it runs on these GPUs and takes this share of their memory."""
         ...
 
 

@@ -1,0 +1,315 @@
+"""Which servers run where and when: models packed on GPUs, and waves where not all fit together.
+
+Pure arithmetic over an inventory and what each server needs; nothing here asks a machine. A server
+gets the fewest GPUs that hold it (tensor parallel, over GPUs of equal memory, where one is too
+small: a server is told one share for all of them). Servers share a GPU
+while their least needs fit into it; what is left over is shared out for key-value caches. A server
+stands in exactly one wave. Packing is searched exactly, up to a bounded number of trials.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+
+from orchestrator.serving import Footprint
+
+# vLLM takes 0.92 of a GPU by default; the rest is for the driver, other processes and fragments.
+USABLE_FRACTION = 0.92
+GIB = 1 << 30
+# Positions tried for the servers of one wave before it counts as too full.
+_MAX_TRIALS = 5_000
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU.
+
+    Attributes:
+        index: As `CUDA_VISIBLE_DEVICES` counts, or the identifier given there.
+        name: Of the product.
+        total: Bytes of memory.
+        free: Bytes that nobody holds now.
+    """
+
+    index: str
+    name: str
+    total: int
+    free: int
+
+    @property
+    def usable(self) -> int:
+        """Bytes that servers may take."""
+        return max(0, min(self.free, int(self.total * USABLE_FRACTION)))
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """What a machine offers.
+
+    Attributes:
+        gpus: Of the machine; empty where there is none.
+        max_servers: Server processes at a time; None for no bound.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    max_servers: int | None = None
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """A server that is to be placed.
+
+    Attributes:
+        name: Of the server.
+        footprint: GPU memory that it needs; None where it runs on the CPU.
+        depth: 0 where what it says needs no other model's answer, 1 for a judge.
+        replicas: Processes asked for; as many run as there is room for, at least one.
+    """
+
+    name: str
+    footprint: Footprint | None = None
+    depth: int = 0
+    replicas: int = 1
+
+
+class Share(msgspec.Struct, frozen=True):
+    """Where one process of a server runs.
+
+    Attributes:
+        gpus: `Gpu.index` of each; empty on the CPU.
+        n_bytes: Memory it may take on each of them.
+        fraction: The same as a share of the whole memory of each, rounded down.
+    """
+
+    gpus: tuple[str, ...] = ()
+    n_bytes: int = 0
+    fraction: float = 0.0
+
+
+class Impossible(msgspec.Struct, frozen=True):
+    """A server that fits nowhere.
+
+    Attributes:
+        name: Of the server.
+        why: What it would need, and what there is.
+    """
+
+    name: str
+    why: str
+
+
+Wave = Mapping[str, tuple[Share, ...]]
+"""Servers that run together, each with a share for each of its processes."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where and when servers run.
+
+    Attributes:
+        waves: In the order they begin with.
+        impossible: Servers that are in none.
+    """
+
+    waves: tuple[Wave, ...]
+    impossible: tuple[Impossible, ...] = ()
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    """One process to place: bytes on each of `n_gpus`, at least and as wanted."""
+
+    name: str
+    n_gpus: int
+    least: int
+    wanted: int
+
+
+def place(demands: Sequence[Demand], inventory: Inventory) -> Placement:
+    """Put every server that fits anywhere into a wave, in as few waves as first-fit finds.
+
+    Args:
+        demands: With different names, in the order of the recipe.
+        inventory: Of the machine.
+    """
+    pieces: dict[str, _Piece | None] = {}
+    impossible = []
+    for demand in demands:
+        piece = _piece(demand, inventory)
+        if isinstance(piece, Impossible):
+            impossible.append(piece)
+        else:
+            pieces[demand.name] = piece
+    possible = [demand for demand in demands if demand.name in pieces]
+    groups = _fewest(possible, pieces, inventory)
+    waves = [_wave(group, pieces, inventory) for group in groups]
+    return Placement(tuple(waves), tuple(impossible))
+
+
+def fits(shares: Iterable[Share], inventory: Inventory) -> bool:
+    """Whether processes with these shares may run at the same time."""
+    taken: dict[str, int] = {}
+    n_servers = 0
+    for share in shares:
+        n_servers += 1
+        for gpu in share.gpus:
+            taken[gpu] = taken.get(gpu, 0) + share.n_bytes
+    usable = {gpu.index: gpu.usable for gpu in inventory.gpus}
+    room = inventory.max_servers is None or n_servers <= inventory.max_servers
+    return room and all(n_bytes <= usable.get(gpu, 0) for gpu, n_bytes in taken.items())
+
+
+def _piece(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
+    """What a process of it takes on the fewest GPUs that hold it; None on the CPU."""
+    footprint = demand.footprint
+    if footprint is None:
+        return None
+    for n_gpus in sorted(footprint.splits):
+        least = footprint.least(n_gpus)
+        able = Counter(gpu.total for gpu in inventory.gpus if gpu.usable >= least)
+        if max(able.values(), default=0) >= n_gpus:
+            return _Piece(demand.name, n_gpus, least, max(least, footprint.wanted(n_gpus)))
+    return Impossible(demand.name, _why(footprint, [gpu.usable for gpu in inventory.gpus]))
+
+
+def _why(footprint: Footprint, usable: Sequence[int]) -> str:
+    needs = " or ".join(
+        f"{_gib(footprint.least(n))} on each of {n} GPUs" if n > 1 else _gib(footprint.least(1))
+        for n in sorted(footprint.splits)
+    )
+    there = ", ".join(_gib(n_bytes) for n_bytes in usable) or "no GPU"
+    return (
+        f"it needs at least {needs} (weights {_gib(footprint.weights)}, cache of one longest "
+        f"sequence {_gib(footprint.cache)}, overhead {_gib(footprint.overhead)}); usable here: "
+        f"{there}"
+    )
+
+
+def _gib(n_bytes: int) -> str:
+    return f"{n_bytes / GIB:.1f} GiB"
+
+
+def _fewest(
+    demands: Sequence[Demand], pieces: Mapping[str, _Piece | None], inventory: Inventory
+) -> list[list[Demand]]:
+    """Waves by first fit, in the order of depth or of size, whichever gives fewer."""
+    by_depth = sorted(demands, key=lambda demand: demand.depth)
+    by_size = sorted(demands, key=lambda demand: _size(pieces[demand.name]), reverse=True)
+    found = [_first_fit(order, pieces, inventory) for order in (by_depth, by_size)]
+    best = min(found, key=len)
+    place_of = {demand.name: number for number, demand in enumerate(by_depth)}
+    # What answers goes first: then each wave finds its judgments ready.
+    best.sort(key=lambda group: sum(place_of[demand.name] for demand in group) / len(group))
+    return best
+
+
+def _size(piece: _Piece | None) -> tuple[int, int]:
+    return (0, 0) if piece is None else (piece.n_gpus, piece.least)
+
+
+def _first_fit(
+    demands: Sequence[Demand], pieces: Mapping[str, _Piece | None], inventory: Inventory
+) -> list[list[Demand]]:
+    groups: list[list[Demand]] = []
+    for demand in demands:
+        for group in groups:
+            if _packed([*group, demand], pieces, inventory) is not None:
+                group.append(demand)
+                break
+        else:
+            groups.append([demand])
+    return groups
+
+
+def _packed(
+    group: Sequence[Demand], pieces: Mapping[str, _Piece | None], inventory: Inventory
+) -> list[tuple[_Piece, tuple[int, ...]]] | None:
+    """GPUs for each server of a wave that needs some; None where they don't fit."""
+    if inventory.max_servers is not None and len(group) > inventory.max_servers:
+        return None
+    wanted = [piece for demand in group if (piece := pieces[demand.name]) is not None]
+    wanted.sort(key=_size, reverse=True)
+    room = [(gpu.total, gpu.usable) for gpu in inventory.gpus]
+    trials = iter(range(_MAX_TRIALS))
+    return _search(wanted, room, trials)
+
+
+def _search(
+    pieces: Sequence[_Piece], room: Sequence[tuple[int, int]], trials: Iterator[int]
+) -> list[tuple[_Piece, tuple[int, ...]]] | None:
+    """Depth first over the GPUs of each piece, the largest piece first, tightest GPUs first.
+
+    `room` holds the whole memory and what of it is left, for each GPU.
+    """
+    if not pieces:
+        return []
+    piece, rest = pieces[0], pieces[1:]
+    for chosen in _choices(piece, room):
+        if next(trials, None) is None:
+            return None
+        left = [
+            (total, n - piece.least if gpu in chosen else n) for gpu, (total, n) in enumerate(room)
+        ]
+        found = _search(rest, left, trials)
+        if found is not None:
+            return [(piece, chosen), *found]
+    return None
+
+
+def _choices(piece: _Piece, room: Sequence[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
+    """Sets of equal GPUs with room for it; of sets that leave the same room, one."""
+    able = sorted((n, total, gpu) for gpu, (total, n) in enumerate(room) if n >= piece.least)
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    for chosen in combinations(able, piece.n_gpus):
+        mark = tuple((n, total) for n, total, _ in chosen)
+        if mark not in seen and len({total for _, total, _ in chosen}) == 1:
+            seen.add(mark)
+            yield tuple(sorted(gpu for _, _, gpu in chosen))
+
+
+def _wave(
+    group: Sequence[Demand], pieces: Mapping[str, _Piece | None], inventory: Inventory
+) -> Wave:
+    """The servers of a wave with their shares, and replicas where there is room."""
+    processes = list(group)
+    packed = _packed(processes, pieces, inventory) or []
+    # One more of each in turn, so that no server gets its third before another its second.
+    for number in range(2, max((demand.replicas for demand in group), default=1) + 1):
+        for demand in group:
+            if demand.replicas < number:
+                continue
+            more = _packed([*processes, demand], pieces, inventory)
+            if more is not None:
+                processes.append(demand)
+                packed = more
+    shares: dict[str, list[Share]] = {demand.name: [] for demand in group}
+    for demand in processes:
+        if pieces[demand.name] is None:
+            shares[demand.name].append(Share())
+    for piece, share in _shared_out(packed, inventory):
+        shares[piece.name].append(share)
+    return {name: tuple(found) for name, found in shares.items()}
+
+
+def _shared_out(
+    packed: Sequence[tuple[_Piece, tuple[int, ...]]], inventory: Inventory
+) -> Iterator[tuple[_Piece, Share]]:
+    """Shares: the least, and of what is left a part by how much more is wanted."""
+    spare = [gpu.usable for gpu in inventory.gpus]
+    wishes = [0] * len(spare)
+    for piece, chosen in packed:
+        for gpu in chosen:
+            spare[gpu] -= piece.least
+            wishes[gpu] += piece.wanted - piece.least + 1
+    for piece, chosen in packed:
+        wish = piece.wanted - piece.least + 1
+        # In integers, so that parts never add up to more than the whole.
+        more = min(spare[gpu] * wish // wishes[gpu] for gpu in chosen)
+        n_bytes = piece.least + more
+        total = inventory.gpus[chosen[0]].total
+        yield (
+            piece,
+            Share(
+                tuple(inventory.gpus[gpu].index for gpu in chosen),
+                n_bytes,
+                math.floor(1000 * n_bytes / total) / 1000,
+            ),
+        )

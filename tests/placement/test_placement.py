@@ -1,0 +1,200 @@
+"""Placement on made inventories: never over capacity, everything placed or named, no idle wave."""
+
+from itertools import combinations, product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.placement import GIB, Demand, Gpu, Inventory, fits, place
+from orchestrator.serving import Footprint
+
+ONE = Gpu("0", "made", 80 * GIB, 80 * GIB)
+
+
+def gpus(*gib: float) -> tuple[Gpu, ...]:
+    return tuple(
+        Gpu(str(number), "made", int(size * GIB), int(size * GIB))
+        for number, size in enumerate(gib)
+    )
+
+
+def footprint(weights: float, cache: float = 1, overhead: float = 1, **more) -> Footprint:
+    wanted = more.pop("cache_wanted", cache)
+    in_bytes = [int(n * GIB) for n in (weights, cache, wanted, overhead)]
+    return Footprint(in_bytes[0], in_bytes[1], in_bytes[2], in_bytes[3], **more)
+
+
+def demand(name: str, weights: float, **more) -> Demand:
+    depth, replicas = more.pop("depth", 0), more.pop("replicas", 1)
+    return Demand(name, footprint(weights, **more), depth, replicas)
+
+
+def names(placement) -> list[set[str]]:
+    return [set(wave) for wave in placement.waves]
+
+
+footprints = st.builds(
+    footprint,
+    st.floats(0.1, 120),
+    cache=st.floats(0.01, 20),
+    cache_wanted=st.floats(0.01, 60),
+    overhead=st.floats(0, 3),
+    splits=st.sampled_from([(1,), (1, 2), (1, 2, 4), (1, 3)]),
+    cache_splits=st.integers(1, 4),
+)
+demands = st.lists(
+    st.tuples(st.none() | footprints, st.integers(0, 1), st.integers(1, 3)), max_size=5
+).map(lambda found: [Demand(f"m{number}", *parts) for number, parts in enumerate(found)])
+inventories = st.builds(
+    Inventory,
+    st.lists(st.sampled_from([0.5, 16.0, 24.0, 80.0, 141.0]), max_size=3).map(lambda g: gpus(*g)),
+    st.none() | st.integers(1, 4),
+)
+
+
+@given(demands, inventories)
+def test_no_wave_takes_more_than_there_is(wanted, inventory):
+    for wave in place(wanted, inventory).waves:
+        assert fits([share for found in wave.values() for share in found], inventory)
+
+
+@given(demands, inventories)
+def test_fractions_of_a_gpu_sum_to_less_than_one(wanted, inventory):
+    for wave in place(wanted, inventory).waves:
+        for gpu in inventory.gpus:
+            on_it = [s.fraction for found in wave.values() for s in found if gpu.index in s.gpus]
+            assert sum(on_it) <= 0.92 + 1e-9
+
+
+@given(demands, inventories)
+def test_every_server_is_in_one_wave_or_named_as_impossible(wanted, inventory):
+    placement = place(wanted, inventory)
+    placed = [name for wave in placement.waves for name in wave]
+    named = [found.name for found in placement.impossible]
+    assert sorted(placed + named) == [one.name for one in wanted]
+    assert all(placement.waves)
+
+
+@given(demands, inventories)
+def test_every_process_gets_at_least_what_it_needs(wanted, inventory):
+    needs = {one.name: one.footprint for one in wanted}
+    for wave in place(wanted, inventory).waves:
+        for name, shares in wave.items():
+            assert shares
+            for share in shares:
+                need = needs[name]
+                assert (need is None) == (not share.gpus)
+                assert need is None or share.n_bytes >= need.least(len(share.gpus))
+                assert len(set(share.gpus)) == len(share.gpus)
+
+
+@given(demands, inventories)
+def test_what_is_named_as_impossible_fits_on_no_set_of_gpus(wanted, inventory):
+    needs = {one.name: one.footprint for one in wanted}
+    for found in place(wanted, inventory).impossible:
+        need = needs[found.name]
+        assert need is not None
+        for n_gpus in need.splits:
+            for chosen in combinations(inventory.gpus, n_gpus):
+                alike = len({gpu.total for gpu in chosen}) == 1
+                assert not alike or min(gpu.usable for gpu in chosen) < need.least(n_gpus)
+
+
+@given(demands, inventories)
+def test_no_two_waves_could_be_one(wanted, inventory):
+    waves = place(wanted, inventory).waves
+    needs = {one.name: one.footprint for one in wanted}
+    n_gpus = {name: len(shares[0].gpus) for wave in waves for name, shares in wave.items()}
+    for one, other in combinations(waves, 2):
+        both = [*one, *other]
+        if inventory.max_servers is not None and len(both) > inventory.max_servers:
+            continue
+        least = [(needs[name].least(n_gpus[name]), n_gpus[name]) for name in both if n_gpus[name]]
+        assert not _fit_somehow(least, inventory.gpus)
+
+
+def _fit_somehow(least, gpus) -> bool:
+    """By trying every assignment of every server to every set of equal GPUs."""
+    choices = [
+        [on for on in combinations(range(len(gpus)), n) if len({gpus[i].total for i in on}) == 1]
+        for _, n in least
+    ]
+    for chosen in product(*choices):
+        left = [gpu.usable for gpu in gpus]
+        for (n_bytes, _), on in zip(least, chosen, strict=True):
+            for gpu in on:
+                left[gpu] -= n_bytes
+        if all(n >= 0 for n in left):
+            return True
+    return False
+
+
+@given(demands, inventories)
+def test_no_more_replicas_than_asked(wanted, inventory):
+    asked = {one.name: one.replicas for one in wanted}
+    for wave in place(wanted, inventory).waves:
+        assert all(len(shares) <= asked[name] for name, shares in wave.items())
+
+
+def test_small_models_share_a_gpu_and_its_whole_memory():
+    placement = place([demand("a", 2), demand("b", 2)], Inventory(gpus(24)))
+    (wave,) = placement.waves
+    assert wave["a"][0].gpus == wave["b"][0].gpus == ("0",)
+    assert 0.91 < wave["a"][0].fraction + wave["b"][0].fraction <= 0.92
+
+
+def test_who_wants_more_gets_more_of_what_is_left():
+    wanted = [demand("a", 2, cache_wanted=4), demand("b", 2, cache_wanted=13)]
+    (wave,) = place(wanted, Inventory(gpus(24))).waves
+    spare = [wave[name][0].n_bytes - 4 * GIB for name in ("a", "b")]
+    assert abs(spare[1] / spare[0] - 4) < 1e-6
+
+
+def test_a_model_too_large_for_one_gpu_is_split_over_the_fewest_that_hold_it():
+    big = demand("big", 140, splits=(1, 2, 4, 8), cache_splits=8)
+    (wave,) = place([big], Inventory(gpus(80, 80, 80, 80))).waves
+    assert len(wave["big"][0].gpus) == 2
+
+
+def test_what_no_split_holds_is_named_with_its_need():
+    placement = place([demand("big", 140, splits=(1, 2))], Inventory(gpus(24, 24)))
+    (found,) = placement.impossible
+    assert "142.0 GiB or 72.0 GiB on each of 2 GPUs" in found.why
+    assert "22.1 GiB, 22.1 GiB" in found.why
+
+
+def test_without_a_gpu_what_needs_one_is_impossible():
+    (found,) = place([demand("a", 1)], Inventory()).impossible
+    assert "usable here: no GPU" in found.why
+
+
+def test_memory_that_others_hold_is_not_given_away():
+    held = Gpu("0", "made", 80 * GIB, 10 * GIB)
+    assert place([demand("a", 20)], Inventory((held,))).impossible
+
+
+def test_models_that_do_not_fit_together_make_waves_with_the_judge_last():
+    wanted = [demand("judge", 50, depth=1), demand("a", 30), demand("b", 30)]
+    placement = place(wanted, Inventory((ONE,)))
+    assert names(placement) == [{"a", "b"}, {"judge"}]
+
+
+def test_servers_on_the_cpu_run_together_where_nothing_bounds_them():
+    assert len(place([Demand(name) for name in "abcd"], Inventory()).waves) == 1
+
+
+def test_a_bound_on_servers_makes_waves():
+    wanted = [Demand("judge", depth=1), Demand("a"), Demand("b")]
+    assert names(place(wanted, Inventory(max_servers=2))) == [{"a", "b"}, {"judge"}]
+
+
+def test_fewer_waves_are_preferred_to_waves_by_depth():
+    # By depth: 25+40 | 45 (+25) | ...; by size: 45+25, 40+25.
+    wanted = [demand("a", 23), demand("b", 23), demand("c", 38, depth=1), demand("d", 43, depth=1)]
+    assert len(place(wanted, Inventory((ONE,))).waves) == 2
+
+
+def test_replicas_fill_the_room_that_is_left():
+    wanted = [demand("a", 30, replicas=3), demand("judge", 30)]
+    (wave,) = place(wanted, Inventory(gpus(80, 40))).waves
+    assert (len(wave["a"]), len(wave["judge"])) == (2, 1)
