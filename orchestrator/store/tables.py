@@ -27,8 +27,8 @@ _RESTART_S: Final = 10.0
 _PUBLISH_S: Final = 60.0
 _PUBLISH_RATIO: Final = 20.0
 
-# Newest keys that are sorted into their index together. The more, the more of them share a page that
-# is written; but another process that looks up a key scans them, half a millisecond for so many.
+# Newest keys that are sorted into their index together. The more, the more of them share a written
+# page; but another process that looks up a key scans them, half a millisecond for so many.
 _KEYS_TOGETHER: Final = 16_384
 _SORT_KEYS: Final = """INSERT OR IGNORE INTO outcome_key (key, row)
     SELECT key, row FROM outcome_key_new ORDER BY key, row"""
