@@ -16,13 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from backends._direct_transport import lean_transport
 from backends._gate import Gate, gate_of
+from backends._label_paths import label_paths
 from backends._openai_compatible import OpenaiCompatible
 from backends._tokens import Contexts, Failed, Ids, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
-from orchestrator.records import Choice, Failure, Generation, Label, Scored
+from orchestrator.records import Choice, Failure, Generation, Scored
 from orchestrator.wire import replies, trie
 from orchestrator.wire import vllm as wire
 from orchestrator.wire.requests import Dialect
@@ -199,7 +200,7 @@ class Vllm(OpenaiCompatible):
         if not begun and ask.prefix.text:
             begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
         whole = (*prompt, *begun)
-        paths = await self._paths(whole, len(begun), ask.labels)
+        paths = await label_paths(self._contexts, whole, len(begun), ask.labels)
         share = self._config.choose_negligible
         negligible = math.log(share) if share else -math.inf
         walk = Walk(Trie.of([path for group in paths for path in group]), negligible)
@@ -219,27 +220,6 @@ class Vllm(OpenaiCompatible):
         logprobs, upper = zip(*values, strict=True)
         n_requests += n_exact
         return Choice(logprobs, upper, method, len(whole), n_cached, n_requests)
-
-    async def _paths(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> list[list[Path]]:
-        """Token paths by label and spelling, none of which begins another."""
-        found = [
-            [
-                (await self._contexts.continuation(whole, text, n_begun)).ids
-                for text in label.spellings
-            ]
-            for label in labels
-        ]
-        try:
-            flat = [path for group in found for path in group]
-            if trie.nested(flat):
-                flat = trie.close(flat, await self._contexts.end_of_turn())
-            closed = iter(flat)
-            paths = [[next(closed) for _ in group] for group in found]
-            _check_distinct(paths, labels)
-            Trie.of(flat)
-        except trie.PathsError as error:
-            raise Failed(Failure("bad_request", str(error), permanent=True)) from None
-        return paths
 
     async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
         """Read the alternatives at nodes; how many prompt tokens were cached."""
@@ -352,13 +332,3 @@ def _checked(drawn: Generation | Failure) -> Generation | Failure:
     return msgspec.structs.replace(
         drawn, logprobs=np.where(lost, np.float32(np.nan), drawn.logprobs)
     )
-
-
-def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) -> None:
-    owner: dict[Path, Label] = {}
-    for group, label in zip(paths, labels, strict=True):
-        for path in group:
-            other = owner.setdefault(path, label)
-            if other is not label:
-                said = f"the labels {other.name!r} and {label.name!r} share a spelling"
-                raise trie.PathsError(said)
