@@ -1,0 +1,106 @@
+"""llama-server's template and tokenizer, as `backends._tokens` wants them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from backends._tokens import Ids
+from orchestrator.records import Failure, Message, Messages
+from orchestrator.wire import llamacpp as wire
+from orchestrator.wire import llamacpp_completions as completions
+
+T = TypeVar("T")
+COMPLETION: Final = "/completion"
+_NEXT: Final = Message("user", "z")
+
+
+class AskServer(Protocol):
+    """Sends a body to a path and reads the reply; raises `backends._tokens.Failed`."""
+
+    def __call__(
+        self,
+        path: str,
+        encode: Callable[[], bytes],
+        decode: Callable[[bytes, str], T | Failure],
+    ) -> Awaitable[T]:
+        """What the reply says."""
+        ...
+
+
+class LlamacppTokenizer:
+    """The server's tokenizer; a `backends._tokens.Tokenizer`."""
+
+    def __init__(self, ask: AskServer, template: Mapping[str, Any]) -> None:
+        self._ask = ask
+        self._template = template
+        self._spelled: dict[int, bytes] = {}
+        self._bos: Ids | None = None
+        self._letter: int | None = None
+
+    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+        """See `backends._tokens.Tokenizer`."""
+        template = self._template
+        if not opens and not goes_on and messages[-1].role == "assistant":
+            # The server goes on from such a message whatever is asked; another turn ends it.
+            messages = (*messages, _NEXT)
+
+        def body() -> bytes:
+            return wire.apply_template(messages, template, opens=opens, goes_on=goes_on)
+
+        text = await self._ask("/apply-template", body, wire.rendered)
+        ids = await self.plain(text, special=True)
+        bos = await self._begins()
+        twice = bos and ids[: 2 * len(bos)] == bos + bos
+        return ids[len(bos) :] if twice else ids
+
+    async def plain(self, text: str, *, special: bool) -> Ids:
+        """See `backends._tokens.Tokenizer`."""
+        return await self._ask(
+            "/tokenize", lambda: wire.tokenize(text, special=special), wire.token_ids
+        )
+
+    async def text(self, ids: Ids) -> str:
+        """See `backends._tokens.Tokenizer`."""
+        return await self._ask("/detokenize", lambda: wire.detokenize(ids), wire.text)
+
+    async def spells_spaces(self) -> bool:
+        """See `backends._tokens.Tokenizer`."""
+        found = await self._ask("/tokenize", lambda: wire.spell("a"), wire.pieces)
+        return bool(found) and found[0][1].startswith(b" ")
+
+    async def ends_turn(self, ids: Ids, token: int) -> bool:
+        """See `backends._tokens.Tokenizer`."""
+        how = wire.Forcing()
+        return (
+            await self._ask(
+                COMPLETION, lambda: wire.force_one(ids, token, 1, how), completions.stop_type
+            )
+            == "eos"
+        )
+
+    async def spelled(self, ids: Ids) -> list[bytes]:
+        """The bytes of each token, special ones by their names.
+
+        Raises:
+            Failed: If the server does not say.
+        """
+        unknown = tuple({token for token in ids if token not in self._spelled})
+        if unknown:
+            found = await self._ask("/tokenize", lambda: wire.spell(unknown), wire.pieces)
+            self._spelled.update(found)
+        return [self._spelled.get(token, b"") for token in ids]
+
+    async def letter(self) -> int:
+        """A token that is whole characters whatever comes before it.
+
+        Raises:
+            Failed: If the server does not say.
+        """
+        if self._letter is None:
+            self._letter = (await self.plain("a", special=False))[-1]
+        return self._letter
+
+    async def _begins(self) -> Ids:
+        """What the tokenizer puts before a text: its BOS, or nothing."""
+        if self._bos is None:
+            self._bos = await self.plain("", special=True)
+        return self._bos

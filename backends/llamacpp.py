@@ -1,0 +1,362 @@
+"""llama.cpp's llama-server: exact scores and label probabilities by forced steps.
+
+The server scores no given tokens, so it is made to draw them (`_llamacpp_forcing.py`): exact, but
+as slow as drawing. llama-cpp-python's server has fewer routes; it is told apart by that and draws
+texts only. See `docs/servers.md`.
+"""
+
+import asyncio
+import hashlib
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from backends._direct_transport import lean_transport
+from backends._label_paths import label_paths
+from backends._llamacpp_forcing import Forcer, Slots
+from backends._llamacpp_tokenizer import COMPLETION, LlamacppTokenizer
+from backends._openai_compatible import OpenaiCompatible
+from backends._tokens import Contexts, Failed, Ids, known, outcome
+from backends._transport import KEEPALIVE_S, Transport
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.records import Choice, Failure, Generation, Scored
+from orchestrator.wire import failures, replies, trie
+from orchestrator.wire import llamacpp as wire
+from orchestrator.wire import llamacpp_completions as completions
+from orchestrator.wire.requests import Dialect
+from orchestrator.wire.trie import Trie, Walk
+
+CAPABILITIES: Final = Capabilities(
+    generate=True, score=True, choose="exact", choose_requests=6, plain_choose=True
+)
+
+T = TypeVar("T")
+_CONTROL_TIMEOUT_S: Final = 10.0
+_NOT_FOUND: Final = (404, 405)
+_SMALL_VOCABULARY: Final = 4096
+"""Of vocabularies up to this size the whole distribution is asked for."""
+_NO_FEATURES: Final = "llama-server gives no {}; the embedded server does"
+_DRAFTS: Final = (
+    "the server guesses tokens ahead ({}) and gives those it accepts the log-probability 0; start "
+    "it without --model-draft and --spec-type"
+)
+_PYTHON_SERVER: Final = (
+    "llama-cpp-python's server pairs the log-probabilities of given tokens with the wrong ones "
+    "unless the model has a BOS; serve the same GGUF with llama-server (kind: llamacpp)"
+)
+_NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
+_PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
+
+logger = logging.getLogger(__name__)
+
+
+class Config(BaseModel):
+    """Settings of the connection."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    choose_top_logprobs: int = Field(
+        64,
+        ge=1,
+        description="Alternatives that labels are looked for among; more where the "
+        "vocabulary is small.",
+    )
+    choose_negligible: float = Field(
+        1e-4,
+        ge=0,
+        lt=1,
+        description="A label that is not listed and can't be more probable than this is only "
+        "bounded; 0 asks for every label.",
+    )
+    cache_prompt: bool = Field(
+        True,  # noqa: FBT003 (a pydantic default)
+        description="Whether the server goes on from what a slot has of the prompt; false computes "
+        "each prompt anew, so that numbers depend on nothing before, at many times the cost.",
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Arguments of the chat template, such as enable_thinking: false.",
+    )
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Fields added to every generation, such as lora: [{id: 0, scale: 1.0}].",
+    )
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+    )
+
+    @field_validator("extra_body")
+    @classmethod
+    def _is_extra(cls, value: dict[str, Any]) -> dict[str, Any]:
+        own = sorted(wire.OWN_FIELDS & value.keys())
+        if own:
+            raise ValueError(f"set by the recipe, not here: {', '.join(own)}")
+        return value
+
+
+def create(endpoint: Endpoint, config: Config) -> Backend:
+    """A connection to one model of the server.
+
+    Raises:
+        UsageError: If the base URL or the key can't be used.
+    """
+    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
+    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
+    return Llamacpp(endpoint, lean_transport(endpoint, config.keepalive_s), config)
+
+
+class _Server(msgspec.Struct, frozen=True):
+    """What was learnt of a llama-server before the first ask."""
+
+    props: wire.Props
+    model: wire.Served
+    forcer: Forcer
+    slots: Slots
+
+
+class Llamacpp(OpenaiCompatible):
+    """A connection to one model of llama-server, or of llama-cpp-python's server."""
+
+    kind = "llamacpp"
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
+        # What llama-cpp-python's server is asked; llama-server has routes of its own.
+        dialect = Dialect(
+            top_logprobs=max(config.choose_top_logprobs, 20), top_k_off=0, extra=_PYTHON_EXPLICIT
+        )
+        super().__init__(endpoint, transport, dialect, raw=True)
+        self._config = config
+        self._tokenizer = LlamacppTokenizer(self._ask, config.chat_template_kwargs)
+        self._contexts = Contexts(self._tokenizer, plain=endpoint.plain)
+        self._found: _Server | None = None
+        self._is_python = False
+        self._finding = asyncio.Lock()
+        self._told_of_metrics = False
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Backend`."""
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        server = await outcome(self._server())
+        if isinstance(server, Failure):
+            return server
+        if server is None:
+            return await super().generate(ask, seed)
+        return await outcome(self._generate(server, ask, seed))
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Backend`."""
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        if ask.features:
+            said = _NO_FEATURES.format(", ".join(ask.features))
+            return Failure("unsupported", said, permanent=True)
+        if not ask.token_ids and not ask.text and not ask.end_of_turn:
+            return replies.scored_nothing(f"{self.kind}.forced", ask)
+        server = await outcome(self._server())
+        if isinstance(server, Failure):
+            return server
+        if server is None:
+            return Failure("unsupported", _PYTHON_SERVER, permanent=True)
+        return await outcome(self._score(server, ask))
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Backend`."""
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        server = await outcome(self._server())
+        if isinstance(server, Failure):
+            return server
+        if server is None:
+            return await super().choose(ask)
+        return await outcome(self._choose(server, ask))
+
+    async def provenance(self) -> Provenance | Failure:
+        """Build and fingerprint; a failure if the server does not have the model."""
+        server = await outcome(self._server())
+        if isinstance(server, Failure):
+            return server
+        if server is None:
+            served = await self._served()
+            return served if isinstance(served, Failure) else self._stated("llama-cpp-python", "")
+        reply = await self._transport.get("/health", _CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure):
+            return reply
+        if reply.status != 200:
+            return self._classified(reply)
+        return self._stated(server.props.build, _fingerprint(server))
+
+    async def load(self) -> ServerLoad | None:
+        """Figures from `/metrics`; None where the server was started without them."""
+        reply = await self._transport.get("/metrics", _CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure):
+            return None
+        found = wire.load_figures(reply.body) if reply.status == 200 else None
+        if found is None and not self._told_of_metrics:
+            self._told_of_metrics = True
+            logger.info(_NO_METRICS, self._endpoint.base_url)
+        return found and ServerLoad(**found._asdict())
+
+    # -- how it is done ---------------------------------------------------------------------------
+
+    async def _generate(self, server: _Server, ask: GenerateAsk, seed: int) -> Generation:
+        prompt = await self._contexts.prompt(ask.messages)
+        extra = {"cache_prompt": self._config.cache_prompt, **self._config.extra_body}
+        made = await self._ask(
+            COMPLETION,
+            lambda: wire.generate(prompt, ask, seed, extra),
+            lambda body, secret: completions.draft(body, len(prompt), secret),
+        )
+        if not made.complete or ask.sampling.stop:
+            spelled = await self._tokenizer.spelled(made.tokens)
+            lacking = known(completions.place(made, spelled))
+            if lacking:
+                await self._look_up(server, prompt, made, lacking, ask.top_logprobs)
+        reading = replies.Reading(
+            top=ask.top_logprobs,
+            offsets=ask.offsets,
+            thinking_end=self._endpoint.thinking_end,
+            secret=self._endpoint.api_key,
+        )
+        return known(completions.generation(made, reading))
+
+    async def _look_up(
+        self,
+        server: _Server,
+        prompt: Ids,
+        made: completions.Draft,
+        places: list[int],
+        n_listed: int,
+    ) -> None:
+        """Find what the tokens weigh that the server said nothing of."""
+        async with server.slots.one(prompt) as slot:
+            for at in places:
+                before = (*prompt, *made.tokens[:at])
+                reading, _ = await server.forcer.look_up(before, made.tokens[at], n_listed, slot)
+                completions.fill(made, at, reading, n_listed)
+
+    async def _score(self, server: _Server, ask: ScoreAsk) -> Scored:
+        prompt = await self._contexts.prompt(ask.messages)
+        ids, boundary = ask.token_ids, "separate"
+        if not ids and ask.text:
+            found = await self._contexts.continuation(prompt, ask.text)
+            ids, boundary = found.ids, found.boundary
+        if ask.end_of_turn:
+            ids = (*ids, await self._contexts.end_of_turn())
+        async with server.slots.one(prompt) as slot:
+            step = await server.forcer.force(prompt, ids, ask.top_logprobs, slot)
+        top = known(completions.top_of(step.listed, ask.top_logprobs)) if ask.top_logprobs else None
+        return Scored(
+            np.array(ids, dtype=np.int32),
+            completions.logprobs_of(step.logprobs),
+            len(prompt),
+            boundary,
+            f"{self.kind}.forced",
+            step.n_cached,
+            top,
+        )
+
+    async def _choose(self, server: _Server, ask: ChooseAsk) -> Choice:
+        prompt = await self._contexts.prompt(ask.messages)
+        begun = ask.prefix.token_ids
+        if not begun and ask.prefix.text:
+            begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
+        whole = (*prompt, *begun)
+        paths = await label_paths(self._contexts, whole, len(begun), ask.labels)
+        share = self._config.choose_negligible
+        tree = Trie.of([path for group in paths for path in group])
+        walk = Walk(tree, math.log(share) if share else -math.inf)
+        async with server.slots.one(whole) as slot:
+            n_cached, n_requests = await self._look(server, walk, whole, slot)
+        values = [
+            trie.total([trie.value(path, walk.read) for path in dict.fromkeys(group)])
+            for group in paths
+        ]
+        logprobs, upper = zip(*values, strict=True)
+        method = f"{self.kind}.n_probs"
+        return Choice(logprobs, upper, method, len(whole), n_cached, n_requests)
+
+    async def _look(self, server: _Server, walk: Walk, whole: Ids, slot: int) -> tuple[int, int]:
+        """Read what matters of a trie; prompt tokens cached at its root, and requests it took."""
+        n_vocab = server.model.n_vocab
+        n_listed = min(self._config.choose_top_logprobs, n_vocab)
+        if n_vocab <= _SMALL_VOCABULARY:
+            n_listed = n_vocab
+        reading, n_cached = await server.forcer.look(whole, n_listed, slot)
+        walk.add([()], [reading])
+        n_requests = 1
+        while nodes := walk.unread():
+            reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed, slot)
+            walk.add(nodes[:1], [reading])
+            n_requests += 1
+        for node, tokens in walk.missing().items():
+            for token in tokens:
+                step = await server.forcer.step((*whole, *node), token, 1, slot)
+                n_requests += 1
+                if not math.isnan(step.logprobs[0]):
+                    walk.add([node], [trie.Reading({token: step.logprobs[0]})])
+        return n_cached, n_requests
+
+    # -- what the server is -----------------------------------------------------------------------
+
+    async def _server(self) -> _Server | None:
+        """What is known of llama-server; None for llama-cpp-python's.
+
+        Raises:
+            Failed: If it does not say, or its numbers can't be right.
+        """
+        async with self._finding:
+            if self._found is None and not self._is_python:
+                self._found = await self._find()
+                self._is_python = self._found is None
+        return self._found
+
+    async def _find(self) -> _Server | None:
+        reply = known(await self._transport.get("/props", _CONTROL_TIMEOUT_S))
+        if reply.status in _NOT_FOUND:
+            return None
+        props = known(self._read(reply, wire.props))
+        if props.drafts != "none":
+            said = failures.clean(_DRAFTS.format(props.drafts))
+            raise Failed(Failure("unsupported", said, permanent=True))
+        listed = known(await self._transport.get("/v1/models", _CONTROL_TIMEOUT_S))
+        models = known(self._read(listed, wire.served))
+        name = self._endpoint.model
+        model = next((one for one in models if name in one.names), None)
+        if model is None:
+            have = ", ".join(other for one in models for other in one.names)
+            said = failures.clean(f"the server has no model {name!r}; it has {have}")
+            raise Failed(Failure("not_found", said, permanent=True))
+        forcer = Forcer(
+            self._ask, self._tokenizer, model.n_vocab, props.eos, cache=self._config.cache_prompt
+        )
+        return _Server(props, model, forcer, Slots(props.n_slots))
+
+    async def _ask(
+        self,
+        path: str,
+        encode: Callable[[], bytes],
+        decode: Callable[[bytes, str], T | Failure],
+    ) -> T:
+        """What a reply says.
+
+        Raises:
+            Failed: If there is none.
+        """
+        body = known(await self._post_to(path, encode))
+        return known(decode(body, self._endpoint.api_key))
+
+
+def _fingerprint(server: _Server) -> str:
+    """What is known of the weights and the template, shortened."""
+    model, props = server.model, server.props
+    stated = (props.ftype, model.n_vocab, model.n_params, model.n_bytes, props.template)
+    return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]

@@ -1,0 +1,390 @@
+"""llama-server's own routes: forced tokens, distributions after a prompt, its tokenizer.
+
+Read off the source of llama.cpp as vendored in llama-cpp-python 0.3.36, and off its replies. Its
+log-probabilities are those of the raw softmax, whatever biases, grammars and samplers do, so a
+token that was forced by one of them shows what it would have weighed unforced. Every entry names
+its token's id. A token after which the text ends inside a character has no entry at all.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from orchestrator.ask import GenerateAsk
+from orchestrator.records import Failure, Messages
+from orchestrator.wire._parsing import Decoder, TokenId, error_in
+from orchestrator.wire.metrics import LoadFigures
+from orchestrator.wire.requests import encode, messages_of
+from orchestrator.wire.trie import Path
+
+FORCE: Final = 1000.0
+"""Added to the logit of a token that must be drawn."""
+
+_FIELDS: Final = (
+    "content", "tokens", "stop_type", "tokens_predicted", "tokens_evaluated", "truncated",
+    "timings", "completion_probabilities",
+)  # fmt: skip
+# Every sampler that a server could have been started with, switched off by the list of samplers.
+_PLAIN: Final = {
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "top_n_sigma": -1.0,
+    "repeat_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "xtc_probability": 0.0,
+    "dynatemp_range": 0.0,
+    "mirostat": 0,
+    "ignore_eos": False,
+    "post_sampling_probs": False,
+    "backend_sampling": False,
+    "return_tokens": True,
+    "response_fields": _FIELDS,
+    "stream": False,
+}
+OWN_FIELDS: Final = frozenset({
+    *_PLAIN, "cache_prompt", "grammar", "id_slot", "logit_bias", "n_predict", "n_probs", "prompt",
+    "samplers", "seed", "stop", "temperature", "top_k", "top_p",
+})  # fmt: skip
+"""Fields that this module writes; a user's extra fields may not be among them."""
+_GREEDY: Final = {"temperature": 0.0, "top_k": 1, "top_p": 1.0, "samplers": ("top_k",), "seed": 0}
+# What ends an answer is spelled so; a grammar takes such tokens at its own end only.
+CONTROL: Final = re.compile(rb"<.+>|\[[A-Z_/]+\]", re.DOTALL)
+
+_SERIES: Final = re.compile(
+    rb"^llamacpp:(requests_processing|requests_deferred|prompt_tokens_total|"
+    rb"prompt_tokens_cached_total)[ \t]+(\d[0-9.]*(?:[eE]\+?\d{1,2})?)[ \t]*$",
+    re.MULTILINE,
+)
+
+_Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
+
+
+class _Piece(msgspec.Struct, gc=False):
+    id: TokenId
+    piece: str | _Bytes
+
+
+class _Tokens(msgspec.Struct, gc=False):
+    tokens: list[TokenId] | None = None
+    error: Any = None
+
+
+class _Pieces(msgspec.Struct, gc=False):
+    tokens: list[_Piece] | None = None
+    error: Any = None
+
+
+class _Prompt(msgspec.Struct, gc=False):
+    prompt: str | None = None
+    error: Any = None
+
+
+class _Text(msgspec.Struct, gc=False):
+    content: str | None = None
+    error: Any = None
+
+
+class _Defaults(msgspec.Struct, gc=False):
+    params: dict[str, Any] = {}
+    n_ctx: int = 0
+
+
+class _Props(msgspec.Struct, gc=False):
+    total_slots: int | None = None
+    build_info: str = ""
+    model_ftype: str = ""
+    chat_template: str = ""
+    eos_token: str = ""
+    default_generation_settings: _Defaults = msgspec.field(default_factory=_Defaults)
+    error: Any = None
+
+
+class _Meta(msgspec.Struct, gc=False):
+    n_vocab: int = 0
+    n_params: int = 0
+    size: int = 0
+
+
+class _Model(msgspec.Struct, gc=False):
+    id: str = ""
+    aliases: list[str] = []
+    meta: _Meta | None = None
+
+
+class _Models(msgspec.Struct, gc=False):
+    data: list[_Model] | None = None
+    error: Any = None
+
+
+_tokens: Final = Decoder(_Tokens)
+_pieces: Final = Decoder(_Pieces)
+_prompt: Final = Decoder(_Prompt)
+_text: Final = Decoder(_Text)
+_props: Final = Decoder(_Props)
+_models: Final = Decoder(_Models)
+
+
+class Props(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server says of itself.
+
+    Attributes:
+        n_slots: Requests that it computes at a time.
+        n_ctx: Longest prompt and answer, in tokens.
+        build: Its version.
+        ftype: Number format of the weights.
+        template: The chat template.
+        eos: The text of the token that ends an answer.
+        drafts: What it guesses tokens by ahead of the model; "none" for nothing.
+    """
+
+    n_slots: int
+    n_ctx: int
+    build: str
+    ftype: str
+    template: str
+    eos: bytes
+    drafts: str
+
+
+class Served(msgspec.Struct, frozen=True):
+    """A model as the server lists it."""
+
+    names: tuple[str, ...]
+    n_vocab: int
+    n_params: int
+    n_bytes: int
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def apply_template(
+    messages: Messages, template: Mapping[str, Any], *, opens: bool, goes_on: bool
+) -> bytes:
+    """Body of `/apply-template`.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    body: dict[str, Any] = {
+        "messages": messages_of(messages),
+        "add_generation_prompt": opens,
+        "continue_final_message": goes_on,
+    }
+    if template:
+        body["chat_template_kwargs"] = template
+    return encode(body)
+
+
+def tokenize(text: str, *, special: bool) -> bytes:
+    """Body of `/tokenize`; `special` adds what the tokenizer puts around a text (BOS).
+
+    Raises:
+        UnicodeEncodeError: If the text holds a lone surrogate.
+    """
+    return encode({"content": text, "add_special": special, "parse_special": True})
+
+
+def spell(tokens: Path | str) -> bytes:
+    """Body of `/tokenize` that asks for the bytes of tokens, or of a text's tokens."""
+    wanted = {"add_special": False, "parse_special": True, "with_pieces": True}
+    return encode({"content": tokens, **wanted})
+
+
+def detokenize(ids: Path) -> bytes:
+    """Body of `/detokenize`."""
+    return encode({"tokens": ids})
+
+
+def generate(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any]) -> bytes:
+    """Body of `/completion` that draws one text after `ids`, every sampler written out.
+
+    Temperature comes first, as in `transformers` and vLLM; llama.cpp's own order has it last.
+    """
+    sampling = ask.sampling
+    drawing: Mapping[str, Any] = _GREEDY
+    if sampling.temperature > 0:
+        drawing = {
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "samplers": ("temperature", "top_k", "top_p"),
+            "seed": seed,
+        }
+    body = {
+        "prompt": ids,
+        "n_predict": sampling.max_tokens,
+        "n_probs": max(1, ask.top_logprobs),
+        **_PLAIN,
+        **drawing,
+        **extra,
+    }
+    if sampling.stop:
+        body["stop"] = sampling.stop
+    return encode(body)
+
+
+class Forcing(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are forced.
+
+    Attributes:
+        slot: Which of the server's slots computes; -1 for any.
+        cache: Whether what the slot knows of the prompt is used.
+    """
+
+    slot: int = -1
+    cache: bool = True
+
+
+def force_one(ids: Path, token: int, n_listed: int, how: Forcing) -> bytes:
+    """Body of `/completion` that draws `token` after `ids`, by a bias."""
+    return _forced(ids, 1, n_listed, how, {"logit_bias": ((token, FORCE),)})
+
+
+def force_all(ids: Path, tokens: Path, n_listed: int, how: Forcing) -> bytes:
+    """Body of `/completion` that draws these tokens one after the other, by a grammar."""
+    grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
+    return _forced(ids, len(tokens), n_listed, how, {"grammar": grammar})
+
+
+def _forced(ids: Path, n_tokens: int, n_listed: int, how: Forcing, by: Mapping[str, Any]) -> bytes:
+    body = {
+        "prompt": ids,
+        "n_predict": n_tokens,
+        "n_probs": max(1, n_listed),
+        "id_slot": how.slot,
+        "cache_prompt": how.cache,
+        **_PLAIN,
+        **_GREEDY,
+        **by,
+    }
+    return encode(body)
+
+
+# -- replies ---------------------------------------------------------------------------------------
+
+
+def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
+    """The ids in a reply of `/tokenize`."""
+    reply = _tokens(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
+
+
+def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...] | Failure:
+    """Ids and bytes of tokens in a reply to `spell`."""
+    reply = _pieces(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.tokens is None:
+        return error_in(body, secret)
+    return tuple((one.id, _bytes(one.piece)) for one in reply.tokens)
+
+
+def rendered(body: bytes, secret: str) -> str | Failure:
+    """The text in a reply of `/apply-template`."""
+    reply = _prompt(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.prompt is None else reply.prompt
+
+
+def text(body: bytes, secret: str) -> str | Failure:
+    """The text in a reply of `/detokenize`."""
+    reply = _text(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.content is None else reply.content
+
+
+def props(body: bytes, secret: str = "") -> Props | Failure:
+    """What `/props` says."""
+    reply = _props(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.total_slots is None:
+        return error_in(body, secret)
+    settings = reply.default_generation_settings
+    return Props(
+        n_slots=max(reply.total_slots, 1),
+        n_ctx=settings.n_ctx,
+        build=reply.build_info,
+        ftype=reply.model_ftype,
+        template=reply.chat_template,
+        eos=reply.eos_token.encode("utf-8", "replace"),
+        drafts=str(settings.params.get("speculative.types", "none")),
+    )
+
+
+def served(body: bytes, secret: str = "") -> tuple[Served, ...] | Failure:
+    """The models that `/v1/models` lists."""
+    reply = _models(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.data is None:
+        return error_in(body, secret)
+    return tuple(
+        Served((one.id, *one.aliases), meta.n_vocab, meta.n_params, meta.size)
+        for one in reply.data
+        for meta in [one.meta or _Meta()]
+    )
+
+
+def load_figures(text: bytes) -> LoadFigures | None:
+    """Figures from `/metrics`; None where there are none."""
+    found = {name: int(float(number)) for name, number in _SERIES.findall(text)}
+    if not found:
+        return None
+    hits = found.get(b"prompt_tokens_cached_total")
+    computed = found.get(b"prompt_tokens_total")
+    return LoadFigures(
+        running=found.get(b"requests_processing"),
+        waiting=found.get(b"requests_deferred"),
+        prefix_queries=None if hits is None or computed is None else computed + hits,
+        prefix_hits=hits,
+    )
+
+
+# -- tokens --------------------------------------------------------------------------------
+
+
+def runs(spelled: Sequence[bytes], eos: bytes) -> Iterator[tuple[int, int]]:
+    """Cut tokens into stretches [begin, stop) that a grammar can force; the others stand alone.
+
+    A grammar takes neither what is no text by itself nor what ends an answer.
+    """
+    begin = 0
+    for at, piece in enumerate(spelled):
+        if is_forcible(piece) and piece != eos:
+            continue
+        if begin < at:
+            yield begin, at
+        yield at, at + 1
+        begin = at + 1
+    if begin < len(spelled):
+        yield begin, len(spelled)
+
+
+def is_forcible(piece: bytes) -> bool:
+    """Whether a grammar can force a token of these bytes."""
+    if not piece or piece.startswith(b"\0") or CONTROL.search(piece):
+        return False
+    return is_text(piece)
+
+
+def is_text(piece: bytes) -> bool:
+    """Whether bytes are whole characters."""
+    try:
+        piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bytes(piece: str | list[int]) -> bytes:
+    return piece.encode("utf-8", "replace") if isinstance(piece, str) else bytes(piece)

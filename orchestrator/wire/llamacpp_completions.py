@@ -1,0 +1,271 @@
+"""Completions of llama-server: what forced and drawn tokens weigh.
+
+An entry of its log-probabilities names its token by id, and the most likely tokens at its place. A
+token after which the text ends inside a character has no entry; what it weighs is looked up in the
+whole distribution at its place.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from orchestrator.records import Failure, FloatArray, Generation, TopLogprobs
+from orchestrator.wire._drawn import (
+    Alternative,
+    Answer,
+    ListedEntry,
+    Logprobs,
+    Message,
+    Reading,
+    drawn,
+)
+from orchestrator.wire._parsing import ROUNDING, Decoder, TokenId, Usage, error_in, logprob
+from orchestrator.wire.llamacpp import CONTROL
+from orchestrator.wire.trie import Path
+from orchestrator.wire.trie import Reading as NodeReading
+
+FRAGMENT: Final = "fragment"
+"""Cause of the failure that stands for a token of which the server says nothing."""
+
+_LEAST: Final = -1e30
+_UNSAID: Final = "llama-server says nothing of a token that ends inside a character"
+
+
+class _Timings(msgspec.Struct, gc=False):
+    cache_n: int | None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    content: str | None = None
+    tokens: list[TokenId] | None = None
+    stop_type: str = ""
+    tokens_predicted: int = 0
+    tokens_evaluated: int = 0
+    truncated: bool = False
+    timings: _Timings | None = None
+    completion_probabilities: list[ListedEntry] | None = None
+    error: Any = None
+
+
+_completion: Final = Decoder(_Completion)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Tokens that were forced, one after the other.
+
+    Attributes:
+        logprobs: ln p of each, raw; nan where the server can't tell it from zero.
+        listed: The most likely tokens at each place, as (id, ln p), most likely first.
+        n_cached: Prompt tokens from its cache.
+    """
+
+    logprobs: list[float]
+    listed: list[list[tuple[int, float]]]
+    n_cached: int
+
+
+def stop_type(body: bytes, secret: str) -> str | Failure:
+    """How a completion ended: "eos", "word" or "limit"."""
+    reply = _completion(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return reply.stop_type or error_in(body, secret)
+
+
+def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Failure:
+    """What forced tokens weigh, from the reply to `force_one` or `force_all`.
+
+    Failures: "unparseable" where the server saw another prompt or drew other tokens, "fragment"
+    where it says nothing of them.
+    """
+    reply = _answer(body, n_prompt, secret)
+    if isinstance(reply, Failure):
+        return reply
+    entries = reply.completion_probabilities or []
+    if tuple(reply.tokens or ()) != tokens:
+        return Failure("unparseable", "the server drew other tokens than it was made to")
+    if len(entries) != len(tokens):
+        return Failure(FRAGMENT, _UNSAID)
+    if [entry.id for entry in entries] != list(tokens):
+        said = "the server's log-probabilities are of other tokens than it drew"
+        return Failure("unparseable", said, permanent=True)
+    values = [_value(entry.logprob) for entry in entries]
+    listed = [_pairs(entry) for entry in entries]
+    n_cached = (reply.timings and reply.timings.cache_n) or 0
+    return Step(values, listed, max(n_cached, 0))
+
+
+def looked(
+    body: bytes, n_prompt: int, token: int, secret: str
+) -> tuple[NodeReading, int] | Failure:
+    """The distribution after a prompt, from the reply to `force_one`; and prompt tokens cached."""
+    found = forced(body, n_prompt, (token,), secret)
+    if isinstance(found, Failure):
+        return found
+    if not found.listed[0]:
+        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+    known = {one: value for one, value in found.listed[0] if value == value}
+    bound = min(known.values(), default=0.0)
+    if not math.isnan(found.logprobs[0]):
+        known[token] = found.logprobs[0]
+    return NodeReading(known, bound), found.n_cached
+
+
+def top_of(listed: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs | Failure:
+    """The k most likely tokens at each place; nan and -1 where fewer are listed."""
+    ids = np.full((len(listed), k), -1, dtype=np.int32)
+    values = np.full((len(listed), k), np.nan, dtype=np.float32)
+    for place, row in enumerate(listed):
+        if not row:
+            return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        for column, (token, value) in enumerate(row[:k]):
+            ids[place, column], values[place, column] = token, value
+    return TopLogprobs(ids, values)
+
+
+def logprobs_of(values: Sequence[float]) -> FloatArray:
+    """Log-probabilities as float32, shape (T,)."""
+    return np.array(values, dtype=np.float32)
+
+
+class Draft(msgspec.Struct):
+    """A drawn text, of whose tokens some may lack their log-probabilities.
+
+    Attributes:
+        reply: As the server gave it.
+        entries: One for each token; None where the server said nothing.
+    """
+
+    reply: _Completion
+    entries: list[ListedEntry | None]
+
+    @property
+    def tokens(self) -> Path:
+        """The drawn tokens, the one that ended the answer included."""
+        return tuple(self.reply.tokens or ())
+
+    @property
+    def complete(self) -> bool:
+        """Whether the server told of every token."""
+        return None not in self.entries
+
+
+def draft(body: bytes, n_prompt: int, secret: str) -> Draft | Failure:
+    """What was drawn; entries are in place only where there is one for each token."""
+    reply = _answer(body, n_prompt, secret)
+    if isinstance(reply, Failure):
+        return reply
+    tokens, found = reply.tokens, reply.completion_probabilities or []
+    if tokens is None or reply.content is None:
+        return error_in(body, secret)
+    if [entry.id for entry in found] == tokens:
+        return Draft(reply, list(found))
+    return Draft(reply, [None] * len(tokens))
+
+
+def place(made: Draft, spelled: Sequence[bytes]) -> list[int] | Failure:
+    """Put entries where they belong, by the tokens' bytes; the places of the text without one.
+
+    The server leaves out tokens after which the text ends inside a character, and with a stop
+    string as many of the last ones as the string has tokens when it is cut alone.
+    """
+    found = made.reply.completion_probabilities or []
+    visible = [b"" if CONTROL.fullmatch(piece) else piece for piece in spelled]
+    shown = list(_complete(visible))[: len(found)]
+    if [made.tokens[at] for at in shown] != [entry.id for entry in found]:
+        said = "the server's log-probabilities can't be told apart by token"
+        return Failure("unparseable", said, permanent=True)
+    entries: list[ListedEntry | None] = [None] * len(made.tokens)
+    for at, entry in zip(shown, found, strict=True):
+        entries[at] = entry
+    length, begin, lacking = len((made.reply.content or "").encode("utf-8", "replace")), 0, []
+    for at, piece in enumerate(visible):
+        if entries[at] is None:
+            if begin < length:
+                lacking.append(at)
+            entries[at] = ListedEntry(id=made.tokens[at])
+        # The server may have held a token's text back and shown it with the next one's.
+        entries[at] = _spelled(entries[at] or ListedEntry(), piece)
+        begin += len(piece)
+    made.entries = entries
+    return lacking
+
+
+def fill(made: Draft, at: int, reading: NodeReading, k: int) -> None:
+    """Put in what was looked up for a token that the server said nothing of."""
+    entry = made.entries[at]
+    if entry is not None:
+        ranked = sorted(reading.logprobs.items(), key=lambda pair: -pair[1])[:k]
+        entry.logprob = reading.logprobs.get(made.tokens[at])
+        entry.top_logprobs = [Alternative(logprob=one, id=other) for other, one in ranked]
+
+
+def generation(made: Draft, reading: Reading) -> Generation | Failure:
+    """The text that was drawn; see `orchestrator.wire.replies.generation`."""
+    reply = made.reply
+    finish = {"eos": "stop", "word": "stop", "limit": "length"}.get(reply.stop_type)
+    entries = [entry for entry in made.entries if entry is not None]
+    for entry in entries:
+        if entry.logprob is not None and entry.logprob < _LEAST:
+            # What was drawn can't have had probability zero; it is below what float32 can hold.
+            entry.logprob = None
+    answer = Answer(
+        Message(reply.content),
+        Logprobs(entries) if len(entries) == len(made.tokens) else None,
+        finish,
+        list(made.tokens),
+    )
+    usage = Usage(
+        prompt_tokens=reply.tokens_evaluated,
+        completion_tokens=reply.tokens_predicted,
+        cached_tokens=reply.timings.cache_n if reply.timings else None,
+    )
+    return drawn(answer, usage, reading)
+
+
+def ends_inside(text: bytes) -> bool:
+    """Whether a text ends inside a character, as llama.cpp tells it: by its last three bytes."""
+    return any(
+        0xC0 <= byte < 0xF8 and n_after < 1 + (byte >= 0xE0) + (byte >= 0xF0)
+        for n_after, byte in enumerate(reversed(text[-3:]))
+    )
+
+
+def _complete(spelled: Sequence[bytes]) -> Iterator[int]:
+    """Places after which the text so far ends with a whole character."""
+    tail = b""
+    for at, piece in enumerate(spelled):
+        tail = (tail + piece)[-3:]
+        if not ends_inside(tail):
+            yield at
+
+
+def _spelled(entry: ListedEntry, piece: bytes) -> ListedEntry:
+    return ListedEntry(entry.token, entry.logprob, list(piece), entry.id, entry.top_logprobs)
+
+
+def _value(found: float | None) -> float:
+    """Natural log of p; nan where float32 can't hold p, and so the server says nothing of it."""
+    if found is None or found < _LEAST or found > ROUNDING:
+        return math.nan
+    return logprob(found)
+
+
+def _pairs(entry: ListedEntry) -> list[tuple[int, float]]:
+    return [(one.id, _value(one.logprob)) for one in entry.top_logprobs if one.id is not None]
+
+
+def _answer(body: bytes, n_prompt: int, secret: str) -> _Completion | Failure:
+    """A completion, if the server read as many prompt tokens as were sent."""
+    reply = _completion(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or not reply.stop_type:
+        return error_in(body, secret)
+    if reply.tokens_evaluated != n_prompt:
+        said = f"{n_prompt} prompt tokens were sent and {reply.tokens_evaluated} read by the server"
+        return Failure("unparseable", said, permanent=True)
+    return reply
