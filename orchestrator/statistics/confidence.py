@@ -3,7 +3,8 @@
 Source: Xia et al. 2024 (ProbDiff), Eq. 3 and 4. d at or above delta passes, by plain `>=` on
 float64. The published code lets an undefined d fail; that is `published`, and beside it stand the
 share over what is defined, and over what the rewrite changed (an unchanged answer has d = 0 and
-always passes where delta is not above 0).
+always passes where delta is not above 0). Intervals hold at 20 prompts, except where next to none
+pass: for a share of 2 % they cover 91 % at 20 prompts for a level of 95 %, 97 % at 50.
 """
 
 import math

@@ -23,8 +23,9 @@ METHOD: Final = "jackknife over prompts, t quantile"
 def clustered_mean(values: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
     """Mean over points, with an interval over prompts; what is missing is left out.
 
-    With one point a prompt it is Student's interval. Strong skew needs more prompts than 20: the
-    measured coverage is in `docs/statistics.md`. For values in [0, 1] use `clustered_share`.
+    With one point a prompt it is Student's interval. Strong skew needs more prompts than 20: for a
+    log-normal quantity it covers 87 % at 20 prompts and 92 % at 200 for a level of 95 %. For values
+    in [0, 1] use `clustered_share`.
 
     Args:
         values: Shape (n,); nan where missing. An infinite value makes the mean infinite, without

@@ -47,3 +47,11 @@ def test_intervals_cover_at_their_level(judge, n_models, n_prompts):
     slack = 0.02 if judge == "skewed" else 0.005
     for name, tally in tallies.items():
         assert fault(tally, 400, slack) <= 0, (name, tally.coverage)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_intervals_of_thirty_models_cover_at_twenty_prompts():
+    tallies = covered("soft", 30, 20, 60)
+    # Ratings of one study depend on each other, so the error is that of the studies.
+    assert all(fault(tally, 60, 0.0) <= 0 for tally in tallies.values())
