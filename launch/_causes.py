@@ -17,6 +17,36 @@ _CAUSES: Final = tuple(
             rf"No module named '(?P<what>{_EMBEDDED_MODULES})\b",
             "{what} is not installed: pip install 'selfeval-orchestrator[embedded]'",
         ),
+        (
+            r"Free memory on device .* is less than desired GPU memory utilization",
+            "another program holds the GPU's memory: end it, or lower gpu_memory_utilization",
+        ),
+        (
+            r"No available memory for the cache blocks",
+            "no memory is left for the KV cache: raise gpu_memory_utilization (on a CPU "
+            "cpu_kv_cache_gb), or serve a smaller model",
+        ),
+        (
+            r"To serve at least one request with the models?'s max seq len \((?P<what>\d+)\)",
+            "the KV cache can't hold one request of {what} tokens: lower max_model_len, or raise "
+            "gpu_memory_utilization",
+        ),
+        (
+            r"max_model_len \((?P<what>\d+)\) is greater than the derived max_model_len",
+            "the model takes no {what} tokens: lower max_model_len",
+        ),
+        (
+            r"Total number of attention heads \((?P<what>\d+)\) must be divisible by tensor",
+            "{what} attention heads can't be shared out evenly: change tensor_parallel_size",
+        ),
+        (
+            r"Cannot find any model weights with (?P<what>[^\n]*)",
+            "there are no weights in {what}",
+        ),
+        (
+            r"Failed to infer device type|appears to be a URI|PackageNotFoundError: [^\n]*vllm",
+            "this vLLM was built for another device, or its installation is not whole",
+        ),
         (r"No module named '?(?P<what>[\w.]+)", "the Python module {what} is not installed"),
         (
             r"(CUDA|HIP) out of memory|torch\.OutOfMemoryError",

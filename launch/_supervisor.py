@@ -51,6 +51,7 @@ class ServerSpec:
         names: Models that it must list before it counts as ready.
         argv: From a port to the command line; never holds the key.
         env: Variables added to those of this process.
+        key_variable: The variable by which it takes its key.
         start_timeout_s: From start to ready.
         stop_grace_s: Between SIGTERM and SIGKILL.
     """
@@ -59,6 +60,7 @@ class ServerSpec:
     names: tuple[str, ...]
     argv: Callable[[int], tuple[str, ...]]
     env: Mapping[str, str] = field(default_factory=dict)
+    key_variable: str = KEY_VARIABLE
     start_timeout_s: float = 300.0
     stop_grace_s: float = 10.0
 
@@ -72,11 +74,14 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def server_env(
-    inherited: Mapping[str, str], added: Mapping[str, str], api_key: str
+    inherited: Mapping[str, str],
+    added: Mapping[str, str],
+    api_key: str,
+    key_variable: str = KEY_VARIABLE,
 ) -> dict[str, str]:
     """Environment of a server: ours without secrets and leftovers, what it adds, and its key."""
     kept = {name: value for name, value in inherited.items() if not _is_dropped(name)}
-    return {**kept, "PYTHONUNBUFFERED": "1", **added, KEY_VARIABLE: api_key}
+    return {**kept, "PYTHONUNBUFFERED": "1", **added, key_variable: api_key}
 
 
 def _is_dropped(name: str) -> bool:
@@ -270,7 +275,7 @@ def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=descriptor,
-            env=server_env(os.environ, spec.env, api_key),
+            env=server_env(os.environ, spec.env, api_key, spec.key_variable),
             start_new_session=True,
         )
     finally:

@@ -19,6 +19,29 @@ from launch._causes import likely_cause
         ("DefaultCPUAllocator: not enough memory: you tried", "out of memory"),
         ("[Errno 98] error while attempting to bind: address already in use", "took its port"),
         ("ValueError: Model architectures ['X'] are not supported", "not supported by the server"),
+        (
+            "ValueError: Free memory on device cuda:0 (3.2/79 GiB) on startup is less than desired "
+            "GPU memory utilization (0.92, 72 GiB)",
+            "another program holds the GPU's memory",
+        ),
+        (
+            "ValueError: No available memory for the cache blocks. Try increasing",
+            "no memory is left for the KV cache",
+        ),
+        (
+            "ValueError: To serve at least one request with the model's max seq len (8192), 4 GiB",
+            "can't hold one request of 8192 tokens",
+        ),
+        (
+            "Total number of attention heads (14) must be divisible by tensor parallel size (4).",
+            "14 attention heads can't be shared out evenly",
+        ),
+        ("RuntimeError: Cannot find any model weights with `/m`", "no weights in `/m`"),
+        (
+            "User-specified max_model_len (9999) is greater than the derived max_model_len (2048)",
+            "the model takes no 9999 tokens",
+        ),
+        ("RuntimeError: Failed to infer device type", "built for another device"),
         ("server.py: error: unrecognized arguments: --x", "unrecognized arguments: --x"),
         ("ValueError: set trust_remote_code=True", "which is never run"),
         ("error: --model x is given twice", "--model x is given twice"),

@@ -5,7 +5,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from launch import embedded, fake
+from launch import embedded, fake, vllm
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 
@@ -108,3 +108,136 @@ async def test_the_fake_server_is_launched_and_ended(tmp_path):
     assert server.exit_code() is None
     await server.stop()
     assert server.exit_code() is not None
+
+
+def vllm_argv(**settings: object) -> tuple[str, ...]:
+    model = ServedModel("m", "/models/m")
+    return vllm.argv(vllm.Config.model_validate(settings), "/bin/vllm", model, 4242)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ["--dtype", "auto"]),
+        ({}, ["--max-logprobs", "64"]),
+        ({}, ["--generation-config", "vllm"]),
+        ({}, ["--logprobs-mode", "raw_logprobs"]),
+        ({}, ["--enable-prompt-tokens-details"]),
+        ({"dtype": "float32", "max_logprobs": -1}, ["--max-logprobs", "-1"]),
+        ({"max_model_len": 4096}, ["--max-model-len", "4096"]),
+        ({"gpu_memory_utilization": 0.5}, ["--gpu-memory-utilization", "0.5"]),
+        ({"tensor_parallel_size": 2}, ["--tensor-parallel-size", "2"]),
+        ({"quantization": "fp8"}, ["--quantization", "fp8"]),
+        ({"enforce_eager": True}, ["--enforce-eager"]),
+        ({"max_num_seqs": 8}, ["--max-num-seqs", "8"]),
+        ({"max_num_batched_tokens": 2048}, ["--max-num-batched-tokens", "2048"]),
+        ({"seed": 7}, ["--seed", "7"]),
+        ({"lora_modules": {"a": "/l"}}, ["--enable-lora", "--lora-modules", "a=/l"]),
+        ({"lora_modules": {"a": "/l"}}, ["--served-model-name", "m"]),
+        ({"lora_modules": {"m": "/l"}}, ["--served-model-name", "m:base"]),
+        ({"extra_args": ["--block-size", "16"]}, ["--block-size", "16"]),
+    ],
+)
+def test_vllm_settings_become_its_command_line(settings, expected):
+    command = list(vllm_argv(**settings))
+    assert command[:3] == ["/bin/vllm", "serve", "/models/m"]
+    assert command[command.index("--port") + 1] == "4242"
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+    at = command.index(expected[0])
+    assert command[at : at + len(expected)] == expected
+
+
+def test_what_is_left_to_vllm_is_not_on_its_command_line():
+    left = {"--max-model-len", "--gpu-memory-utilization", "--enforce-eager", "--enable-lora"}
+    assert not left & set(vllm_argv())
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"HF_HUB_OFFLINE": "1", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "120"}),
+        ({"gpus": [2, 3]}, {"CUDA_VISIBLE_DEVICES": "2,3"}),
+        ({"cpu_kv_cache_gb": 1}, {"VLLM_CPU_KVCACHE_SPACE": "1"}),
+        ({"cpu_threads": 1}, {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}),
+        ({"env": {"HF_HUB_OFFLINE": "0"}}, {"HF_HUB_OFFLINE": "0"}),
+    ],
+)
+def test_vllm_settings_become_its_environment(settings, expected):
+    assert vllm.environment(vllm.Config(**settings)).items() >= expected.items()
+
+
+def test_what_is_left_to_vllm_is_not_in_its_environment():
+    assert not {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"} & vllm.environment(vllm.Config()).keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"extra_args": ["--api-key", "k"]}, "--api-key is set by this program"),
+        ({"extra_args": ["--port=1"]}, "--port is set by this program"),
+        ({"extra_args": ["--speculative-config", "{}"]}, "log-probabilities are wrong"),
+        ({"env": {"VLLM_API_KEY": "k"}}, "VLLM_API_KEY is set by this program"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"gpus": []}, "gpus"),
+    ],
+)
+def test_a_setting_that_vllm_can_t_have_is_refused(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        vllm.Config(**settings)
+
+
+def test_paths_of_vllm_settings_start_from_the_recipes_folder(tmp_path):
+    given = {"command": "bin/vllm", "lora_modules": {"a": "adapters/a"}}
+    config = vllm.Config.model_validate(given, context={"folder": str(tmp_path)})
+    assert config.command == str(tmp_path / "bin" / "vllm")
+    assert config.lora_modules == {"a": str(tmp_path / "adapters" / "a")}
+    assert vllm.Config(command="my-vllm").command == "my-vllm"
+
+
+@pytest.mark.parametrize(
+    ("settings", "differs"),
+    [
+        ({"dtype": "float32"}, {"dtype"}),
+        ({"quantization": "fp8"}, {"quantization"}),
+        ({"extra_args": ["--kv-cache-dtype", "fp8"]}, {"extra_args"}),
+        ({"max_logprobs": 5, "seed": 3, "cpu_threads": 1, "start_timeout_s": 5}, set()),
+    ],
+)
+def test_the_identity_of_a_vllm_model_holds_what_decides_its_numbers(tmp_path, settings, differs):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    plain = vllm.identity(vllm.Config(), str(tmp_path))
+    other = vllm.identity(vllm.Config(**settings), str(tmp_path))
+    assert {key for key in plain | other if plain.get(key) != other.get(key)} == differs
+
+
+def test_an_adapter_is_part_of_a_vllm_models_identity(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    config = vllm.Config(lora_modules={"a": str(adapter)})
+    with pytest.raises(LaunchError, match="not a LoRA adapter"):
+        vllm.identity(config, str(tmp_path))
+    (adapter / "adapter_model.safetensors").write_bytes(b"1")
+    first = vllm.identity(config, str(tmp_path))
+    (adapter / "adapter_model.safetensors").write_bytes(b"2")
+    assert vllm.identity(config, str(tmp_path)) != first
+
+
+def test_without_a_vllm_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(vllm, "_PROJECT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LaunchError, match=r"tools/set_up_vllm\.py"):
+        vllm.find_command(vllm.Config())
+
+
+def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch):
+    program = tmp_path / ".venv-vllm" / "bin" / "vllm"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(vllm, "_PROJECT", tmp_path)
+    assert vllm.find_command(vllm.Config()) == str(program)

@@ -1,0 +1,280 @@
+"""vLLM as a server process, `vllm serve`: one process a model.
+
+The command is `vllm` on the PATH, else that of `.venv-vllm` beside the project or where the program
+was started (`python tools/set_up_vllm.py` makes one for machines without a GPU).
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final, Literal, Self
+from weakref import WeakKeyDictionary
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from launch import _weights
+from launch._supervisor import HOST, ServerSpec, start_server
+from orchestrator.errors import LaunchError
+from orchestrator.serving import RunningServer, ServedModel
+
+KIND = "vllm"
+BACKEND = "vllm"
+MULTI_MODEL = False
+KEY_VARIABLE: Final = "VLLM_API_KEY"
+
+_COMMAND: Final = "vllm"
+_OWN_VENV: Final = Path(".venv-vllm") / "bin" / _COMMAND
+_PROJECT: Final = Path(__file__).parents[1]
+_OWN_ARGUMENTS: Final = frozenset(
+    ("--api-key", "--host", "--port", "--served-model-name", "--model", "--lora-modules")
+)
+_SPECULATIVE: Final = frozenset(("--speculative-config", "-sc", "--spec-method"))
+_OWN_VARIABLES: Final = frozenset((KEY_VARIABLE, "VLLM_PORT"))
+_ENV: Final = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    # Longer than any client of ours keeps a connection, so that none is closed while it is used.
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "120",
+}
+
+
+class Config(BaseModel):
+    """Settings of a vLLM server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str | None = Field(
+        None,
+        min_length=1,
+        description="The program `vllm`, a name or a path (relative to the recipe); null: on the "
+        "PATH, else in .venv-vllm beside the project.",
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Number format of weights and activations; auto: the model's own."
+    )
+    quantization: str | None = Field(
+        None, min_length=1, description="How weights are quantised, as vLLM names it."
+    )
+    max_model_len: int | None = Field(
+        None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
+    )
+    gpu_memory_utilization: float | None = Field(
+        None, gt=0, le=1, description="Share of each GPU's memory to take; null: vLLM's own (0.92)."
+    )
+    tensor_parallel_size: int = Field(1, ge=1, description="GPUs that share one model.")
+    gpus: tuple[int, ...] | None = Field(
+        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+    )
+    max_logprobs: int = Field(
+        64, ge=-1, description="Most alternatives a request may ask for; -1: the whole vocabulary."
+    )
+    max_num_seqs: int | None = Field(None, ge=1, description="Most requests computed together.")
+    max_num_batched_tokens: int | None = Field(
+        None,
+        ge=16,
+        description="Most tokens of a step; lower it where scoring long prompts takes too much "
+        "memory.",
+    )
+    enforce_eager: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Whether nothing is compiled: starts in a third of the time, runs slower.",
+    )
+    seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
+    lora_modules: dict[str, str] = Field(
+        default_factory=dict,
+        description="Folders of LoRA adapters (relative to the recipe) by the names they are asked "
+        "by; under the model's own name it is the adapter that answers.",
+    )
+    max_lora_rank: int | None = Field(None, ge=1, description="Largest rank of the adapters.")
+    cpu_kv_cache_gb: int | None = Field(
+        None, ge=1, description="GiB for keys and values on a CPU; null: vLLM's own (4)."
+    )
+    cpu_threads: int | None = Field(
+        None, ge=1, le=1024, description="Threads on a CPU, bound to no core; null: all, bound."
+    )
+    extra_args: tuple[str, ...] = Field((), description="Further arguments of `vllm serve`.")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Further environment variables; no secrets."
+    )
+    max_starting: int = Field(
+        1, ge=1, description="How many servers load at the same time; the others wait for them."
+    )
+    start_timeout_s: float = Field(
+        900.0, gt=0, description="Seconds from start to ready, loading and compiling included."
+    )
+    stop_grace_s: float = Field(
+        20.0, ge=0, description="Seconds between the polite signal and the one that kills."
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _find_command(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return _in_folder(value, info) if value and "/" in value else value
+
+    @field_validator("lora_modules")
+    @classmethod
+    def _find_adapters(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return {name: _in_folder(folder, info) for name, folder in value.items()}
+
+    @model_validator(mode="after")
+    def _leave_alone_what_is_ours(self) -> Self:
+        for argument in self.extra_args:
+            name = argument.partition("=")[0]
+            if name in _OWN_ARGUMENTS:
+                raise ValueError(f"extra_args: {name} is set by this program")
+            if name in _SPECULATIVE or name.startswith("--speculative"):
+                raise ValueError(
+                    "extra_args: with speculative decoding vLLM's log-probabilities are wrong"
+                )
+        if ours := sorted(_OWN_VARIABLES & self.env.keys()):
+            raise ValueError(f"env: {', '.join(ours)} is set by this program")
+        return self
+
+
+def _in_folder(path: str, info: ValidationInfo) -> str:
+    """A path that may start from the recipe's folder, in full."""
+    return str(Path((info.context or {}).get("folder", "."), Path(path).expanduser()).absolute())
+
+
+def identity(config: Config, weights: str) -> dict[str, str]:
+    """What decides the numbers: hashes of weights, tokenizer, template, adapters; number formats.
+
+    Raises:
+        LaunchError: If the weights or an adapter are not there.
+    """
+    found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
+    if config.quantization is not None:
+        found["quantization"] = config.quantization
+    for name, folder in sorted(config.lora_modules.items()):
+        found[f"adapter.{name}"] = _adapter_digest(folder)
+    if config.extra_args:
+        found["extra_args"] = json.dumps(config.extra_args)
+    if config.env:
+        found["env"] = json.dumps(config.env, sort_keys=True)
+    return found
+
+
+def _adapter_digest(folder: str) -> str:
+    """sha256 over an adapter's weights and configuration.
+
+    Raises:
+        LaunchError: If it is none.
+    """
+    files = sorted(Path(folder).glob("adapter_*"))
+    if not any(path.suffix == ".safetensors" for path in files):
+        raise LaunchError(f"no adapter_*.safetensors in {folder}: not a LoRA adapter")
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[str, ...]:
+    """Command line of a server; `model.weights` is a folder."""
+    base = f"{model.name}:base" if model.name in config.lora_modules else model.name
+    settings = {
+        "--served-model-name": base,
+        "--host": HOST,
+        "--port": port,
+        "--dtype": config.dtype,
+        # Else temperature, top-p and penalties of the model's generation_config.json leak in.
+        "--generation-config": "vllm",
+        "--logprobs-mode": "raw_logprobs",
+        "--max-logprobs": config.max_logprobs,
+        "--seed": config.seed,
+        "--quantization": config.quantization,
+        "--max-model-len": config.max_model_len,
+        "--gpu-memory-utilization": config.gpu_memory_utilization,
+        "--tensor-parallel-size": config.tensor_parallel_size,
+        "--max-num-seqs": config.max_num_seqs,
+        "--max-num-batched-tokens": config.max_num_batched_tokens,
+        "--max-lora-rank": config.max_lora_rank,
+    }
+    given = [(name, str(value)) for name, value in settings.items() if value is not None]
+    flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
+    if config.enforce_eager:
+        flags.append("--enforce-eager")
+    if config.lora_modules:
+        adapters = [f"{name}={folder}" for name, folder in sorted(config.lora_modules.items())]
+        flags += ["--enable-lora", "--lora-modules", *adapters]
+    return (
+        command,
+        "serve",
+        model.weights,
+        *chain.from_iterable(given),
+        *flags,
+        *config.extra_args,
+    )
+
+
+def environment(config: Config) -> dict[str, str]:
+    """Variables that a server gets beside its key."""
+    found = dict(_ENV)
+    if config.gpus is not None:
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
+    if config.cpu_kv_cache_gb is not None:
+        found["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gb)
+    if config.cpu_threads is not None:
+        # Bound to cores, several servers would take the same ones and leave others idle.
+        found["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        found["OMP_NUM_THREADS"] = str(config.cpu_threads)
+    return found | config.env
+
+
+def find_command(config: Config) -> str:
+    """The program to run.
+
+    Raises:
+        LaunchError: If there is none.
+    """
+    wanted = config.command or _COMMAND
+    if (found := shutil.which(wanted)) is not None:
+        return found
+    if config.command is None:
+        for folder in (_PROJECT, Path.cwd()):
+            if os.access(folder / _OWN_VENV, os.X_OK):
+                return str(folder / _OWN_VENV)
+    raise LaunchError(
+        f"there is no command {wanted!r}; install vLLM, name its program by `command`, or run "
+        f"python tools/set_up_vllm.py, which makes .venv-vllm for machines without a GPU"
+    )
+
+
+async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+    """A server for the only one of `models` that is ready to answer.
+
+    Raises:
+        LaunchError: If weights are missing or it does not get ready, with the likely cause.
+    """
+    (model,) = models
+    folder = str(_weights.resolve(model.weights))
+    served = ServedModel(model.name, folder)
+    spec = ServerSpec(
+        kind=KIND,
+        names=(model.name,),
+        argv=partial(argv, config, find_command(config), served),
+        env=environment(config),
+        key_variable=KEY_VARIABLE,
+        start_timeout_s=config.start_timeout_s,
+        stop_grace_s=config.stop_grace_s,
+    )
+    async with _turn(config.max_starting):
+        return await start_server(spec, log_path)
+
+
+_turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _turn(n: int) -> asyncio.Semaphore:
+    """Lets in `n` at a time; shared by all servers with this bound."""
+    bounds = _turns.setdefault(asyncio.get_running_loop(), {})
+    return bounds.setdefault(n, asyncio.Semaphore(n))
