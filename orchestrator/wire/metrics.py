@@ -8,12 +8,17 @@ from typing import Final, NamedTuple
 _FIELDS: Final = {
     b"num_requests_running": "running",
     b"num_requests_waiting": "waiting",
+    b"num_running_reqs": "running",
+    b"num_queue_reqs": "waiting",
+    b"token_usage": "kv_cache",
+    b"batch_current_size": "running",
+    b"queue_size": "waiting",
     b"kv_cache_usage_perc": "kv_cache",
     b"prefix_cache_queries_total": "prefix_queries",
     b"prefix_cache_hits_total": "prefix_hits",
 }
 _SERIES: Final = re.compile(
-    rb"^(?:orchestrator|vllm):(" + b"|".join(_FIELDS) + rb")(?:\{([^}\n]*)\})?[ \t]+([0-9.eE+-]+)",
+    rb"^(?:orchestrator:|vllm:|sglang:|tgi_)(" + b"|".join(_FIELDS) + rb")(?:\{([^}\n]*)\})?[ \t]+([0-9.eE+-]+)",
     re.MULTILINE,
 )
 _MODEL: Final = re.compile(rb'(?:^|,)\s*model_name="((?:[^"\\]|\\.)*)"')

@@ -45,3 +45,12 @@ def test_figures_without_a_model_are_the_servers():
 @pytest.mark.parametrize("text", [b"", b"\xff", b'vllm:num_requests_running{model_name="m"} e\n'])
 def test_nothing_published_is_none(text):
     assert load_figures(text, "m") is None
+
+
+def test_the_words_of_sglang_and_of_tgi_are_known():
+    sglang = b"""sglang:num_running_reqs{model_name="a"} 2.0
+sglang:num_queue_reqs{model_name="a"} 1.0
+sglang:token_usage{model_name="a"} 0.5
+"""
+    assert load_figures(sglang, "a") == LoadFigures(2, 1, 0.5)
+    assert load_figures(b"tgi_queue_size 3\ntgi_batch_current_size 4\n", "a") == LoadFigures(4, 3)

@@ -1,0 +1,392 @@
+"""SGLang's own fields and routes: draws, scores and next tokens by `/generate`, its tokenizer.
+
+Written against SGLang 0.5.23, read off its source. Everything is asked by token ids. Ids in replies
+are checked, not trusted: the last one of the vocabulary is shown as 0.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from orchestrator.ask import GenerateAsk
+from orchestrator.records import Failure, FloatArray, Generation, Messages, TopLogprobs
+from orchestrator.wire import failures
+from orchestrator.wire._drawn import Alternative, Answer, ListedEntry, Logprobs, Message, drawn
+from orchestrator.wire._parsing import (
+    MAX_BODY_BYTES,
+    Decoder,
+    TokenId,
+    Usage,
+    error_in,
+    logprob,
+    logprob_array,
+    too_large,
+)
+from orchestrator.wire.replies import Reading
+from orchestrator.wire.requests import encode, messages_of
+from orchestrator.wire.trie import Path
+from orchestrator.wire.trie import Reading as NodeReading
+from orchestrator.wire.vllm import Forced, Looked
+
+_Triple = tuple[float | None, int, str | None]
+
+
+class _Finish(msgspec.Struct, gc=False):
+    type: str | None = None
+    matched: int | str | None = None
+    message: str = ""
+
+
+class _Meta(msgspec.Struct, gc=False):
+    finish_reason: _Finish | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int | None = None
+    input_token_logprobs: list[_Triple | None] | None = None
+    input_top_logprobs: list[list[_Triple] | None] | None = None
+    output_token_logprobs: list[_Triple] | None = None
+    output_top_logprobs: list[list[_Triple] | None] | None = None
+    output_token_ids_logprobs: list[list[_Triple] | None] | None = None
+
+
+class _Generated(msgspec.Struct, gc=False):
+    text: str | None = None
+    output_ids: list[TokenId] | None = None
+    meta_info: _Meta | None = None
+    error: Any = None
+
+
+class _Tokenized(msgspec.Struct, gc=False):
+    tokens: list[TokenId] | None = None
+    error: Any = None
+
+
+class _Detokenized(msgspec.Struct, gc=False):
+    text: str | None = None
+    error: Any = None
+
+
+class _Info(msgspec.Struct, gc=False):
+    version: str = ""
+
+
+_NOTHING: Final = _Meta()
+_NO_NUMBER: Final = Failure(
+    "unparseable",
+    "the server gives no log-probability for a token that it was asked about",
+    permanent=True,
+)
+_generated: Final = Decoder(_Generated)
+_batch: Final = Decoder(list[_Generated])
+_tokenized: Final = Decoder(_Tokenized)
+_detokenized: Final = Decoder(_Detokenized)
+_info: Final = Decoder(_Info)
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def tokenize_chat(
+    model: str, messages: Messages, template: Mapping[str, Any], *, opens: bool, goes_on: bool
+) -> bytes:
+    """Body of `/v1/tokenize` for a chat.
+
+    A chat that goes on is sent without `add_generation_prompt`: the server refuses both, and puts
+    the last text behind the opened turn by itself.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    body: dict[str, Any] = {"model": model, "messages": messages_of(messages)}
+    if goes_on:
+        body["continue_final_message"] = True
+    else:
+        body["add_generation_prompt"] = opens
+    if template:
+        body["chat_template_kwargs"] = template
+    return encode(body)
+
+
+def tokenize_text(model: str, text: str, *, special: bool) -> bytes:
+    """Body of `/v1/tokenize` for a text; `special` adds what the tokenizer puts around one (BOS).
+
+    Raises:
+        UnicodeEncodeError: If the text holds a lone surrogate.
+    """
+    return encode({"model": model, "prompt": text, "add_special_tokens": special})
+
+
+def detokenize(model: str, ids: Path) -> bytes:
+    """Body of `/v1/detokenize`, special tokens included."""
+    return encode({"model": model, "tokens": ids, "skip_special_tokens": False})
+
+
+def draw(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any]) -> bytes:
+    """Body of `/generate` that draws one text after a prompt."""
+    sampling = ask.sampling
+    params = {
+        **_SAMPLING,
+        "max_new_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "sampling_seed": seed,
+        **extra,
+    }
+    if sampling.stop:
+        params["stop"] = sampling.stop
+    body: dict[str, Any] = {
+        "input_ids": ids,
+        "sampling_params": params,
+        "return_logprob": True,
+        "return_text_in_logprobs": True,
+        "stream": False,
+    }
+    if ask.top_logprobs:
+        body["top_logprobs_num"] = ask.top_logprobs
+    return encode(body)
+
+
+def score(ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0) -> bytes:
+    """Body of `/generate` that reads the log-probabilities of `ids[n_prompt:]`.
+
+    The prefix cache is used up to the position before the first scored id, where reading starts.
+    """
+    body: dict[str, Any] = {
+        "input_ids": ids,
+        "sampling_params": {**_GREEDY, "max_new_tokens": n_new},
+        "return_logprob": True,
+        "logprob_start_len": n_prompt - 1,
+        "stream": False,
+    }
+    if top_logprobs:
+        body["top_logprobs_num"] = top_logprobs
+    return encode(body)
+
+
+def look(prompts: Sequence[Path], wanted: Sequence[Sequence[int]]) -> bytes:
+    """Body of `/generate` that reads given next tokens after each prompt.
+
+    The draws are greedy, since the server states numbers after the temperature.
+    """
+    return encode({
+        "input_ids": prompts,
+        "sampling_params": {**_GREEDY, "max_new_tokens": 1},
+        "return_logprob": True,
+        "token_ids_logprob": wanted,
+        "stream": False,
+    })  # fmt: skip
+
+
+def trial(ids: Path, only: int) -> bytes:
+    """Body of `/generate` that draws a given token and, if the answer goes on, another."""
+    bias = {str(only): _CERTAIN}
+    params = {**_GREEDY, "max_new_tokens": 2, "logit_bias": bias}
+    return encode({"input_ids": ids, "sampling_params": params, "stream": False})
+
+
+_CERTAIN: Final = 1000.0
+# What the server else takes from the model's generation_config.json.
+_SAMPLING: Final[Mapping[str, Any]] = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "min_new_tokens": 0,
+    "skip_special_tokens": True,
+}
+_GREEDY: Final[Mapping[str, Any]] = {**_SAMPLING, "temperature": 0.0, "top_p": 1.0, "top_k": -1}
+
+
+# -- replies ---------------------------------------------------------------------------------------
+
+
+def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
+    """The ids in a reply of `/v1/tokenize`."""
+    reply = _tokenized(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
+
+
+def text(body: bytes, secret: str) -> str | Failure:
+    """The text in a reply of `/v1/detokenize`."""
+    reply = _detokenized(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    return error_in(body, secret) if reply.text is None else reply.text
+
+
+def version(body: bytes, secret: str) -> str | Failure:
+    """The version in a reply of `/server_info`."""
+    reply = _info(body, secret)
+    return reply if isinstance(reply, Failure) else reply.version
+
+
+def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Failure:
+    """A drawn text.
+
+    Failures: "unparseable" where the server read another prompt, "no_logprobs", and those of
+    `orchestrator.wire._drawn.drawn`.
+    """
+    reply = _one(body, n_prompt, reading.secret)
+    if isinstance(reply, Failure):
+        return reply
+    meta, ids = reply.meta_info or _NOTHING, reply.output_ids
+    if reply.text is None or ids is None:
+        return error_in(body, reading.secret)
+    listed = meta.output_token_logprobs
+    rows: Sequence[list[_Triple] | None] = meta.output_top_logprobs or [None] * len(ids)
+    if listed is None or not len(listed) == len(rows) == len(ids):
+        return _no_logprobs(len(ids), listed)
+    entries = [
+        ListedEntry(said or "", value, id=own, top_logprobs=_alternatives(row))
+        for own, (value, _, said), row in zip(ids, listed, rows, strict=True)
+    ]
+    finish = (meta.finish_reason or _Finish()).type
+    answer = Answer(Message(reply.text), Logprobs(entries), finish)
+    usage = Usage(
+        prompt_tokens=meta.prompt_tokens,
+        completion_tokens=meta.completion_tokens,
+        cached_tokens=meta.cached_tokens,
+    )
+    return drawn(answer, usage, reading)
+
+
+def forced(
+    body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
+) -> Forced | Failure:
+    """What the server gives to `ids[n_prompt:]`, from the reply to `score`.
+
+    Failures: "unparseable" where the server read another prompt (a second BOS, a prompt cut short),
+    scored other ids, or gives no number for a token; "no_logprobs" where it gives none at all.
+    """
+    reply = _one(body, len(ids), secret)
+    if isinstance(reply, Failure):
+        return reply
+    meta, wanted = reply.meta_info or _NOTHING, ids[n_prompt:]
+    values = _scored(meta.input_token_logprobs, wanted)
+    if isinstance(values, Failure):
+        return values
+    top = _top(meta.input_top_logprobs, len(wanted), top_logprobs) if top_logprobs else None
+    return top if isinstance(top, Failure) else Forced(values, top, meta.cached_tokens or 0)
+
+
+def _scored(listed: Sequence[_Triple | None] | None, wanted: Path) -> FloatArray | Failure:
+    if listed is None or len(listed) != len(wanted) + 1:
+        return _no_logprobs(len(wanted) + 1, listed)
+    scored = [(math.nan, -1, None) if one is None else one for one in listed[1:]]
+    if any(seen not in {own, 0} for own, (_, seen, _) in zip(wanted, scored, strict=True)):
+        return Failure("unparseable", "the server scored other ids than asked", permanent=True)
+    values = logprob_array([value for value, _, _ in scored])
+    if not isinstance(values, Failure) and np.isnan(values).any():
+        return _NO_NUMBER
+    return values
+
+
+def looked(
+    body: bytes, prompts: Sequence[Path], wanted: Sequence[Sequence[int]], secret: str
+) -> Looked | Failure:
+    """Distributions after several prompts, from the reply to `look`."""
+    replies = _several(body, len(prompts), secret)
+    if isinstance(replies, Failure):
+        return replies
+    readings, n_cached = [], 0
+    for reply, prompt, tokens in zip(replies, prompts, wanted, strict=True):
+        read = _reading(reply, prompt, tokens, secret)
+        if isinstance(read, Failure):
+            return read
+        readings.append(read)
+        n_cached += (reply.meta_info and reply.meta_info.cached_tokens) or 0
+    return Looked(tuple(readings), n_cached)
+
+
+def ended_by(body: bytes, token: int, secret: str) -> bool | Failure:
+    """Whether the given token ended the answer, from the reply to `trial`."""
+    reply = _generated(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or reply.meta_info is None or reply.meta_info.finish_reason is None:
+        return error_in(body, secret)
+    finish = reply.meta_info.finish_reason
+    return finish.type == "stop" and finish.matched == token
+
+
+def _one(body: bytes, n_prompt: int, secret: str) -> _Generated | Failure:
+    """One whole answer to a prompt of so many tokens."""
+    reply = _generated(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or reply.meta_info is None:
+        return error_in(body, secret)
+    return _fault(reply.meta_info, n_prompt, secret) or reply
+
+
+def _several(body: bytes, n_replies: int, secret: str) -> list[_Generated] | Failure:
+    if len(body) > MAX_BODY_BYTES:
+        return too_large(len(body))
+    if not body.lstrip().startswith(b"["):
+        return error_in(body, secret)
+    replies = _batch(body, secret)
+    if not isinstance(replies, Failure) and len(replies) != n_replies:
+        said = f"{n_replies} prompts were sent and {len(replies)} answered"
+        return Failure("unparseable", said, permanent=True)
+    return replies
+
+
+def _reading(
+    reply: _Generated, prompt: Path, wanted: Sequence[int], secret: str
+) -> NodeReading | Failure:
+    meta = reply.meta_info
+    if meta is None:
+        return Failure("unparseable", "a reply of the batch holds no answer")
+    if (fault := _fault(meta, len(prompt), secret)) is not None:
+        return fault
+    rows = meta.output_token_ids_logprobs
+    if not rows or rows[0] is None or len(rows[0]) != len(wanted):
+        return _no_logprobs(len(wanted), rows and rows[0])
+    values = [logprob(value) for value, _, _ in rows[0]]
+    if any(map(math.isnan, values)):
+        return _NO_NUMBER
+    return NodeReading(dict(zip(wanted, values, strict=True)))
+
+
+def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
+    """What is wrong with an answer as a whole: given up, or to another prompt than was sent."""
+    finish = meta.finish_reason
+    if finish is not None and finish.type == "abort":
+        said = failures.clean(finish.message, secret)
+        return Failure("server_error", f"the server gave the request up: {said}".rstrip(": "))
+    if meta.prompt_tokens == n_prompt:
+        return None
+    said = f"{n_prompt} prompt tokens were sent and {meta.prompt_tokens} were read by the server"
+    return Failure("unparseable", said, permanent=True)
+
+
+def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:
+    if not found:
+        return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+    said = f"{len(found)} log-probabilities for {n_wanted} tokens"
+    return Failure("unparseable", said, permanent=True)
+
+
+def _alternatives(row: list[_Triple] | None) -> list[Alternative]:
+    return [Alternative(said or "", value, token) for value, token, said in row or () if token >= 0]
+
+
+def _top(
+    rows: Sequence[list[_Triple] | None] | None, n_tokens: int, k: int
+) -> TopLogprobs | Failure:
+    """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
+    if rows is None or len(rows) != n_tokens + 1:
+        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+    ids = np.full((n_tokens, k), -1, dtype=np.int32)
+    values = np.full((n_tokens, k), np.nan, dtype=np.float32)
+    for place, row in enumerate(rows[1:]):
+        pairs = sorted((-logprob(value), token) for value, token, _ in row or () if token >= 0)
+        for column, (negative, token) in enumerate(pairs[:k]):
+            ids[place, column], values[place, column] = token, -negative
+    return TopLogprobs(ids, values)
