@@ -8,7 +8,7 @@ cancels nothing that others wait for.
 
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from traceback import format_exception
 from typing import Any
 
@@ -88,6 +88,9 @@ class Driver:
         n_bytes: Memory of their items' texts and of the texts they were given.
         n_found: Asks that the store answered.
         n_joined: Asks that joined a request already in flight.
+        absent: Models that can't be asked in this wave. A unit that asks one is closed, to be
+            opened again when the model is there; what it was told so far is in the store.
+        set_aside: Such units, each with the model that it needs; the caller empties it.
     """
 
     def __init__(
@@ -111,6 +114,8 @@ class Driver:
         self.n_bytes = 0
         self.n_found = 0
         self.n_joined = 0
+        self.absent: Collection[str] = ()
+        self.set_aside: deque[tuple[int, str]] = deque()
 
     def open(self, position: int) -> None:
         """Start the unit at a position; it ends at once where the store holds all it asks."""
@@ -194,6 +199,10 @@ class Driver:
 
     def _resolve(self, unit: _Running, asked: list[_Keyed]) -> Any:  # noqa: ANN401
         """What the asks give, or `_PENDING`."""
+        lacking = self._lacking(asked) if self.absent else None
+        if lacking is not None:
+            self._set_aside(unit, asked, lacking)
+            return _PENDING
         unit.answers = [None] * len(asked)
         waits_for = []
         for slot, keyed in enumerate(asked):
@@ -228,11 +237,39 @@ class Driver:
             if self._watch is not None:
                 self._watch(key, keyed.kind, keyed.ask.model)
             return known
-        seed = seed_of(key, self._plan.seed) if keyed.kind == "generate" else 0
-        request = Request(key, keyed.kind, keyed.ask, seed, unit.position, 0, [(unit, slot)])
-        self._in_flight[key] = request
-        self.outbox.append(request)
+        self._send(unit.position, keyed, [(unit, slot)])
         return None
+
+    def _lacking(self, asked: list[_Keyed]) -> str | None:
+        """The first absent model whose answer is not known yet."""
+        for keyed in asked:
+            model = keyed.ask.model
+            is_asked = model in self.absent and model not in self._plan.given
+            if is_asked and keyed.key not in self._in_flight and self._lookup(keyed.key) is None:
+                return model
+        return None
+
+    def _set_aside(self, unit: _Running, asked: list[_Keyed], lacking: str) -> None:
+        """Ask what can be asked now, and close the unit."""
+        for keyed in asked:
+            if keyed.ask.model not in self.absent and keyed.ask.model not in self._plan.given:
+                self._prefetch(unit.position, keyed)
+        unit.coroutine.close()
+        self.n_open -= 1
+        self.n_bytes -= unit.n_bytes
+        self.set_aside.append((unit.position, lacking))
+
+    def _prefetch(self, position: int, keyed: _Keyed) -> None:
+        """Have something asked that nobody waits for yet."""
+        if keyed.key in self._in_flight or self._lookup(keyed.key) is not None:
+            return
+        self._send(position, keyed, [])
+
+    def _send(self, position: int, keyed: _Keyed, waiters: list[Any]) -> None:
+        seed = seed_of(keyed.key, self._plan.seed) if keyed.kind == "generate" else 0
+        request = Request(keyed.key, keyed.kind, keyed.ask, seed, position, 0, waiters)
+        self._in_flight[keyed.key] = request
+        self.outbox.append(request)
 
     def _with_system(self, ask: AnyAsk) -> AnyAsk:
         system = self._systems.get(ask.model)

@@ -8,7 +8,7 @@ become durable before the outcomes it rests on.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import msgspec
 
@@ -21,6 +21,7 @@ from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.budget import Budget, token_counts
 from orchestrator.runner.logs import Often
+from orchestrator.runner.waves import Waves
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.loop import Connect, Scheduler
 from orchestrator.scheduler.window import Window
@@ -63,6 +64,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         max_open: Units open at a time.
         max_bytes: Memory of their texts above which no more are opened.
         run_dir: For messages.
+        waves: Where not all servers run at the same time.
+        rest: Ends the servers of models, which are started again when they are asked.
     """
 
     plan: Plan
@@ -78,6 +81,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     max_open: int
     run_dir: str
     max_bytes: float = math.inf
+    waves: Waves | None = None
+    rest: Callable[[Collection[str]], Awaitable[None]] | None = None
 
 
 class Session:
@@ -104,7 +109,13 @@ class Session:
         self._often = Often()
         self._pumping = False
         self._pump_is_due = False
+        self._turning = False
+        # Passing failures of this call. Where units are played again in another wave, asking anew
+        # what has failed would take them to and fro for ever.
+        self._failed_now: dict[bytes, Failure] = {}
         self.stopping = ""
+        if wiring.waves is not None:
+            self._enter_wave(wiring.waves)
 
     async def run(self) -> None:
         """Evaluate until all is done, a bound is reached or `stop` is called.
@@ -163,6 +174,8 @@ class Session:
         model = request.ask.model
         if isinstance(outcome, Failure) and not outcome.permanent:
             self._w.store.put_attempt(request.key, model, outcome)
+            if self._w.waves is not None:
+                self._failed_now[request.key] = outcome
         else:
             self._w.store.put_outcome(
                 request.key,
@@ -188,7 +201,7 @@ class Session:
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
-        return self._recent.get(key) or self._w.store.get(key)
+        return self._recent.get(key) or self._failed_now.get(key) or self._w.store.get(key)
 
     # -- the pump ---------------------------------------------------------------------------------
 
@@ -204,17 +217,53 @@ class Session:
             self._pumping = False
         if self._window.empty and self._driver.n_open == 0:
             self._scheduler.stop()
+        elif self._w.waves is not None and self._wave_is_over():
+            self._turn(self._w.waves)
+
+    def _wave_is_over(self) -> bool:
+        """Whether nothing is asked, and nothing is left that could be asked of these servers."""
+        is_idle = not (self._driver.n_open or self._pump_is_due or self._w.core.busy())
+        return is_idle and not self._turning and not self.stopping
+
+    def _enter_wave(self, waves: Waves) -> tuple[str, ...] | None:
+        """Go on to the next wave with something to do; the models that leave, None for no wave."""
+        core = self._w.core.models
+        dead = [name for name, state in core.items() if state.dead is not None]
+        leaving = waves.turn(self._window.waits_for, dead)
+        self._driver.absent = self._window.absent = waves.absent
+        if leaving is not None:
+            _log.info("wave %d of %d: %s", waves.number, len(waves), ", ".join(waves.present))
+        return leaving
+
+    def _turn(self, waves: Waves) -> None:
+        """Open units of the next wave as soon as the servers that leave have ended."""
+        leaving = self._enter_wave(waves)
+        if leaving is None:
+            self.stop("what is left waits for a model that no server serves")
+            return
+        self._turning = True
+        self._scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
+
+    async def _rest(self, models: Collection[str]) -> None:
+        if self._w.rest is not None and models:
+            await self._w.rest(models)
+
+    def _turned(self) -> None:
+        self._turning = False
+        self._pump()
 
     def _open_units(self) -> None:
         driver = self._driver
         for _ in range(_OPENED_AT_ONCE):
-            if self.stopping:
+            if self.stopping or self._turning:
                 return
             if self._w.store.pending_bytes >= _MAX_PENDING_BYTES:
                 self._pump_later(_DISK_S)
                 return
             position = self._window.next_position(driver.n_open, driver.waiting, driver.n_bytes)
             if position is None:
+                if self._window.scanning:
+                    self._pump_later(0.0)
                 return
             driver.open(position)
             self._flush()
@@ -233,6 +282,8 @@ class Session:
         outbox, finished = self._driver.outbox, self._driver.finished
         while finished:
             self._record(finished.popleft())
+        while self._driver.set_aside:
+            self._window.put_back(*self._driver.set_aside.popleft())
         while outbox:
             self._scheduler.submit(outbox.popleft())
 

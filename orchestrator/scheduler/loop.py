@@ -8,7 +8,7 @@ unit goes on in the same turn of the event loop in which its answer came.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -129,6 +129,29 @@ class Scheduler:
             self._loop.call_later(delay_s, self._guarded, call)
         else:
             self._loop.call_soon(self._guarded, call)
+
+    def change(
+        self, leaving: Iterable[str], work: Callable[[], Awaitable[None]], then: Callable[[], None]
+    ) -> None:
+        """Take models out of use: their connections are closed, then `work` and `then` are called.
+
+        Nothing of these models may be queued or in flight. What `work` raises ends the run.
+        """
+        if self._group is not None:
+            self._group.create_task(
+                self._change([self._links[name] for name in leaving], work, then)
+            )
+
+    async def _change(
+        self, links: list[_Link], work: Callable[[], Awaitable[None]], then: Callable[[], None]
+    ) -> None:
+        for link in links:
+            async with link.connecting:
+                backend, link.backend = link.backend, None
+                if backend is not None:
+                    await backend.close()
+        await work()
+        self._guarded(then)
 
     def stop(self) -> None:
         """Send nothing more; `run` returns when what is in flight has ended.

@@ -10,7 +10,7 @@ while there is something to judge. Each step costs the same however many units a
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from orchestrator.plan import Plan
 
@@ -27,6 +27,12 @@ class Window:
         max_open: Units that may be open at a time.
         max_bytes: Memory of their texts above which no more are opened, but always one.
         ended: One byte a position, 1 where an earlier call ended it; kept up to date by `end`.
+
+    Attributes:
+        n_aside: Units set aside.
+        exhausted: Whether every position was met.
+        scanning: Whether the last call gave up looking because its work is bounded: call again.
+        absent: Models that can't be asked in this wave; units that would ask them stay aside.
     """
 
     def __init__(
@@ -48,6 +54,8 @@ class Window:
         self._met = -1
         self.n_aside = 0
         self.exhausted = False
+        self.scanning = False
+        self.absent: Collection[str] = ()
 
     def next_position(
         self, n_open: int, waiting: Mapping[str, int], n_bytes: int = 0
@@ -59,6 +67,7 @@ class Window:
             waiting: Open units that wait for each model.
             n_bytes: Memory of the open units' texts.
         """
+        self.scanning = False
         if n_open >= self._max_open or (n_open and n_bytes >= self._max_bytes):
             return None
         oldest = self._pop_oldest(waiting)
@@ -69,8 +78,16 @@ class Window:
         self._ended[position] = 1
         for other in self._plan.fed_by(position):
             if other <= self._met and not self._ended[other] and self._is_ready(other):
-                self._put(other)
+                self._put(other, self._plan.gate(other))
                 self.n_aside -= 1
+
+    def put_back(self, position: int, model: str) -> None:
+        """A unit that was opened needs an absent model: it stays aside until that is there."""
+        self._put(position, model)
+
+    def waits_for(self, model: str) -> bool:
+        """Whether units aside could ask a model now, or units not met yet may."""
+        return bool(self._ready[model]) or (not self.exhausted and model in self._plan.free_gates)
 
     @property
     def empty(self) -> bool:
@@ -81,7 +98,7 @@ class Window:
         """The oldest of the units that are first in line at a gate with room."""
         oldest: deque[array[int]] | None = None
         for model, chunks in self._ready.items():
-            has_room = chunks and waiting[model] < self._share
+            has_room = chunks and waiting[model] < self._share and model not in self.absent
             if has_room and (oldest is None or chunks[0][0] < oldest[0][0]):
                 oldest = chunks
         if oldest is None:
@@ -102,20 +119,22 @@ class Window:
                 self.exhausted = True
                 return None
             self._met = position
+            gate = self._plan.gate(position)
             if not self._is_ready(position):
                 # Not kept: the end of what it needs finds it again.
                 self.n_aside += 1
-            elif waiting[self._plan.gate(position)] < self._share:
+            elif waiting[gate] < self._share and gate not in self.absent:
                 return position
             else:
-                self._put(position)
+                self._put(position, gate)
+        self.scanning = True
         return None
 
     def _is_ready(self, position: int) -> bool:
         return all(self._ended[needed] for needed in self._plan.needs(position))
 
-    def _put(self, position: int) -> None:
-        chunks = self._ready[self._plan.gate(position)]
+    def _put(self, position: int, model: str) -> None:
+        chunks = self._ready[model]
         # Chunks of plain integers: eight bytes a unit, and popping at the left stays cheap.
         if not chunks or len(chunks[-1]) >= 4096:
             chunks.append(array("q"))
@@ -124,6 +143,6 @@ class Window:
 
     def _somebody_idle(self, waiting: Mapping[str, int]) -> bool:
         return any(
-            waiting[model] < self._share and not self._ready[model]
+            waiting[model] < self._share and not self._ready[model] and model not in self.absent
             for model in self._plan.free_gates
         )
