@@ -18,7 +18,9 @@ _FIELDS: Final = {
     b"prefix_cache_hits_total": "prefix_hits",
 }
 _SERIES: Final = re.compile(
-    rb"^(?:orchestrator:|vllm:|sglang:|tgi_)(" + b"|".join(_FIELDS) + rb")(?:\{([^}\n]*)\})?[ \t]+([0-9.eE+-]+)",
+    rb"^(?:orchestrator:|vllm:|sglang:|tgi_)("
+    + b"|".join(_FIELDS)
+    + rb")(?:\{([^}\n]*)\})?[ \t]+([0-9.eE+-]+)",
     re.MULTILINE,
 )
 _MODEL: Final = re.compile(rb'(?:^|,)\s*model_name="((?:[^"\\]|\\.)*)"')
