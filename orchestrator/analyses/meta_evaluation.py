@@ -6,22 +6,21 @@ fall together); they are given for each model and for all together, since betwee
 skill almost anything correlates. Signs are kept: `expected` says which way a score should go.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field
 
-from orchestrator.analyses._scores import KEYS, Score, ScoreRef, codes, collect, score, source_of
-from orchestrator.datasets._labels import read_labels
+from orchestrator.analyses._gold import Gold, read_gold
+from orchestrator.analyses._scores import KEYS, Score, ScoreRef, codes, collect
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
+from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.correlation import (
     METHOD,
     Correlation,
@@ -56,50 +55,13 @@ _COMPARED: Final = (
 )
 
 
-class Gold(Settings):
-    """What scores are held against; one of the ways is named."""
-
-    method: str | None = Field(None, description="A method of this recipe, e.g. a judge.")
-    column: str | None = Field(None, description="With `method`: the column of its rows.")
-    exact_match: bool = Field(
-        False,  # noqa: FBT003 (a pydantic default)
-        description="Whether the answer equals the reference.",
-    )
-    field: str | None = Field(
-        None, description="A column of the dataset: a number that belongs to the item."
-    )
-
-    labels: str | None = Field(
-        None,
-        min_length=1,
-        description="A file of labels, relative to the recipe: item, mostly model, label (a "
-        "number), and annotator; several labels of one answer are averaged.",
-    )
-
-    @field_validator("labels")
-    @classmethod
-    def _is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
-        folder = (info.context or {}).get("folder")
-        if value is None or folder is None:
-            return value  # a run that is done names it by its whole path
-        file = Path(folder) / Path(value).expanduser()
-        if not file.is_file():
-            raise ValueError(f"there is no file {value!r}")
-        return str(file.resolve())
-
-    @model_validator(mode="after")
-    def _one(self) -> "Gold":
-        given = [
-            self.method is not None,
-            self.exact_match,
-            self.field is not None,
-            self.labels is not None,
-        ]
-        if sum(given) != 1 or (self.column is not None) != (self.method is not None):
-            raise ValueError(
-                "give one of 'method' with 'column', 'exact_match: true', 'field', 'labels'"
-            )
-        return self
+_ORDERS: Final = (
+    Column("score"),
+    Column("order found"),
+    Column("Kendall tau-b", "signed", 2),
+    Column("p", "p"),
+    Column("models", "count"),
+)
 
 
 class Config(Settings):
@@ -139,7 +101,7 @@ class _Joined:
 def summarise(context: Context) -> list[Table]:
     """Correlations, then by category, then scores against each other."""
     config: Config = context.config
-    gold = _gold(context, config.gold)
+    gold = read_gold(context, config.gold)
     length = _length(context)
     scores = [
         _joined(found, gold, length)
@@ -152,6 +114,7 @@ def summarise(context: Context) -> list[Table]:
         )
     tables = [_correlations(scores, context), *_by_model(scores, context)]
     tables += _categories(scores, context)
+    tables += _orders(scores, context)
     if len(scores) > 1:
         tables.append(_compared(scores, context))
     return tables
@@ -159,45 +122,6 @@ def summarise(context: Context) -> list[Table]:
 
 def _is_gold(found: Score, gold: Gold) -> bool:
     return gold.method is not None and found.name == f"{gold.method}.{gold.column}"
-
-
-def _gold(context: Context, gold: Gold) -> pl.DataFrame:
-    """Columns of `KEYS` as far as gold has them, and `gold`."""
-    if gold.method is not None and gold.column is not None:
-        found = score(context, source_of(context, gold.method), gold.column)
-        return found.means().select(*KEYS, gold="value")
-    if gold.exact_match:
-        answers = context.frames.get("answers")
-        if answers is None or not answers["exact_match"].is_not_null().any():
-            raise UsageError(f"{context.name}: no answer has a reference to be compared with")
-        return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
-    if gold.labels is not None:
-        return _labelled(context, gold.labels)
-    return _field(context, gold.field or "")
-
-
-def _labelled(context: Context, path: str) -> pl.DataFrame:
-    """Mean label of each answer, or of each item where the file names no models."""
-    labels = read_labels(Path(path)).filter(pl.col("value").is_not_null())
-    if labels.is_empty():
-        raise UsageError(f"{context.name}: no label in {Path(path).name} is a number")
-    keys = [key for key in KEYS if labels[key].is_not_null().all()]
-    if "item" not in keys or labels["model_a"].is_not_null().any():
-        raise UsageError(f"{context.name}: {Path(path).name} must have labels of single answers")
-    return labels.group_by(keys).agg(gold=pl.col("value").mean())
-
-
-def _field(context: Context, name: str) -> pl.DataFrame:
-    items = context.frames.get("items")
-    if items is None:
-        raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
-    texts = items["fields"].to_list()
-    values = [None if text is None else json.loads(text).get(name) for text in texts]
-    numbers = [float(v) if isinstance(v, int | float) else None for v in values]
-    found = items.select("item", pl.Series("gold", numbers, pl.Float64))
-    if found["gold"].is_null().all():
-        raise UsageError(f"{context.name}: no item has a number in the column {name!r}")
-    return found
 
 
 def _length(context: Context) -> pl.DataFrame | None:
@@ -222,7 +146,7 @@ def _correlations(scores: Sequence[_Joined], context: Context) -> Table:
     rows = [_line(joined, context.confidence_level) for joined in scores]
     return make_table(
         "meta_evaluation.correlation",
-        f"Correlation with gold: {_words(context.config.gold)}",
+        f"Correlation with gold: {context.config.gold.words}",
         _CORRELATIONS,
         rows,
         basis="over answers of all models",
@@ -290,12 +214,6 @@ def _cell(found: Correlation | Comparison) -> Measured:
     )
 
 
-def _words(gold: Gold) -> str:
-    if gold.method is not None:
-        return f"{gold.method}.{gold.column}"
-    return "exact match" if gold.exact_match else f"the column {gold.field!r}"
-
-
 def _categories(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
     """Spearman within each category, all models together, and the mean over categories."""
     names = sorted({name for joined in scores for name in joined.points["category"].drop_nulls()})
@@ -323,6 +241,36 @@ def _categories(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         rows,
         basis="all models together",
         notes=["mean: unweighted over categories, so that easy and hard ones add nothing"],
+    )
+
+
+def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
+    """The order of the models by each score's mean against their order by mean gold."""
+    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    rows: list[list[Cell]] = []
+    for joined in scores:
+        means = (
+            joined.points.group_by("model")
+            .agg(pl.col("value").mean(), pl.col("gold").mean())
+            .sort("value", "model", descending=joined.orientation > 0, nulls_last=True)
+        )
+        if len(means) < 2:
+            return
+        found = ranking_agreement(
+            joined.orientation * means["value"].fill_null(np.nan).to_numpy(),
+            means["gold"].fill_null(np.nan).to_numpy(),
+            resampling,
+        )
+        order = " > ".join(means["model"].to_list())
+        why = found.undefined or ""
+        tau = Measured(found.tau_b, why=why if found.tau_b is None else "")
+        rows.append([joined.name, order, tau, found.tau_p, found.n_models])
+    yield make_table(
+        "meta_evaluation.ranking",
+        "Order of the models by each score, against their order by gold",
+        _ORDERS,
+        rows,
+        notes=["p: share of all orderings that agree at least as much; few models can't be sure"],
     )
 
 

@@ -133,3 +133,11 @@ def test_constant_gold_says_why_there_is_no_correlation(context_over, answers, s
 def test_gold_is_named_in_one_way():
     with pytest.raises(ValidationError, match="give one of"):
         Config(gold={"exact_match": True, "field": "x"})
+
+
+def test_the_models_are_ordered_by_each_score_and_by_gold(tables):
+    rows = {row["score"]: row for row in found(tables, "ranking")}
+    assert rows["made.value"]["order found"] == "good > fair > poor"
+    assert rows["made.value"]["Kendall tau-b"].value == 1.0
+    # Of the six orderings of three models, two agree or disagree as much.
+    assert rows["made.value"]["p"] == pytest.approx(2 / 6)

@@ -1,0 +1,111 @@
+"""Gold of an analysis: what scores are held against."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from orchestrator.analyses._scores import KEYS, score, source_of
+from orchestrator.datasets._labels import read_labels
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.summaries._base import Context
+
+
+class Gold(Settings):
+    """What scores are held against; one of the ways is named."""
+
+    method: str | None = Field(None, description="A method of this recipe, e.g. a judge.")
+    column: str | None = Field(None, description="With `method`: the column of its rows.")
+    exact_match: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Whether the answer equals the reference.",
+    )
+    field: str | None = Field(
+        None, description="A column of the dataset: a number that belongs to the item."
+    )
+
+    labels: str | None = Field(
+        None,
+        min_length=1,
+        description="A file of labels, relative to the recipe: item, mostly model, label (a "
+        "number), and annotator; several labels of one answer are averaged.",
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
+        folder = (info.context or {}).get("folder")
+        if value is None or folder is None:
+            return value  # a run that is done names it by its whole path
+        file = Path(folder) / Path(value).expanduser()
+        if not file.is_file():
+            raise ValueError(f"there is no file {value!r}")
+        return str(file.resolve())
+
+    @model_validator(mode="after")
+    def _one(self) -> "Gold":
+        given = [
+            self.method is not None,
+            self.exact_match,
+            self.field is not None,
+            self.labels is not None,
+        ]
+        if sum(given) != 1 or (self.column is not None) != (self.method is not None):
+            raise ValueError(
+                "give one of 'method' with 'column', 'exact_match: true', 'field', 'labels'"
+            )
+        return self
+
+    @property
+    def words(self) -> str:
+        """What it is, for headings."""
+        if self.method is not None:
+            return f"{self.method}.{self.column}"
+        if self.labels is not None:
+            return Path(self.labels).name
+        return "exact match" if self.exact_match else f"the column {self.field!r}"
+
+
+def read_gold(context: Context, gold: Gold) -> pl.DataFrame:
+    """Columns of `KEYS` as far as gold has them, and `gold`.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if gold.method is not None and gold.column is not None:
+        found = score(context, source_of(context, gold.method), gold.column)
+        return found.means().select(*KEYS, gold="value")
+    if gold.exact_match:
+        answers = context.frames.get("answers")
+        if answers is None or not answers["exact_match"].is_not_null().any():
+            raise UsageError(f"{context.name}: no answer has a reference to be compared with")
+        return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
+    if gold.labels is not None:
+        return _labelled(context, gold.labels)
+    return _field(context, gold.field or "")
+
+
+def _labelled(context: Context, path: str) -> pl.DataFrame:
+    """Mean label of each answer, or of each item where the file names no models."""
+    labels = read_labels(Path(path)).filter(pl.col("value").is_not_null())
+    if labels.is_empty():
+        raise UsageError(f"{context.name}: no label in {Path(path).name} is a number")
+    keys = [key for key in KEYS if labels[key].is_not_null().all()]
+    if "item" not in keys or labels["model_a"].is_not_null().any():
+        raise UsageError(f"{context.name}: {Path(path).name} must have labels of single answers")
+    return labels.group_by(keys).agg(gold=pl.col("value").mean())
+
+
+def _field(context: Context, name: str) -> pl.DataFrame:
+    items = context.frames.get("items")
+    if items is None:
+        raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
+    texts = items["fields"].to_list()
+    values = [None if text is None else json.loads(text).get(name) for text in texts]
+    numbers = [float(v) if isinstance(v, int | float) else None for v in values]
+    found = items.select("item", pl.Series("gold", numbers, pl.Float64))
+    if found["gold"].is_null().all():
+        raise UsageError(f"{context.name}: no item has a number in the column {name!r}")
+    return found
