@@ -1,0 +1,180 @@
+"""SGLang as a server process, `python -m sglang.launch_server`: one process a model.
+
+SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
+"""
+
+import json
+import shutil
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from launch import _sglang_main, _weights
+from launch._ports import beside
+from launch._supervisor import HOST, ServerSpec, start_server
+from orchestrator.errors import LaunchError
+from orchestrator.serving import RunningServer, ServedModel
+
+KIND = "sglang"
+BACKEND = "sglang"
+MULTI_MODEL = False
+
+_OWN_ARGUMENTS: Final = frozenset((
+    "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
+    "--allow-auto-truncate", "--sampling-defaults", "--config",
+))  # fmt: skip
+_OWN_VARIABLES: Final = frozenset(("ORCHESTRATOR_SERVER_KEY", "SGLANG_RETURN_ORIGINAL_LOGPROB"))
+_ENV: Final = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    # Else sampled tokens have log-probabilities after the temperature.
+    "SGLANG_RETURN_ORIGINAL_LOGPROB": "1",
+    # Else each question after its health draws a token, which waits behind all others.
+    "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
+    # Longer than any client of ours keeps a connection, so that none is closed while it is used.
+    "SGLANG_TIMEOUT_KEEP_ALIVE": "120",
+}
+
+
+class Config(BaseModel):
+    """Settings of an SGLang server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str = Field(
+        "python3", min_length=1, description="The interpreter that has SGLang: a name or a path."
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Number format of weights and activations; auto: the model's own."
+    )
+    quantization: str | None = Field(
+        None, min_length=1, description="How weights are quantised, as SGLang names it."
+    )
+    context_length: int | None = Field(
+        None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
+    )
+    mem_fraction_static: float | None = Field(
+        None, gt=0, lt=1, description="Share of GPU memory for weights and KV cache; null: its own."
+    )
+    tensor_parallel_size: int = Field(1, ge=1, description="GPUs that share one model.")
+    data_parallel_size: int = Field(1, ge=1, description="Copies of the model in this server.")
+    gpus: tuple[int, ...] | None = Field(
+        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+    )
+    deterministic: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Whether seeds count and batches change nothing; without, seeds are ignored.",
+    )
+    seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
+    lora_paths: dict[str, str] = Field(
+        default_factory=dict, description="Folders of LoRA adapters by the names they are asked by."
+    )
+    extra_args: tuple[str, ...] = Field((), description="Further arguments of the server.")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Further environment variables; no secrets."
+    )
+    start_timeout_s: float = Field(
+        900.0, gt=0, description="Seconds from start to ready, loading and compiling included."
+    )
+    stop_grace_s: float = Field(
+        20.0, ge=0, description="Seconds between the polite signal and the one that kills."
+    )
+
+    @model_validator(mode="after")
+    def _leave_alone_what_is_ours(self) -> Self:
+        for argument in self.extra_args:
+            name = argument.partition("=")[0]
+            if name in _OWN_ARGUMENTS:
+                raise ValueError(f"extra_args: {name} is set by this program, or spoils scores")
+            if name.startswith("--speculative"):
+                raise ValueError("extra_args: speculative decoding spoils log-probabilities")
+        if ours := sorted(_OWN_VARIABLES & self.env.keys()):
+            raise ValueError(f"env: {', '.join(ours)} is set by this program")
+        return self
+
+
+def identity(config: Config, weights: str) -> dict[str, str]:
+    """What decides the numbers: hashes of weights, tokenizer, template; number formats, adapters.
+
+    Raises:
+        LaunchError: If the weights are not there.
+    """
+    found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
+    if config.quantization is not None:
+        found["quantization"] = config.quantization
+    if config.deterministic:
+        found["deterministic"] = "true"
+    for name, folder in sorted(config.lora_paths.items()):
+        found[f"adapter.{name}"] = folder
+    if config.extra_args:
+        found["extra_args"] = json.dumps(config.extra_args)
+    if config.env:
+        found["env"] = json.dumps(config.env, sort_keys=True)
+    return found
+
+
+def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[str, ...]:
+    """Command line of a server; `model.weights` is a folder."""
+    settings = {
+        "--model-path": model.weights,
+        "--served-model-name": model.name,
+        "--host": HOST,
+        "--port": port,
+        # Else two servers of one machine take the same ones.
+        "--nccl-port": beside(port, 1),
+        "--engine-info-bootstrap-port": beside(port, 2),
+        "--dtype": config.dtype,
+        "--tp": config.tensor_parallel_size,
+        "--dp": config.data_parallel_size,
+        "--random-seed": config.seed,
+        # Else temperature, top-p and penalties of the model's generation_config.json leak in.
+        "--sampling-defaults": "openai",
+        "--quantization": config.quantization,
+        "--context-length": config.context_length,
+        "--mem-fraction-static": config.mem_fraction_static,
+    }
+    given = [(name, str(value)) for name, value in settings.items() if value is not None]
+    flags = ["--enable-metrics", "--enable-cache-report"]
+    if config.deterministic:
+        flags.append("--enable-deterministic-inference")
+    if config.lora_paths:
+        adapters = [f"{name}={folder}" for name, folder in sorted(config.lora_paths.items())]
+        flags += ["--enable-lora", "--lora-paths", *adapters]
+    main = str(Path(_sglang_main.__file__))
+    return (python, main, *chain.from_iterable(given), *flags, *config.extra_args)
+
+
+def environment(config: Config) -> dict[str, str]:
+    """Variables that a server gets beside its key."""
+    found = dict(_ENV)
+    if config.gpus is not None:
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
+    return found | config.env
+
+
+async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+    """A server for the only one of `models` that is ready to answer.
+
+    Raises:
+        LaunchError: If weights or interpreter are missing or it does not get ready, with the cause.
+    """
+    (model,) = models
+    served = ServedModel(model.name, str(_weights.resolve(model.weights)))
+    python = shutil.which(config.python)
+    if python is None:
+        raise LaunchError(
+            f"there is no interpreter {config.python!r}; name that of SGLang's environment by "
+            f"`python`"
+        )
+    spec = ServerSpec(
+        kind=KIND,
+        names=(model.name,),
+        argv=partial(argv, config, python, served),
+        env=environment(config),
+        start_timeout_s=config.start_timeout_s,
+        stop_grace_s=config.stop_grace_s,
+    )
+    return await start_server(spec, log_path)
