@@ -3,7 +3,10 @@
 import re
 from typing import Final
 
-ADDRESS_IN_USE: Final = re.compile(r"address already in use|EADDRINUSE|Errno 98\b", re.IGNORECASE)
+ADDRESS_IN_USE: Final = re.compile(
+    r"address already in use|EADDRINUSE|Errno 98\b|couldn't bind HTTP server socket",
+    re.IGNORECASE,
+)
 
 _EMBEDDED_MODULES: Final = (
     "torch|transformers|tokenizers|safetensors|starlette|uvicorn|httptools|uvloop"
@@ -46,6 +49,55 @@ _CAUSES: Final = tuple(
         (
             r"Failed to infer device type|appears to be a URI|PackageNotFoundError: [^\n]*vllm",
             "this vLLM was built for another device, or its installation is not whole",
+        ),
+        (
+            r"unknown pre-tokenizer type: (?P<what>'[^'\n]*')",
+            "this llama.cpp does not know the model's pre-tokenizer {what}: build a newer one",
+        ),
+        (
+            r"unknown model architecture: (?P<what>'[^'\n]*')",
+            "this llama.cpp does not know models of the architecture {what}: build a newer one",
+        ),
+        (
+            r"(?P<what>tensor '[^'\n]*') (not found|data is not within)",
+            "the GGUF file is not whole ({what})",
+        ),
+        (
+            r"quantized V cache .*requires flash_attn|requires flash_attn to be enabled",
+            "this cache_type needs flash_attention: on",
+        ),
+        (
+            r"failed to allocate buffer for kv cache",
+            "no memory is left for the KV cache: lower max_model_len or slots",
+        ),
+        (
+            r"cudaMalloc failed: out of memory",
+            "out of GPU memory: lower n_gpu_layers, or serve a smaller model",
+        ),
+        (
+            r"error: (?P<what>invalid (?:argument|device): [^\n]*)",
+            "it refuses its command line: {what}",
+        ),
+        (
+            r"failed to load model,? '(?P<what>[^'\n]*)'",
+            "it can't read the model {what}",
+        ),
+        (
+            r"Not enough memory\. Please try to increase --mem-fraction-static",
+            "no memory is left for the KV cache: raise mem_fraction_static, or serve a smaller "
+            "model",
+        ),
+        (
+            r"The memory capacity is unbalanced",
+            "another program holds memory of some of the GPUs: end it, or choose other `gpus`",
+        ),
+        (
+            r"Cannot connect to the Docker daemon|docker daemon is not running",
+            "docker does not run, or may not be used by this user",
+        ),
+        (
+            r"Unable to find image '?(?P<what>[^\s']+)|manifest for (?P<other>\S+) not found",
+            "the image is not on this machine: pull it first",
         ),
         (r"No module named '?(?P<what>[\w.]+)", "the Python module {what} is not installed"),
         (

@@ -36,7 +36,7 @@ _STOP_MARGIN_S: Final = 5.0
 _LEFTOVERS: Final = frozenset(
     ("VLLM_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
 )
-_LEFTOVER_PREFIXES: Final = ("MASTER_", "TORCHELASTIC_")
+_LEFTOVER_PREFIXES: Final = ("LLAMA_ARG_", "MASTER_", "TORCHELASTIC_")
 _SECRET_SUFFIXES: Final = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 logger = logging.getLogger(__name__)

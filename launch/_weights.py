@@ -56,10 +56,10 @@ def identity(weights: str) -> dict[str, str]:
     folder = resolve(weights)
     template = folder / "chat_template.jinja"
     return {
-        "weights": _digest(_weight_files(folder)),
-        "config": _digest(_existing(folder, _CONFIG_FILES)),
-        "tokenizer": _digest(_existing(folder, _TOKENIZER_FILES)),
-        "chat_template": _digest([template]) if template.exists() else _inline_template(folder),
+        "weights": digest(_weight_files(folder)),
+        "config": digest(_existing(folder, _CONFIG_FILES)),
+        "tokenizer": digest(_existing(folder, _TOKENIZER_FILES)),
+        "chat_template": digest([template]) if template.exists() else _inline_template(folder),
     }
 
 
@@ -125,7 +125,7 @@ def _inline_template(folder: Path) -> str:
     return hashlib.sha256(json.dumps(template).encode()).hexdigest() if template else _NONE
 
 
-def _digest(files: list[Path]) -> str:
+def digest(files: list[Path]) -> str:
     """sha256 over names and contents; "none" for no files."""
     if not files:
         return _NONE

@@ -1,5 +1,7 @@
 """Writes a model folder as a GGUF file for llama.cpp: `python tools/make_gguf.py FOLDER FILE`.
 
+`--bundled` writes the bundled models to where `bundled:NAME` of a llama-server is looked for.
+
 For Llama models with a byte-level BPE tokenizer, as the bundled ones are. Weights are written in
 float32, so that nothing is lost. `convert_hf_to_gguf.py` of llama.cpp takes real models; it refuses
 pre-tokenizers that it does not know by their hash, the bundled ones among them.
@@ -22,6 +24,10 @@ PRE_TOKENIZER: Final = "gpt-2"
 own expression; no merge of theirs crosses its cuts, so the token ids are the same (checked against
 the server in `tests/conformance/test_llamacpp.py`)."""
 
+ROOT: Final = Path(__file__).resolve().parents[1]
+BUNDLED: Final = ROOT / "launch" / "embedded" / "models"
+MADE: Final = ROOT / ".llamacpp" / "models"
+
 _NAMES: Final = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -43,10 +49,24 @@ _LAYER_NAMES: Final = {
 def main() -> None:
     """Write the file that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("--bundled", action="store_true", help="write the bundled models")
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("file", type=Path, nargs="?")
     options = parser.parse_args()
-    write(options.folder, options.file)
+    if options.bundled:
+        write_bundled()
+    elif options.file is None:
+        parser.error("a model folder and the file to write are needed, or --bundled")
+    else:
+        write(options.folder, options.file)
+
+
+def write_bundled() -> None:
+    """Write those bundled models whose file is missing or older than the model."""
+    for weights in sorted(BUNDLED.glob("*/model.safetensors")):
+        file = MADE / f"{weights.parent.name}.gguf"
+        if not file.exists() or file.stat().st_mtime < weights.stat().st_mtime:
+            write(weights.parent, file)
 
 
 def write(folder: Path, file: Path) -> None:

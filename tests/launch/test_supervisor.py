@@ -191,7 +191,9 @@ async def test_a_server_does_not_share_our_session_or_group(tmp_path):
         assert os.getpgid(server.pid) == server.pid
 
 
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "HF_TOKEN", "RANK", "MASTER_ADDR", "VLLM_PORT"])
+@pytest.mark.parametrize(
+    "name", ["OPENAI_API_KEY", "HF_TOKEN", "RANK", "MASTER_ADDR", "VLLM_PORT", "LLAMA_ARG_MODEL"]
+)
 def test_secrets_and_leftovers_are_not_handed_on(name):
     assert name not in server_env({name: "1", "PATH": "/bin"}, {}, "k")
 

@@ -1,0 +1,275 @@
+"""llama.cpp's llama-server as a process: one process a model, from a GGUF file.
+
+The command is `llama-server` on the PATH, else that of `.llamacpp` beside the project or where the
+program was started (`python tools/set_up_llamacpp.py` builds it).
+"""
+
+import json
+import os
+import re
+import shutil
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from launch import _weights
+from launch._supervisor import HOST, ServerSpec, start_server
+from orchestrator.errors import LaunchError
+from orchestrator.serving import RunningServer, ServedModel
+
+KIND = "llamacpp"
+BACKEND = "llamacpp"
+MULTI_MODEL = False
+KEY_VARIABLE: Final = "LLAMA_API_KEY"
+
+_COMMAND: Final = "llama-server"
+_OWN: Final = Path(".llamacpp")
+_PROJECT: Final = Path(__file__).parents[1]
+_MAGIC: Final = b"GGUF"
+_PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<n>\d{5})\.gguf")
+_OWN_ARGUMENTS: Final = frozenset((
+    "-a", "-c", "-m", "-np", "--alias", "--api-key", "--api-key-file", "--chat-template-file",
+    "--ctx-size", "--host", "--lora", "--lora-scaled", "--model", "--parallel", "--port",
+))  # fmt: skip
+_SPECULATIVE: Final = frozenset(("-md", "-hfd", "--model-draft", "--hf-repo-draft"))
+_ENV: Final = {"LLAMA_ARG_OFFLINE": "1"}
+
+
+class Config(BaseModel):
+    """Settings of llama-server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str | None = Field(
+        None,
+        min_length=1,
+        description="The program `llama-server`, a name or a path (relative to the recipe); null: "
+        "on the PATH, else in .llamacpp beside the project.",
+    )
+    max_model_len: int = Field(
+        4096, ge=16, description="Longest prompt and answer in tokens, for each slot."
+    )
+    slots: int = Field(4, ge=1, le=1024, description="Requests computed at the same time.")
+    threads: int | None = Field(
+        None, ge=1, le=1024, description="CPU threads; null leaves it to the server."
+    )
+    n_gpu_layers: int | None = Field(
+        None, ge=0, description="Layers on the GPU; null leaves it to the server, 0 is the CPU."
+    )
+    gpus: tuple[int, ...] | None = Field(
+        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+    )
+    cache_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] = Field(
+        "f16", description="Number format of keys and values; f32 gives the most exact numbers."
+    )
+    flash_attention: Literal["auto", "on", "off"] = Field(
+        "auto", description="Whether attention is computed in one kernel; off is most exact."
+    )
+    chat_template: str | None = Field(
+        None,
+        min_length=1,
+        description="File of a chat template (relative to the recipe); null: the model's own.",
+    )
+    lora: tuple[str, ...] = Field(
+        (), description="GGUF files of LoRA adapters (relative to the recipe), all applied."
+    )
+    extra_args: tuple[str, ...] = Field((), description="Further arguments of llama-server.")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Further environment variables; no secrets."
+    )
+    start_timeout_s: float = Field(
+        600.0, gt=0, description="Seconds from start to ready, loading included."
+    )
+    stop_grace_s: float = Field(
+        10.0, ge=0, description="Seconds between the polite signal and the one that kills."
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _find_command(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return _in_folder(value, info) if value and "/" in value else value
+
+    @field_validator("chat_template")
+    @classmethod
+    def _find_template(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return value and _in_folder(value, info)
+
+    @field_validator("lora")
+    @classmethod
+    def _find_adapters(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        return tuple(_in_folder(path, info) for path in value)
+
+    @model_validator(mode="after")
+    def _leave_alone_what_is_ours(self) -> Self:
+        for argument in self.extra_args:
+            name = argument.partition("=")[0]
+            if name in _OWN_ARGUMENTS:
+                raise ValueError(f"extra_args: {name} is set by this program")
+            if name in _SPECULATIVE or name.startswith("--spec-"):
+                raise ValueError(
+                    "extra_args: llama-server gives tokens that it guessed ahead the "
+                    "log-probability 0"
+                )
+        if KEY_VARIABLE in self.env:
+            raise ValueError(f"env: {KEY_VARIABLE} is set by this program")
+        return self
+
+
+def _in_folder(path: str, info: ValidationInfo) -> str:
+    """A path that may start from the recipe's folder, in full."""
+    return str(Path((info.context or {}).get("folder", "."), Path(path).expanduser()).absolute())
+
+
+def identity(config: Config, weights: str) -> dict[str, str]:
+    """What decides the numbers: hash of the GGUF, which holds tokenizer and template; formats.
+
+    Raises:
+        LaunchError: If a file is not there.
+    """
+    found = {
+        "kind": KIND,
+        "weights": _weights.digest(parts(resolve(weights))),
+        "cache_type": config.cache_type,
+    }
+    if config.chat_template is not None:
+        found["chat_template"] = _weights.digest([_file(config.chat_template)])
+    if config.lora:
+        found["lora"] = _weights.digest([_file(path) for path in config.lora])
+    if config.extra_args:
+        found["extra_args"] = json.dumps(config.extra_args)
+    if config.env:
+        found["env"] = json.dumps(config.env, sort_keys=True)
+    return found
+
+
+def resolve(weights: str) -> Path:
+    """The GGUF file that `weights` names: a file, a folder with one model, or `bundled:NAME`.
+
+    Raises:
+        LaunchError: If there is none.
+    """
+    if weights.startswith(_weights.BUNDLED_PREFIX):
+        return _bundled(weights.removeprefix(_weights.BUNDLED_PREFIX))
+    path = Path(weights).expanduser()
+    if path.is_dir():
+        found = [one for one in sorted(path.glob("*.gguf")) if _is_first(one)]
+        if len(found) != 1:
+            names = ", ".join(one.name for one in found) or "none"
+            raise LaunchError(f"{path} holds {len(found)} GGUF models ({names}); name one file")
+        path = found[0]
+    return _checked(path.resolve())
+
+
+def parts(file: Path) -> list[Path]:
+    """The files of a model that is cut into several, or its only one."""
+    cut = _PART.fullmatch(file.name)
+    if cut is None:
+        return [file]
+    return sorted(file.parent.glob(f"{cut['stem']}-*-of-{cut['n']}.gguf"))
+
+
+def _bundled(name: str) -> Path:
+    made = Path("models") / f"{name}.gguf"
+    for folder in (_PROJECT, Path.cwd()):
+        if (folder / _OWN / made).is_file():
+            return _checked(folder / _OWN / made)
+    raise LaunchError(
+        f"no GGUF of the bundled model {name!r}; python tools/make_gguf.py --bundled writes it to "
+        f"{_OWN / made}"
+    )
+
+
+def _is_first(file: Path) -> bool:
+    return _PART.fullmatch(file.name) is None or "-00001-of-" in file.name
+
+
+def _checked(file: Path) -> Path:
+    with _file(str(file)).open("rb") as opened:
+        if opened.read(len(_MAGIC)) != _MAGIC:
+            raise LaunchError(
+                f"{file} is no GGUF file; llama.cpp's convert_hf_to_gguf.py makes one of a model "
+                f"folder"
+            )
+    return file
+
+
+def _file(path: str) -> Path:
+    file = Path(path)
+    if not file.is_file():
+        raise LaunchError(f"there is no file {path}; llama-server needs a GGUF file")
+    return file
+
+
+def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[str, ...]:
+    """Command line of a server; `model.weights` is a GGUF file."""
+    settings = {
+        "--model": model.weights,
+        "--alias": model.name,
+        "--host": HOST,
+        "--port": port,
+        # The context is shared out among the slots.
+        "--ctx-size": config.max_model_len * config.slots,
+        "--parallel": config.slots,
+        "--threads": config.threads,
+        "--n-gpu-layers": config.n_gpu_layers,
+        "--cache-type-k": config.cache_type,
+        "--cache-type-v": config.cache_type,
+        "--flash-attn": config.flash_attention,
+        "--chat-template-file": config.chat_template,
+    }
+    given = [(name, str(value)) for name, value in settings.items() if value is not None]
+    adapters = [("--lora", path) for path in config.lora]
+    # A context that is shifted when it is full gives numbers of another prompt than was sent.
+    flags = ("--jinja", "--metrics", "--no-slots", "--no-webui", "--no-context-shift")
+    pairs = chain.from_iterable([*given, *adapters])
+    return (command, *pairs, *flags, *config.extra_args)
+
+
+def environment(config: Config) -> dict[str, str]:
+    """Variables that a server gets beside its key."""
+    found = dict(_ENV)
+    if config.gpus is not None:
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
+    return found | config.env
+
+
+def find_command(config: Config) -> str:
+    """The program to run.
+
+    Raises:
+        LaunchError: If there is none.
+    """
+    wanted = config.command or _COMMAND
+    if (found := shutil.which(wanted)) is not None:
+        return found
+    if config.command is None:
+        for folder in (_PROJECT, Path.cwd()):
+            if os.access(folder / _OWN / _COMMAND, os.X_OK):
+                return str(folder / _OWN / _COMMAND)
+    raise LaunchError(
+        f"there is no command {wanted!r}; install llama.cpp, name its program by `command`, or run "
+        f"python tools/set_up_llamacpp.py, which builds it into {_OWN}"
+    )
+
+
+async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+    """A server for the only one of `models` that is ready to answer.
+
+    Raises:
+        LaunchError: If the weights are missing or it does not get ready, with the likely cause.
+    """
+    (model,) = models
+    served = ServedModel(model.name, str(resolve(model.weights)))
+    spec = ServerSpec(
+        kind=KIND,
+        names=(model.name,),
+        argv=partial(argv, config, find_command(config), served),
+        env=environment(config),
+        key_variable=KEY_VARIABLE,
+        start_timeout_s=config.start_timeout_s,
+        stop_grace_s=config.stop_grace_s,
+    )
+    return await start_server(spec, log_path)

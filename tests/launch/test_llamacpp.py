@@ -1,0 +1,168 @@
+import pytest
+from pydantic import ValidationError
+
+from launch import llamacpp
+from orchestrator.errors import LaunchError
+from orchestrator.serving import ServedModel
+
+
+def gguf(path, content: bytes = b"") -> str:
+    path.write_bytes(b"GGUF" + content)
+    return str(path)
+
+
+def argv(**settings: object) -> list[str]:
+    model = ServedModel("m", "/models/m.gguf")
+    config = llamacpp.Config.model_validate(settings)
+    return list(llamacpp.argv(config, "/bin/llama-server", model, 4242))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ["--model", "/models/m.gguf"]),
+        ({}, ["--alias", "m"]),
+        ({}, ["--host", "127.0.0.1"]),
+        ({}, ["--port", "4242"]),
+        ({}, ["--metrics"]),
+        ({}, ["--no-slots"]),
+        ({}, ["--no-context-shift"]),
+        ({"max_model_len": 1024, "slots": 3}, ["--ctx-size", "3072"]),
+        ({"slots": 3}, ["--parallel", "3"]),
+        ({"threads": 2}, ["--threads", "2"]),
+        ({"n_gpu_layers": 0}, ["--n-gpu-layers", "0"]),
+        ({"cache_type": "f32"}, ["--cache-type-k", "f32", "--cache-type-v", "f32"]),
+        ({"flash_attention": "off"}, ["--flash-attn", "off"]),
+        ({"chat_template": "/t.jinja"}, ["--chat-template-file", "/t.jinja"]),
+        ({"lora": ["/a.gguf", "/b.gguf"]}, ["--lora", "/a.gguf", "--lora", "/b.gguf"]),
+        ({"extra_args": ["--numa", "isolate"]}, ["--numa", "isolate"]),
+    ],
+)
+def test_settings_become_its_command_line(settings, expected):
+    command = argv(**settings)
+    assert command[0] == "/bin/llama-server"
+    at = command.index(expected[0])
+    assert command[at : at + len(expected)] == expected
+
+
+def test_what_is_left_to_the_server_is_not_on_its_command_line():
+    left = {"--threads", "--n-gpu-layers", "--chat-template-file", "--lora", "--api-key"}
+    assert not left & set(argv())
+
+
+def test_it_is_kept_off_the_network_and_sees_the_gpus_named():
+    assert llamacpp.environment(llamacpp.Config())["LLAMA_ARG_OFFLINE"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in llamacpp.environment(llamacpp.Config())
+    assert llamacpp.environment(llamacpp.Config(gpus=(1, 3)))["CUDA_VISIBLE_DEVICES"] == "1,3"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"extra_args": ["--api-key", "k"]}, "--api-key is set by this program"),
+        ({"extra_args": ["--port=1"]}, "--port is set by this program"),
+        ({"extra_args": ["--model-draft", "d.gguf"]}, "guessed ahead"),
+        ({"extra_args": ["--spec-type", "ngram"]}, "guessed ahead"),
+        ({"env": {"LLAMA_API_KEY": "k"}}, "LLAMA_API_KEY is set by this program"),
+        ({"cache_type": "int3"}, "cache_type"),
+        ({"slots": 0}, "slots"),
+    ],
+)
+def test_a_setting_that_it_can_not_have_is_refused(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        llamacpp.Config.model_validate(settings)
+
+
+def test_paths_start_from_the_recipes_folder(tmp_path):
+    given = {"command": "bin/llama-server", "chat_template": "t.jinja", "lora": ["a.gguf"]}
+    config = llamacpp.Config.model_validate(given, context={"folder": str(tmp_path)})
+    assert config.command == str(tmp_path / "bin" / "llama-server")
+    assert config.chat_template == str(tmp_path / "t.jinja")
+    assert config.lora == (str(tmp_path / "a.gguf"),)
+    assert llamacpp.Config(command="my-server").command == "my-server"
+
+
+@pytest.mark.parametrize(
+    ("settings", "differs"),
+    [
+        ({"cache_type": "f32"}, {"cache_type"}),
+        ({"extra_args": ["--rope-scale", "2"]}, {"extra_args"}),
+        ({"env": {"GGML_X": "1"}}, {"env"}),
+        ({"slots": 9, "threads": 1, "max_model_len": 64, "start_timeout_s": 5}, set()),
+    ],
+)
+def test_the_identity_holds_what_decides_the_numbers(tmp_path, settings, differs):
+    weights = gguf(tmp_path / "m.gguf")
+    plain = llamacpp.identity(llamacpp.Config(), weights)
+    other = llamacpp.identity(llamacpp.Config.model_validate(settings), weights)
+    assert {key for key in plain | other if plain.get(key) != other.get(key)} == differs
+
+
+@pytest.mark.parametrize("setting", ["chat_template", "lora"])
+def test_the_content_of_a_named_file_is_part_of_the_identity(tmp_path, setting):
+    weights, file = gguf(tmp_path / "m.gguf"), tmp_path / "file"
+    named = {setting: [str(file)] if setting == "lora" else str(file)}
+    config = llamacpp.Config.model_validate(named)
+    with pytest.raises(LaunchError, match="there is no file"):
+        llamacpp.identity(config, weights)
+    file.write_text("one")
+    first = llamacpp.identity(config, weights)
+    file.write_text("another")
+    assert llamacpp.identity(config, weights) != first
+
+
+def test_every_part_of_a_cut_model_is_part_of_the_identity(tmp_path):
+    first = gguf(tmp_path / "m-00001-of-00002.gguf")
+    gguf(tmp_path / "m-00002-of-00002.gguf", b"a")
+    gguf(tmp_path / "other-00002-of-00002.gguf")
+    before = llamacpp.identity(llamacpp.Config(), first)
+    gguf(tmp_path / "m-00002-of-00002.gguf", b"bb")
+    assert llamacpp.identity(llamacpp.Config(), first) != before
+    assert len(llamacpp.parts(tmp_path / "m-00001-of-00002.gguf")) == 2
+
+
+def test_a_folder_with_one_model_stands_for_its_first_file(tmp_path):
+    first = gguf(tmp_path / "m-00001-of-00002.gguf")
+    gguf(tmp_path / "m-00002-of-00002.gguf")
+    assert str(llamacpp.resolve(str(tmp_path))) == first
+
+
+def test_a_folder_with_several_models_is_refused(tmp_path):
+    gguf(tmp_path / "a.gguf")
+    gguf(tmp_path / "b.gguf")
+    with pytest.raises(LaunchError, match=r"2 GGUF models \(a\.gguf, b\.gguf\); name one"):
+        llamacpp.resolve(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [("absent.gguf", "there is no file"), ("bundled:nobody", "make_gguf.py --bundled")],
+)
+def test_weights_that_are_not_there_are_a_launch_error(weights, said):
+    with pytest.raises(LaunchError, match=said):
+        llamacpp.resolve(weights)
+
+
+def test_a_file_that_is_no_gguf_is_refused(tmp_path):
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"\x08\0\0\0")
+    with pytest.raises(LaunchError, match=r"is no GGUF file; .*convert_hf_to_gguf"):
+        llamacpp.resolve(str(file))
+
+
+def test_without_a_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(llamacpp, "_PROJECT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LaunchError, match=r"set_up_llamacpp\.py"):
+        llamacpp.find_command(llamacpp.Config())
+
+
+def test_the_program_beside_the_project_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(llamacpp, "_PROJECT", tmp_path)
+    (tmp_path / ".llamacpp").mkdir()
+    program = tmp_path / ".llamacpp" / "llama-server"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert llamacpp.find_command(llamacpp.Config()) == str(program)
