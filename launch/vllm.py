@@ -15,18 +15,22 @@ from pathlib import Path
 from typing import Final, Literal, Self
 from weakref import WeakKeyDictionary
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _weights
+from launch import _memory, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import RunningServer, ServedModel
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "vllm"
 BACKEND = "vllm"
 MULTI_MODEL = False
 KEY_VARIABLE: Final = "VLLM_API_KEY"
 
+# What memory is shared out by; vLLM itself takes up to 256 sequences where there is room.
+_WANTED_SEQUENCES: Final = 64
+_BATCHED_TOKENS: Final = 8192
 _COMMAND: Final = "vllm"
 _OWN_VENV: Final = Path(".venv-vllm") / "bin" / _COMMAND
 _PROJECT: Final = Path(__file__).parents[1]
@@ -174,6 +178,44 @@ def _adapter_digest(folder: str) -> str:
     for path in files:
         digest.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
+
+
+def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
+    """The GPU memory it needs; None where the recipe says which GPUs it takes.
+
+    Raises:
+        LaunchError: If the weights are not there, or don't say what they need.
+    """
+    if config.gpus is not None or "CUDA_VISIBLE_DEVICES" in config.env:
+        return None
+    (model,) = models
+    need = _memory.footprint(
+        _weights.resolve(model.weights),
+        dtype=config.dtype,
+        max_model_len=config.max_model_len,
+        sequences=config.max_num_seqs or _WANTED_SEQUENCES,
+        batched_tokens=config.max_num_batched_tokens or _BATCHED_TOKENS,
+        quantization=config.quantization,
+    )
+    if "tensor_parallel_size" in config.model_fields_set:
+        need = msgspec.structs.replace(need, splits=(config.tensor_parallel_size,))
+    return msgspec.structs.replace(need, fraction=config.gpu_memory_utilization or 0.0)
+
+
+def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
+    """The settings with which it runs on these GPUs and takes this share of their memory."""
+    return config.model_copy(
+        update={
+            "gpu_memory_utilization": config.gpu_memory_utilization or memory_fraction,
+            "tensor_parallel_size": len(gpus),
+            # NVML counts as the bus does, CUDA only when told so.
+            "env": {
+                **config.env,
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+            },
+        }
+    )
 
 
 def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[str, ...]:

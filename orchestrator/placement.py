@@ -162,8 +162,10 @@ def _piece(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
     footprint = demand.footprint
     if footprint is None:
         return None
+    largest = max((gpu.total for gpu in inventory.gpus), default=0)
+    fixed = int(min(footprint.fraction, USABLE_FRACTION) * largest)
     for n_gpus in sorted(footprint.splits):
-        least = footprint.least(n_gpus)
+        least = max(footprint.least(n_gpus), fixed)
         able = Counter(gpu.total for gpu in inventory.gpus if gpu.usable >= least)
         if max(able.values(), default=0) >= n_gpus:
             return _Piece(demand.name, n_gpus, least, max(least, footprint.wanted(n_gpus)))

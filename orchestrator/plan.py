@@ -109,6 +109,7 @@ class PlanCount(msgspec.Struct, frozen=True):
         stages: By stage and model.
         money: Upper bound of what is left, None where a model has no price.
         notes: What limits these numbers, in words.
+        servers: Where and in which waves servers run, a line each; empty where all run at once.
     """
 
     n_items: int
@@ -116,6 +117,7 @@ class PlanCount(msgspec.Struct, frozen=True):
     stages: tuple[StageCount, ...]
     money: float | None
     notes: tuple[str, ...]
+    servers: tuple[str, ...] = ()
 
     @property
     def left(self) -> int:

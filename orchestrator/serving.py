@@ -40,6 +40,7 @@ class Footprint(msgspec.Struct, frozen=True):
         overhead: On each GPU: context of the driver, activations, workspaces.
         splits: Numbers of GPUs that it can be split over, 1 among them.
         cache_splits: Over how many GPUs keys and values can be split; on more they are copied.
+        fraction: Of each GPU, which it takes whatever it needs; 0 where that is left to placement.
     """
 
     weights: int
@@ -48,6 +49,7 @@ class Footprint(msgspec.Struct, frozen=True):
     overhead: int
     splits: tuple[int, ...] = (1,)
     cache_splits: int = 1
+    fraction: float = 0.0
 
     def least(self, n_gpus: int) -> int:
         """Bytes on each of `n_gpus`, below which it does not start."""

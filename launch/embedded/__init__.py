@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from launch import _weights
+from launch import _memory, _weights
 from launch._supervisor import HOST, ServerSpec, python_module, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import RunningServer, ServedModel
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "embedded"
 BACKEND = "embedded"
@@ -58,6 +58,37 @@ def identity(config: Config, weights: str) -> dict[str, str]:
         LaunchError: If the weights are not there.
     """
     return {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
+
+
+def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
+    """The GPU memory it needs; None off the GPU, or where the recipe says which GPU it takes.
+
+    Raises:
+        LaunchError: If the weights are not there, or don't say what they need.
+    """
+    if config.device != "cuda":
+        return None
+    needs = [
+        _memory.footprint(
+            _weights.resolve(model.weights),
+            dtype=config.dtype,
+            max_model_len=config.max_model_len,
+            sequences=config.max_rows,
+        )
+        for model in models
+    ]
+    # One process takes turns with its models: activations of one at a time, caches of all.
+    return Footprint(
+        weights=sum(need.weights for need in needs),
+        cache=sum(need.cache + (config.prefix_cache_mb << 20) for need in needs),
+        cache_wanted=sum(need.cache_wanted + (config.prefix_cache_mb << 20) for need in needs),
+        overhead=max(need.overhead for need in needs),
+    )
+
+
+def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:  # noqa: ARG001 (it takes what it needs, no fixed share)
+    """The settings with which it runs on this GPU."""
+    return config.model_copy(update={"device": f"cuda:{_memory.ordinal(gpus[0])}"})
 
 
 def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
         yield page.words(f"Money: at most {numbers.money(count.money)}")
     else:
         yield page.words("Money: not known, because a model that is asked has no price", FAINT)
+    for line in count.servers:
+        yield page.prose(line)
     for note in count.notes if count.left else ():
         yield page.prose(note, FAINT, bullet=True)
 

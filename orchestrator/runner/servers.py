@@ -7,7 +7,7 @@ its models are dead for this call, and others go on.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ import msgspec
 
 from orchestrator import plugins
 from orchestrator.errors import LaunchError, UsageError
+from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.serving import LaunchModule, RunningServer, ServedModel
@@ -44,6 +45,18 @@ class Restarts(msgspec.Struct, frozen=True):
         if n_crashes > self.at_most:
             return None
         return min(self.max_wait_s, self.first_wait_s * 2.0 ** (n_crashes - 1))
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where servers run.
+
+    Attributes:
+        shares: GPUs and memory of each model's server.
+        apart: Models that share a server with no other.
+    """
+
+    shares: Mapping[str, Share] = {}
+    apart: frozenset[str] = frozenset()
 
 
 class Launched:
@@ -148,6 +161,13 @@ class Launched:
         """None while it runs, or before it is started."""
         return None if self.server is None else self.server.exit_code()
 
+    async def rest(self) -> None:
+        """End it until it is needed again; that is no crash."""
+        async with self._lock:
+            await self.stop()
+            self.server = None
+            self._n_crashes = 0
+
     async def stop(self) -> None:
         """End it; it is not started again."""
         if self.server is not None:
@@ -167,27 +187,53 @@ def launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
     return cast("LaunchModule", module)
 
 
+def grouped(
+    specs: Sequence[ModelSpec], *, apart: Collection[str] = (), allow_code: bool
+) -> list[tuple[str, ...]]:
+    """Names of the models of each server; several where a kind can and their settings are equal.
+
+    Args:
+        specs: All models of a run; those that are not launched are passed over.
+        apart: Models that have a server of their own all the same.
+        allow_code: Load kinds from outside this project.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for spec in specs:
+        if spec.server is None:
+            continue
+        key: tuple[str, ...] = (spec.server.kind, spec.server.config.model_dump_json())
+        if spec.name in apart or not launch_module(spec, allow_code=allow_code).MULTI_MODEL:
+            key = (*key, spec.name)
+        found.setdefault(key, []).append(spec.name)
+    return [tuple(names) for names in found.values()]
+
+
 def launched_servers(
-    specs: Sequence[ModelSpec], log_of: Callable[[str], Path], *, allow_code: bool
+    specs: Sequence[ModelSpec],
+    log_of: Callable[[str], Path],
+    *,
+    places: Places | None = None,
+    allow_code: bool,
 ) -> Mapping[str, Launched]:
-    """The server of each model that is launched; one for several models where a kind can.
+    """The server of each model that is launched.
 
     Args:
         specs: All models of a run.
         log_of: Path of the log of a server, by the model it is named after.
+        places: On which GPUs they run; None where that is left to them.
         allow_code: Load kinds from outside this project.
     """
+    places = places or Places()
+    by_name = {spec.name: spec for spec in specs}
     found: dict[str, Launched] = {}
-    shared: dict[tuple[str, str], Launched] = {}
-    for spec in specs:
-        if spec.server is None:
-            continue
+    for names in grouped(specs, apart=places.apart, allow_code=allow_code):
+        spec = by_name[names[0]]
         module = launch_module(spec, allow_code=allow_code)
-        key = (spec.server.kind, spec.server.config.model_dump_json())
-        server = shared.get(key) if module.MULTI_MODEL else None
-        if server is None:
-            server = Launched(spec.name, module, spec.server.config, log_of(spec.name))
-            shared[key] = server
-        server.models = (*server.models, ServedModel(spec.name, spec.weights or ""))
-        found[spec.name] = server
+        config = None if spec.server is None else spec.server.config
+        share = places.shares.get(spec.name)
+        if share is not None and share.gpus:
+            config = cast("Any", module).placed(config, share.gpus, share.fraction)
+        server = Launched(spec.name, module, config, log_of(spec.name))
+        server.models = tuple(ServedModel(name, by_name[name].weights or "") for name in names)
+        found.update(dict.fromkeys(names, server))
     return found
