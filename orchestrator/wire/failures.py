@@ -48,6 +48,8 @@ _PERMANENT: Final[Mapping[int, str]] = {
 _OF_THE_MOMENT: Final[Mapping[int, str]] = {
     408: "timeout",
     409: "server_error",
+    # TGI says so when a shard failed.
+    424: "server_error",
     425: "server_error",
     429: "rate_limited",
     529: "rate_limited",

@@ -1,0 +1,327 @@
+"""Text Generation Inference: draws by text, scores where prefill details are on, labels.
+
+Written against TGI 3.3, which is in maintenance mode; see `docs/servers.md`. It takes no token ids:
+prompts are rendered by the server and sent back to it as text, so what it reads is checked against
+the ids that it gave to the prompt.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from backends._direct_transport import lean_transport
+from backends._openai_compatible import OpenaiCompatible
+from backends._tokens import Cache, Failed, known, outcome
+from backends._transport import KEEPALIVE_S, Transport
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
+from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
+from orchestrator.wire import replies, trie
+from orchestrator.wire import tgi as wire
+from orchestrator.wire.requests import Dialect
+from orchestrator.wire.tgi import Ids, Listed, Templated
+
+CAPABILITIES: Final = Capabilities(
+    generate=True, score=True, choose="exact", choose_requests=10, plain_choose=True
+)
+
+T = TypeVar("T")
+_GENERATE: Final = "/generate"
+_CONTROL_TIMEOUT_S: Final = 10.0
+_MOST_CACHED_CHARACTERS: Final = 2**20
+_TAIL: Final = 24
+"""Characters before a label that can change how it is cut; checked, not trusted."""
+
+
+class Config(BaseModel):
+    """Settings of the connection."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    top_n_tokens: int = Field(
+        5, ge=1, le=1000, description="The server's --max-top-n-tokens; where we launch it, 32."
+    )
+    extra_parameters: dict[str, Any] = Field(
+        default_factory=dict, description="Fields added to `parameters` of every generation."
+    )
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+    )
+
+
+def create(endpoint: Endpoint, config: Config) -> Backend:
+    """A connection to the only model of the server.
+
+    Raises:
+        UsageError: If the base URL or the key can't be used.
+    """
+    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
+    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
+    return Tgi(endpoint, lean_transport(endpoint, config.keepalive_s), config)
+
+
+class Tgi(OpenaiCompatible):
+    """A connection to a TGI server."""
+
+    kind = "tgi"
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
+        super().__init__(endpoint, transport, Dialect())
+        self._config = config
+        self._prompts: Cache[bytes, Templated] = Cache(_MOST_CACHED_CHARACTERS)
+        self._labels: Cache[tuple[str, str], Ids] = Cache(_MOST_CACHED_CHARACTERS)
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Backend`."""
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        return await outcome(self._draw(ask, seed))
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Backend`; needs `--enable-prefill-logprobs`."""
+        refused = self._turns(ask.messages) or _unscorable(ask)
+        if refused is not None:
+            return refused
+        if not ask.text:
+            return replies.scored_nothing(f"{self.kind}.prefill", ask)
+        return await outcome(self._score(ask))
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Backend`.
+
+        Labels of one token each are read from the alternatives. Where some are not listed, a
+        grammar that allows the labels alone lists them all, renormalised; a label that is in both
+        lists says by how much, which gives the others' probabilities over the whole vocabulary.
+        Longer labels are scored one by one.
+        """
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        if ask.prefix.token_ids and not ask.prefix.text:
+            return _NO_IDS
+        return await outcome(self._choose(ask))
+
+    async def provenance(self) -> Provenance | Failure:
+        """Version and commit."""
+        secret = self._endpoint.api_key
+        reply = await self._transport.get("/info", _CONTROL_TIMEOUT_S)
+        stated = self._read(reply, lambda body: wire.version(body, secret))
+        return stated if isinstance(stated, Failure) else self._stated(*stated)
+
+    async def load(self) -> ServerLoad | None:
+        """Figures from `/metrics`; None where there are none."""
+        return await self._metrics()
+
+    # -- how it is done ----------------------------------------------------------------------------
+
+    async def _draw(self, ask: GenerateAsk, seed: int) -> Generation:
+        prompt = await self._prompt(ask.messages)
+        reading = replies.Reading(
+            top=ask.top_logprobs,
+            # Numbers are those after temperature, top-k and top-p.
+            raw=ask.sampling.temperature == 0,
+            offsets=ask.offsets,
+            thinking_end=self._endpoint.thinking_end,
+            secret=self._endpoint.api_key,
+        )
+        extra, special = self._config.extra_parameters, self._endpoint.plain
+        return await self._ask(
+            _GENERATE,
+            lambda: wire.draw(prompt.text, ask, seed, extra, special=special),
+            lambda body, _: wire.generation(body, reading, ask, len(prompt.ids)),
+        )
+
+    async def _score(self, ask: ScoreAsk) -> Scored:
+        prompt = await self._prompt(ask.messages)
+        ids, logprobs = await self._forced(prompt, ask.text)
+        if ask.token_ids and ids != ask.token_ids:
+            raise Failed(_OTHER_TOKENS)
+        separate = bool(ask.token_ids) or ids == await self._tokens(ask.text, special=False)
+        return Scored(
+            np.array(ids, dtype=np.int32),
+            logprobs,
+            len(prompt.ids),
+            "separate" if separate else "joint",
+            f"{self.kind}.prefill",
+        )
+
+    async def _forced(self, prompt: Templated, text: str) -> tuple[Ids, Any]:
+        """The ids of a text after a prompt, and ln p of each.
+
+        Raises:
+            Failed: If the server gives none, or the text merges with the prompt.
+        """
+        found = await self._ask(
+            _GENERATE,
+            lambda: wire.prefill(prompt.text + text, special=self._endpoint.plain),
+            wire.prefilled,
+        )
+        n_prompt = len(prompt.ids)
+        if found.ids[:n_prompt] != prompt.ids or len(found.ids) == n_prompt or not n_prompt:
+            raise Failed(_MERGED)
+        return found.ids[n_prompt:], found.logprobs[n_prompt:]
+
+    async def _choose(self, ask: ChooseAsk) -> Choice:
+        prompt = await self._prompt(ask.messages)
+        if ask.prefix.text:
+            text = prompt.text + ask.prefix.text
+            prompt = Templated(text, await self._tokens(text, special=self._endpoint.plain))
+        groups = [
+            [await self._label(prompt.text, text) for text in label.spellings]
+            for label in ask.labels
+        ]
+        paths = [path for group in groups for path in group]
+        _check(paths)
+        if all(len(path) == 1 for path in paths):
+            return await self._choose_by_list(prompt, ask.labels, groups)
+        return await self._choose_by_score(prompt, ask.labels)
+
+    async def _choose_by_list(
+        self, prompt: Templated, labels: Sequence[Label], groups: Sequence[Sequence[Ids]]
+    ) -> Choice:
+        free = await self._look(prompt, ())
+        tokens = {path[0] for group in groups for path in group}
+        found, bound, n_requests = dict(free.logprobs), free.bound, 1
+        if tokens - found.keys():
+            allowed = [text for label in labels for text in label.spellings]
+            among = await self._look(prompt, allowed)
+            n_requests = 2
+            if shared := tokens & found.keys() & among.logprobs.keys():
+                surest = max(shared, key=found.__getitem__)
+                shift = found[surest] - among.logprobs[surest]
+                others = {one: value + shift for one, value in among.logprobs.items()}
+                found, bound = others | found, min(bound, among.bound + shift)
+        values = [
+            trie.total([_value(path[0], found, bound) for path in dict.fromkeys(group)])
+            for group in groups
+        ]
+        logprobs, upper = zip(*values, strict=True)
+        method = f"{self.kind}.top_n_tokens" + ("+grammar" if n_requests > 1 else "")
+        return Choice(logprobs, upper, method, len(prompt.ids), n_requests=n_requests)
+
+    async def _choose_by_score(self, prompt: Templated, labels: Sequence[Label]) -> Choice:
+        found = []
+        for label in labels:
+            sums = [
+                float((await self._forced(prompt, text))[1].sum(dtype=np.float64))
+                for text in dict.fromkeys(label.spellings)
+            ]
+            found.append(trie.total([(value, value) for value in sums])[0])
+        n_requests = sum(len(dict.fromkeys(label.spellings)) for label in labels)
+        values, method = tuple(found), f"{self.kind}.prefill"
+        return Choice(values, values, method, len(prompt.ids), n_requests=n_requests)
+
+    async def _look(self, prompt: Templated, allowed: Sequence[str]) -> Listed:
+        top_n, special = self._config.top_n_tokens, self._endpoint.plain
+        return await self._ask(
+            _GENERATE,
+            lambda: wire.look(prompt.text, top_n, allowed, special=special),
+            wire.listed,
+        )
+
+    # -- tokens ------------------------------------------------------------------------------------
+
+    async def _prompt(self, messages: Messages) -> Templated:
+        """The rendered prompt, the opening of the assistant's turn included."""
+        key = messages_digest(messages)
+        found = self._prompts.get(key)
+        if found is None:
+            if self._endpoint.plain:
+                text = messages[-1].content
+                found = Templated(text, await self._tokens(text, special=True))
+            else:
+                found = await self._ask(
+                    "/chat_tokenize", lambda: wire.template(messages), wire.templated
+                )
+            self._prompts.put(key, found, len(found.text))
+        return found
+
+    async def _label(self, before: str, text: str) -> Ids:
+        """The ids of a label behind a prompt, told from the prompt's last characters.
+
+        Raises:
+            Failed: If it merges with the prompt.
+        """
+        tail = before[-_TAIL:]
+        found = self._labels.get((tail, text))
+        if found is None:
+            alone = await self._tokens(tail, special=False)
+            both = await self._tokens(tail + text, special=False)
+            if both[: len(alone)] != alone or len(both) == len(alone):
+                raise Failed(_MERGED)
+            found = both[len(alone) :]
+            self._labels.put((tail, text), found, len(tail) + len(text))
+        return found
+
+    async def _tokens(self, text: str, *, special: bool) -> Ids:
+        return await self._ask(
+            "/tokenize", lambda: wire.tokenize(text, special=special), wire.token_ids
+        )
+
+    async def _ask(
+        self,
+        path: str,
+        encode: Callable[[], bytes],
+        decode: Callable[[bytes, str], T | Failure],
+    ) -> T:
+        """What a reply says.
+
+        Raises:
+            Failed: If there is none.
+        """
+        body = known(await self._post_to(path, encode))
+        return known(decode(body, self._endpoint.api_key))
+
+
+def _value(token: int, found: dict[int, float], bound: float) -> tuple[float, float]:
+    """A token's ln p and its upper bound; the first is nan where it is not listed."""
+    value = found.get(token)
+    return (math.nan, bound) if value is None else (min(value, 0.0), min(value, 0.0))
+
+
+def _check(paths: Sequence[Ids]) -> None:
+    if len(set(paths)) != len(paths):
+        raise Failed(_SAME)
+    if trie.nested(paths):
+        raise Failed(_NESTED)
+
+
+def _unscorable(ask: ScoreAsk) -> Failure | None:
+    """Why an ask can't be scored by any TGI; None where it can."""
+    lacking = list(ask.features)
+    if ask.top_logprobs:
+        lacking.append("alternatives of given tokens")
+    if ask.end_of_turn:
+        lacking.append("score of the end of a turn")
+    if lacking:
+        said = f"TGI gives no {', '.join(lacking)}; the embedded server does"
+        return Failure("unsupported", said, permanent=True)
+    return _NO_IDS if ask.token_ids and not ask.text else None
+
+
+_NO_IDS: Final = Failure(
+    "unsupported", "TGI takes texts, no token ids; vLLM and SGLang take both", permanent=True
+)
+_OTHER_TOKENS: Final = Failure(
+    "unsupported",
+    "TGI takes no token ids, and cuts this text into other tokens than were drawn",
+    permanent=True,
+)
+_MERGED: Final = Failure(
+    "unsupported",
+    "TGI takes no token ids, and the text's beginning merges with the end of the prompt",
+    permanent=True,
+)
+_SAME: Final = Failure(
+    "bad_request", "two spellings have the same tokens, so they can't be told apart", permanent=True
+)
+_NESTED: Final = Failure(
+    "unsupported",
+    "a label begins with another one, and TGI scores no end of a turn that would tell them apart",
+    permanent=True,
+)

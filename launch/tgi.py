@@ -1,0 +1,194 @@
+"""Text Generation Inference as a server process, one a model: its launcher, or its docker image.
+
+TGI is in maintenance mode. Where `image` is given it runs in a container, with
+the model's folder mounted read-only; it is ended by the signal that docker passes on.
+"""
+
+import json
+import shutil
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from launch import _weights
+from launch._ports import beside
+from launch._supervisor import HOST, ServerSpec, start_server
+from orchestrator.errors import LaunchError
+from orchestrator.serving import RunningServer, ServedModel
+
+KIND = "tgi"
+BACKEND = "tgi"
+MULTI_MODEL = False
+KEY_VARIABLE: Final = "API_KEY"
+
+_IN_CONTAINER: Final = "/model"
+_PORT_IN_CONTAINER: Final = 3000
+_OWN_ARGUMENTS: Final = frozenset(
+    ("--api-key", "--hostname", "--port", "-p", "--model-id", "--enable-prefill-logprobs")
+)
+_ENV: Final = {"HF_HUB_OFFLINE": "1"}
+
+
+class Config(BaseModel):
+    """Settings of a TGI server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str = Field(
+        "text-generation-launcher",
+        min_length=1,
+        description="The launcher, a name or a path; with `image` the program docker or podman.",
+    )
+    image: str | None = Field(
+        None, min_length=1, description="Image to run it from; null: the launcher is installed."
+    )
+    dtype: Literal["auto", "bfloat16", "float16"] = Field(
+        "auto", description="Number format of weights and activations; auto: TGI's own."
+    )
+    quantize: str | None = Field(
+        None, min_length=1, description="How weights are quantised, as TGI names it."
+    )
+    num_shard: int = Field(1, ge=1, description="GPUs that share one model.")
+    gpus: tuple[int, ...] | None = Field(
+        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+    )
+    max_top_n_tokens: int = Field(32, ge=1, description="Most alternatives a request may ask for.")
+    max_input_tokens: int | None = Field(None, ge=1, description="Longest prompt; null: its own.")
+    max_total_tokens: int | None = Field(
+        None, ge=2, description="Longest prompt and answer; null: its own."
+    )
+    max_concurrent_requests: int = Field(
+        512, ge=1, description="More requests are refused with status 429."
+    )
+    extra_args: tuple[str, ...] = Field((), description="Further arguments of the launcher.")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Further environment variables; no secrets."
+    )
+    start_timeout_s: float = Field(
+        900.0, gt=0, description="Seconds from start to ready, loading included."
+    )
+    stop_grace_s: float = Field(
+        30.0, ge=0, description="Seconds between the polite signal and the one that kills."
+    )
+
+    @model_validator(mode="after")
+    def _leave_alone_what_is_ours(self) -> Self:
+        for argument in self.extra_args:
+            name = argument.partition("=")[0]
+            if name in _OWN_ARGUMENTS:
+                raise ValueError(f"extra_args: {name} is set by this program")
+            if name == "--speculate":
+                raise ValueError("extra_args: speculative decoding spoils log-probabilities")
+        if KEY_VARIABLE in self.env:
+            raise ValueError(f"env: {KEY_VARIABLE} is set by this program")
+        return self
+
+
+def identity(config: Config, weights: str) -> dict[str, str]:
+    """What decides the numbers: hashes of weights, tokenizer, template; number formats, image.
+
+    Raises:
+        LaunchError: If the weights are not there.
+    """
+    found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
+    for name in ("quantize", "image"):
+        if (value := getattr(config, name)) is not None:
+            found[name] = value
+    if config.extra_args:
+        found["extra_args"] = json.dumps(config.extra_args)
+    if config.env:
+        found["env"] = json.dumps(config.env, sort_keys=True)
+    return found
+
+
+def argv(config: Config, command: str, folder: str, port: int) -> tuple[str, ...]:
+    """Command line of a server for the model in a folder."""
+    if config.image is None:
+        return (command, *_arguments(config, folder, HOST, port))
+    # Loopback on our side, any address on the container's, which has a network of its own.
+    inside = _arguments(config, _IN_CONTAINER, "0.0.0.0", _PORT_IN_CONTAINER)  # noqa: S104
+    shown = "all" if config.gpus is None else f'"device={",".join(map(str, config.gpus))}"'
+    variables = chain.from_iterable(("-e", f"{k}={v}") for k, v in _inside(config).items())
+    return (
+        command,
+        "run",
+        "--rm",
+        "--init",
+        "--shm-size=1g",
+        f"--gpus={shown}",
+        f"--publish={HOST}:{port}:{_PORT_IN_CONTAINER}",
+        f"--volume={folder}:{_IN_CONTAINER}:ro",
+        # By name alone: docker takes the value from its own environment, no command line holds it.
+        "-e",
+        KEY_VARIABLE,
+        *variables,
+        config.image,
+        *inside,
+    )
+
+
+def _arguments(config: Config, folder: str, host: str, port: int) -> tuple[str, ...]:
+    settings = {
+        "--model-id": folder,
+        "--hostname": host,
+        "--port": port,
+        # Else two servers of one machine take the same ones.
+        "--master-port": beside(port, 1),
+        "--shard-uds-path": f"/tmp/orchestrator-tgi-{port}",  # noqa: S108 (a socket of TGI's)
+        "--num-shard": config.num_shard,
+        "--max-top-n-tokens": config.max_top_n_tokens,
+        "--max-concurrent-requests": config.max_concurrent_requests,
+        "--dtype": None if config.dtype == "auto" else config.dtype,
+        "--quantize": config.quantize,
+        "--max-input-tokens": config.max_input_tokens,
+        "--max-total-tokens": config.max_total_tokens,
+    }
+    given = [(name, str(value)) for name, value in settings.items() if value is not None]
+    return (*chain.from_iterable(given), "--enable-prefill-logprobs", *config.extra_args)
+
+
+def _inside(config: Config) -> dict[str, str]:
+    return _ENV | config.env
+
+
+def environment(config: Config) -> dict[str, str]:
+    """Variables that the launcher gets beside its key; docker is given them on its command line."""
+    if config.image is not None:
+        return {}
+    found = dict(_ENV)
+    if config.gpus is not None:
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
+    return found | config.env
+
+
+async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+    """A server for the only one of `models` that is ready to answer.
+
+    Raises:
+        LaunchError: If weights or command are missing or it does not get ready, with the cause.
+    """
+    (model,) = models
+    folder = str(_weights.resolve(model.weights))
+    wanted = config.command
+    if config.image is not None and wanted == Config.model_fields["command"].default:
+        wanted = "docker"
+    command = shutil.which(wanted)
+    if command is None:
+        raise LaunchError(
+            f"there is no command {wanted!r}; name TGI's launcher by `command`, or its docker "
+            f"image by `image`"
+        )
+    spec = ServerSpec(
+        kind=KIND,
+        # TGI answers under any name and lists the folder as its model's.
+        names=(folder if config.image is None else _IN_CONTAINER,),
+        argv=partial(argv, config, command, folder),
+        env=environment(config),
+        key_variable=KEY_VARIABLE,
+        start_timeout_s=config.start_timeout_s,
+        stop_grace_s=config.stop_grace_s,
+    )
+    return await start_server(spec, log_path)

@@ -1,0 +1,289 @@
+"""TGI's own routes: `/generate` by text with the details of each token, its tokenizer.
+
+Written against TGI 3.3, and read off its replies. It takes no token ids, so prompts are rendered by
+the server (`/chat_tokenize`) and sent back as text.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from orchestrator.ask import GenerateAsk
+from orchestrator.records import Failure, FloatArray, Generation, Messages
+from orchestrator.wire._drawn import Alternative, Answer, ListedEntry, Logprobs, Message, drawn
+from orchestrator.wire._parsing import (
+    Decoder,
+    TokenId,
+    Usage,
+    error_in,
+    logprob,
+    logprob_array,
+    text_of,
+)
+from orchestrator.wire.replies import Reading
+from orchestrator.wire.requests import encode, messages_of
+
+Ids = tuple[int, ...]
+
+_REASONS: Final = {"eos_token": "stop", "stop_sequence": "stop", "length": "length"}
+NO_PREFILL: Final = Failure(
+    "unsupported",
+    "this TGI gives no log-probabilities of prompts; start it with --enable-prefill-logprobs",
+    permanent=True,
+)
+
+
+class _Token(msgspec.Struct, gc=False):
+    id: TokenId = 0
+    text: str = ""
+    logprob: float | None = None
+    special: bool = False
+
+
+class _Details(msgspec.Struct, gc=False):
+    finish_reason: str | None = None
+    generated_tokens: int = 0
+    prefill: list[_Token] = []
+    tokens: list[_Token] = []
+    top_tokens: list[list[_Token]] | None = None
+
+
+class _Generated(msgspec.Struct, gc=False):
+    generated_text: str | None = None
+    details: _Details | None = None
+    error: Any = None
+
+
+class _Templated(msgspec.Struct, gc=False):
+    templated_text: str | None = None
+    tokenize_response: list[_Token] | None = None
+    error: Any = None
+
+
+class _Info(msgspec.Struct, gc=False):
+    version: str = ""
+    sha: str | None = None
+    model_id: str = ""
+
+
+_generated: Final = Decoder(_Generated)
+_templated: Final = Decoder(_Templated)
+_tokens: Final = Decoder(list[_Token])
+_info: Final = Decoder(_Info)
+
+
+class Templated(msgspec.Struct, frozen=True):
+    """A prompt as the server renders it."""
+
+    text: str
+    ids: Ids
+
+
+class Prefilled(msgspec.Struct, frozen=True):
+    """A whole text as the server read it: ids, and ln p of each after those before it."""
+
+    ids: Ids
+    logprobs: FloatArray
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The first drawn token's alternatives: ln p by id, over what the request allowed.
+
+    Attributes:
+        logprobs: By token id.
+        bound: Upper bound of ln p of every token that is not among them.
+        n_prompt: Prompt tokens, where known.
+    """
+
+    logprobs: Mapping[int, float]
+    bound: float
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def template(messages: Messages) -> bytes:
+    """Body of `/chat_tokenize`.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    return encode({"model": "tgi", "messages": messages_of(messages)})
+
+
+def tokenize(text: str, *, special: bool) -> bytes:
+    """Body of `/tokenize`; `special` adds what the tokenizer puts around a text (BOS).
+
+    Raises:
+        UnicodeEncodeError: If the text holds a lone surrogate.
+    """
+    return encode({"inputs": text, "add_special_tokens": special})
+
+
+def draw(
+    prompt: str, ask: GenerateAsk, seed: int, extra: Mapping[str, Any], *, special: bool
+) -> bytes:
+    """Body of `/generate` that draws one text after a rendered prompt."""
+    sampling = ask.sampling
+    params: dict[str, Any] = {
+        "max_new_tokens": sampling.max_tokens,
+        "do_sample": sampling.temperature > 0,
+        "return_full_text": False,
+        "details": True,
+        "decoder_input_details": False,
+    }
+    if sampling.temperature > 0:
+        params |= {"temperature": sampling.temperature, "seed": seed}
+        # Both are refused at the value that means "off".
+        if sampling.top_p < 1:
+            params["top_p"] = sampling.top_p
+        if sampling.top_k:
+            params["top_k"] = sampling.top_k
+    if sampling.stop:
+        params["stop"] = sampling.stop
+    if ask.top_logprobs:
+        params["top_n_tokens"] = ask.top_logprobs
+    return _body(prompt, {**params, **extra}, special=special)
+
+
+def prefill(text: str, *, special: bool) -> bytes:
+    """Body of `/generate` that reads the log-probabilities of a text's own tokens."""
+    return _body(text, {**_ONE, "decoder_input_details": True}, special=special)
+
+
+def look(prompt: str, top_n: int, allowed: Sequence[str] = (), *, special: bool) -> bytes:
+    """Body of `/generate` that lists the most likely next tokens, of those allowed if any are."""
+    params: dict[str, Any] = {**_ONE, "top_n_tokens": top_n}
+    if allowed:
+        pattern = "|".join(re.escape(text) for text in allowed)
+        params["grammar"] = {"type": "regex", "value": f"({pattern})"}
+    return _body(prompt, params, special=special)
+
+
+_ONE: Final[Mapping[str, Any]] = {
+    "max_new_tokens": 1,
+    "do_sample": False,
+    "return_full_text": False,
+    "details": True,
+    "decoder_input_details": False,
+}
+
+
+def _body(inputs: str, parameters: Mapping[str, Any], *, special: bool) -> bytes:
+    return encode({"inputs": inputs, "add_special_tokens": special, "parameters": parameters})
+
+
+# -- replies ---------------------------------------------------------------------------------------
+
+
+def templated(body: bytes, secret: str) -> Templated | Failure:
+    """The prompt in a reply of `/chat_tokenize`."""
+    reply = _templated(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.templated_text is None or reply.tokenize_response is None:
+        return error_in(body, secret)
+    return Templated(
+        text_of(reply.templated_text), tuple(one.id for one in reply.tokenize_response)
+    )
+
+
+def token_ids(body: bytes, secret: str) -> Ids | Failure:
+    """The ids in a reply of `/tokenize`."""
+    if not body.lstrip().startswith(b"["):
+        return error_in(body, secret)
+    reply = _tokens(body, secret)
+    return reply if isinstance(reply, Failure) else tuple(one.id for one in reply)
+
+
+def version(body: bytes, secret: str) -> tuple[str, str] | Failure:
+    """Version and commit in a reply of `/info`."""
+    reply = _info(body, secret)
+    return reply if isinstance(reply, Failure) else (reply.version, reply.sha or "")
+
+
+def generation(
+    body: bytes, reading: Reading, ask: GenerateAsk, n_prompt: int
+) -> Generation | Failure:
+    """A drawn text, without the stop string that the server leaves in it.
+
+    Failures: "no_logprobs" where details are missing, and those of
+    `orchestrator.wire._drawn.drawn`.
+    """
+    details = _details(body, reading.secret)
+    if isinstance(details, Failure):
+        return details
+    text, found = details
+    if found.finish_reason == "stop_sequence":
+        text = _without_stop(text, ask.sampling.stop)
+    rows: Sequence[list[_Token]] = found.top_tokens or [[]] * len(found.tokens)
+    if len(rows) != len(found.tokens):
+        said = f"alternatives at {len(rows)} of {len(found.tokens)} tokens"
+        return Failure("unparseable", said, permanent=True)
+    entries = [
+        ListedEntry(
+            one.text,
+            one.logprob,
+            id=one.id,
+            top_logprobs=[Alternative(other.text, other.logprob, other.id) for other in row],
+        )
+        for one, row in zip(found.tokens, rows, strict=True)
+    ]
+    reason = _REASONS.get(found.finish_reason or "", found.finish_reason)
+    usage = Usage(prompt_tokens=n_prompt, completion_tokens=found.generated_tokens)
+    return drawn(Answer(Message(text), Logprobs(entries), reason), usage, reading)
+
+
+def prefilled(body: bytes, secret: str) -> Prefilled | Failure:
+    """A text's own tokens, from the reply to `prefill`.
+
+    The first has no log-probability: nan. Failures: `NO_PREFILL` where the server gives none,
+    "unparseable" where another one lacks its number.
+    """
+    details = _details(body, secret)
+    if isinstance(details, Failure):
+        return details
+    tokens = details[1].prefill
+    if not tokens:
+        return NO_PREFILL
+    values = logprob_array([one.logprob for one in tokens])
+    if isinstance(values, Failure):
+        return values
+    if np.isnan(values[1:]).any():
+        said = "the server gives no log-probability for a token of the prompt"
+        return Failure("unparseable", said, permanent=True)
+    return Prefilled(tuple(one.id for one in tokens), values)
+
+
+def listed(body: bytes, secret: str) -> Listed | Failure:
+    """The first token's alternatives, from the reply to `look`."""
+    details = _details(body, secret)
+    if isinstance(details, Failure):
+        return details
+    rows = details[1].top_tokens
+    found = {one.id: logprob(one.logprob) for one in (rows[0] if rows else ())}
+    found = {token: value for token, value in found.items() if not math.isnan(value)}
+    if not found:
+        said = "the reply lists no alternatives with log-probabilities"
+        return Failure("no_logprobs", said, permanent=True)
+    return Listed(found, min(found.values()))
+
+
+def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:
+    reply = _generated(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or reply.generated_text is None:
+        return error_in(body, secret)
+    if reply.details is None:
+        return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+    return text_of(reply.generated_text), reply.details
+
+
+def _without_stop(text: str, stops: Sequence[str]) -> str:
+    ends = [stop for stop in stops if stop and text.endswith(stop)]
+    return text[: len(text) - len(max(ends, key=len))] if ends else text

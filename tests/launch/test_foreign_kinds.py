@@ -1,0 +1,160 @@
+"""Command lines and environments of servers that this machine can't run."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from launch import _sglang_main, sglang, tgi
+from launch._causes import likely_cause
+from launch._ports import beside
+from orchestrator.errors import LaunchError
+from orchestrator.serving import ServedModel
+
+MODEL = ServedModel("m", "/models/m")
+
+
+def options(command: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in itertools.pairwise(command) if name.startswith("-")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"--sampling-defaults": "openai", "--tp": "1", "--random-seed": "0"}),
+        ({"tensor_parallel_size": 2, "data_parallel_size": 3}, {"--tp": "2", "--dp": "3"}),
+        ({"context_length": 8192}, {"--context-length": "8192"}),
+        ({"mem_fraction_static": 0.8}, {"--mem-fraction-static": "0.8"}),
+        ({"quantization": "fp8", "dtype": "bfloat16"}, {"--quantization": "fp8"}),
+        ({"lora_paths": {"a": "/l/a"}}, {"--lora-paths": "a=/l/a"}),
+        ({"extra_args": ("--watchdog-timeout", "60")}, {"--watchdog-timeout": "60"}),
+    ],
+)
+def test_sglang_settings_become_its_command_line(settings, expected):
+    command = sglang.argv(sglang.Config(**settings), "/v/python", MODEL, 4242)
+    assert command[:2] == ("/v/python", _sglang_main.__file__)
+    always = {"--model-path": "/models/m", "--served-model-name": "m", "--port": "4242"}
+    assert options(command).items() >= (always | expected).items()
+    assert {"--enable-metrics", "--enable-cache-report"} <= set(command)
+
+
+def test_sglang_is_deterministic_on_request_only():
+    flag = "--enable-deterministic-inference"
+    assert flag not in sglang.argv(sglang.Config(), "p", MODEL, 1)
+    assert flag in sglang.argv(sglang.Config(deterministic=True), "p", MODEL, 1)
+
+
+def test_sglang_states_numbers_before_the_temperature():
+    found = sglang.environment(sglang.Config(gpus=(0, 2), env={"X": "1"}))
+    assert found["SGLANG_RETURN_ORIGINAL_LOGPROB"] == "1"
+    assert (found["CUDA_VISIBLE_DEVICES"], found["X"]) == ("0,2", "1")
+
+
+def test_two_servers_take_no_port_of_each_other():
+    ports = [30_000, 30_001, 45_217]
+    taken = [*ports, *(beside(port, n) for port in ports for n in (1, 2))]
+    assert len(set(taken)) == len(taken)
+    assert all(1024 < port < 32_768 for port in taken[3:])
+
+
+def test_the_key_reaches_sglang_and_no_command_line(tmp_path):
+    package = tmp_path / "sglang"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "launch_server.py").write_text(
+        "import os, sys\nprint(sys.argv[1:], 'ORCHESTRATOR_SERVER_KEY' in os.environ)\n"
+    )
+    env = {**os.environ, "ORCHESTRATOR_SERVER_KEY": "secret", "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, _sglang_main.__file__, "--port", "1"]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    assert said == "['--port', '1', '--api-key', 'secret'] False\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"--max-top-n-tokens": "32", "--num-shard": "1", "--hostname": "127.0.0.1"}),
+        ({"quantize": "awq"}, {"--quantize": "awq"}),
+        ({"dtype": "float16"}, {"--dtype": "float16"}),
+        ({"max_input_tokens": 100, "max_total_tokens": 200}, {"--max-input-tokens": "100"}),
+    ],
+)
+def test_tgi_settings_become_its_command_line(settings, expected):
+    command = tgi.argv(tgi.Config(**settings), "/b/launcher", "/models/m", 4242)
+    assert command[0] == "/b/launcher"
+    always = {"--model-id": "/models/m", "--port": "4242"}
+    assert options(command).items() >= (always | expected).items()
+    assert "--enable-prefill-logprobs" in command
+
+
+def test_tgi_in_a_container_listens_on_our_loopback_only_and_takes_its_key_by_name():
+    config = tgi.Config(image="tgi:3", gpus=(0, 1), env={"X": "1"})
+    command = tgi.argv(config, "docker", "/models/m", 4242)
+    assert command[:2] == ("docker", "run")
+    assert "--publish=127.0.0.1:4242:3000" in command
+    assert "--volume=/models/m:/model:ro" in command
+    assert '--gpus="device=0,1"' in command
+    assert command[command.index("API_KEY") - 1] == "-e"
+    assert "X=1" in command
+    assert command[command.index("tgi:3") + 1 :][:2] == ("--model-id", "/model")
+    assert tgi.environment(config) == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        (sglang, {"extra_args": ("--api-key=x",)}),
+        (sglang, {"extra_args": ("--allow-auto-truncate",)}),
+        (sglang, {"extra_args": ("--speculative-algorithm", "EAGLE")}),
+        (sglang, {"env": {"SGLANG_RETURN_ORIGINAL_LOGPROB": "0"}}),
+        (tgi, {"extra_args": ("--port", "1")}),
+        (tgi, {"extra_args": ("--speculate", "2")}),
+        (tgi, {"env": {"API_KEY": "x"}}),
+    ],
+)
+def test_settings_that_are_ours_or_spoil_numbers_are_refused(module, settings):
+    with pytest.raises(ValidationError):
+        module.Config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        (sglang, {"python": "/no/such/python"}),
+        (tgi, {"command": "/no/such/launcher"}),
+        (tgi, {"command": "/no/such/docker", "image": "tgi:3"}),
+    ],
+)
+async def test_a_program_that_is_missing_is_named(module, settings, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    models = (ServedModel("m", str(tmp_path)),)
+    with pytest.raises(LaunchError, match="/no/such/"):
+        await module.start(module.Config(**settings), models, tmp_path / "log")
+
+
+@pytest.mark.parametrize("module", [sglang, tgi])
+def test_identity_holds_what_decides_the_numbers(module, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    plain = module.identity(module.Config(), str(tmp_path))
+    other = module.identity(module.Config(dtype="bfloat16", gpus=(1,)), str(tmp_path))
+    assert {name for name in plain if plain[name] != other[name]} == {"dtype"}
+    assert plain["kind"] == Path(module.__file__).stem
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "raise"),
+        ("ValueError: The memory capacity is unbalanced. Some GPUs may be occupied", "another"),
+        ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock", "docker"),
+        ("Unable to find image 'tgi:3' locally", "pull it"),
+    ],
+)
+def test_likely_causes_of_a_start_that_failed(log, words):
+    assert words in likely_cause(log, 1)
