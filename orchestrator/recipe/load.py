@@ -138,6 +138,7 @@ class _Loading:
             limits=checked.limits,
             budget=checked.budget,
             window=checked.window,
+            resources=checked.resources,
             file=str(self._file),
         )
         for index, method in enumerate(recipe.methods):

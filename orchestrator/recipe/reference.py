@@ -23,6 +23,7 @@ _SECTIONS: Final = {
     "StatisticsSettings": "`statistics`",
     "Budget": "`budget`",
     "Window": "`window`",
+    "Resources": "`resources`",
     "FieldNames": "`dataset.fields`",
     "Drawing": "How texts are drawn: `answer`, `reasoning`",
 }

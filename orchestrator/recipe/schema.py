@@ -156,6 +156,17 @@ class Window(Settings):
     """Texts of open units."""
 
 
+class Resources(Settings):
+    """What launched servers may take of this machine."""
+
+    max_servers: Count | None = None
+    """Most server processes at a time; where there are more, they run in waves. null for no
+    bound."""
+    gpus: list[Amount] | None = None
+    """Memory of each GPU in GiB, to plan for another machine; null for the GPUs that are here. An
+    empty list leaves the GPUs alone."""
+
+
 class RecipeFile(Settings):
     """A recipe: which models, asked what, judged how."""
 
@@ -182,6 +193,7 @@ class RecipeFile(Settings):
     """Of every model that has none of its own."""
     budget: Budget = Budget()
     window: Window = Window()
+    resources: Resources = Resources()
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +287,7 @@ class Recipe:
         limits: Of models that have none of their own.
         budget: When to stop asking.
         window: Bounds on what is open.
+        resources: What servers may take of the machine.
         file: The recipe file, as it was named.
     """
 
@@ -290,6 +303,7 @@ class Recipe:
     limits: Limits
     budget: Budget
     window: Window
+    resources: Resources
     file: str
 
     def candidates(self, method: PluginRef) -> tuple[str, ...]:
@@ -318,4 +332,5 @@ class Recipe:
             "limits": self.limits.model_dump(mode="json"),
             "budget": self.budget.model_dump(mode="json"),
             "window": self.window.model_dump(mode="json"),
+            "resources": self.resources.model_dump(mode="json"),
         }

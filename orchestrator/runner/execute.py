@@ -16,6 +16,7 @@ from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.progress import Progress
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.fleet import Fleet
+from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.session import Session, Watch, Wiring
 from orchestrator.scheduler.core import Core, Limits
@@ -145,6 +146,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         OrchestratorError: Whatever made it impossible to go on.
     """
     models = [prepared.models[name] for name in prepared.identities]
+    placed = find_places(prepared)
     fleet = Fleet(
         models,
         prepared.plan.identities,
@@ -152,9 +154,11 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         store,
         accept_change=accept_change,
         allow_code=prepared.allow_code,
+        places=placed.places,
     )
     budget = _budget(prepared, store)
-    session = Session(_wiring(prepared, opened, run_dir, store, fleet, budget))
+    wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
+    session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
     fleet.warn_of_missing_keys()
     told = _Told(session, fleet, run_dir, store, budget, watch)
     interrupts = _Interrupts(session, stop)

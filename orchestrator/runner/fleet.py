@@ -5,7 +5,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +18,7 @@ from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import Often
-from orchestrator.runner.servers import launch_module, launched_servers
+from orchestrator.runner.servers import Places, launch_module, launched_servers
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
@@ -85,9 +85,10 @@ class Fleet:
         store: Knows which servers answered before.
         accept_change: Go on although a server is not the one the run was started with.
         allow_code: Load kinds from outside this project.
+        places: On which GPUs servers run; None where that is left to them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what a fleet is made of, three of them by keyword)
         self,
         models: Sequence[ModelSpec],
         identities: Mapping[str, bytes],
@@ -96,6 +97,7 @@ class Fleet:
         *,
         accept_change: bool = False,
         allow_code: bool = False,
+        places: Places | None = None,
     ) -> None:
         self._specs = {spec.name: spec for spec in models}
         self._identities = dict(identities)
@@ -103,7 +105,7 @@ class Fleet:
         self._store = store
         self._accept_change = accept_change
         self._allow_code = allow_code
-        self._servers = launched_servers(models, log_of, allow_code=allow_code)
+        self._servers = launched_servers(models, log_of, places=places, allow_code=allow_code)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
@@ -145,6 +147,14 @@ class Fleet:
             "%s is connected to %s", model, provenance_words(provenance), extra={"model": model}
         )
         return backend
+
+    async def rest(self, models: Collection[str]) -> None:
+        """End the servers of these models until they are asked again."""
+        found = {id(self._servers[name]): self._servers[name] for name in models}
+        async with asyncio.TaskGroup() as group:
+            for server in found.values():
+                group.create_task(server.rest())
+        self.states.update(dict.fromkeys(models, "idle"))
 
     async def stop(self) -> None:
         """End every server that was launched."""

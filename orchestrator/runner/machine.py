@@ -1,0 +1,85 @@
+"""What this machine offers to servers: its GPUs, by NVML."""
+
+import logging
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from orchestrator.placement import GIB, Gpu, Inventory
+from orchestrator.recipe.schema import Resources
+
+_log = logging.getLogger(__name__)
+
+
+def inventory(resources: Resources) -> Inventory:
+    """The GPUs of this machine, or those that the recipe says.
+
+    Args:
+        resources: Of the recipe.
+    """
+    if resources.gpus is not None:
+        sizes = [int(size * GIB) for size in resources.gpus]
+        made = tuple(Gpu(str(n), "as the recipe says", size, size) for n, size in enumerate(sizes))
+        return Inventory(made, resources.max_servers)
+    gpus = visible(find_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return Inventory(gpus, resources.max_servers)
+
+
+def visible(gpus: Iterable[tuple[str, Gpu]], names: str | None) -> tuple[Gpu, ...]:
+    """Those that CUDA would show.
+
+    Args:
+        gpus: With the unique identifier of each.
+        names: `CUDA_VISIBLE_DEVICES`: numbers or identifiers, of which all after an unknown one
+            count for nothing; None for all.
+    """
+    found = list(gpus)
+    if names is None:
+        return tuple(gpu for _, gpu in found)
+    shown: list[Gpu] = []
+    for name in map(str.strip, names.split(",")):
+        match = [
+            gpu for uuid, gpu in found if gpu.index == name or (name and uuid.startswith(name))
+        ]
+        if len(match) != 1:
+            break
+        # Under the name that the user gave, so that a server can be told by it.
+        shown.append(Gpu(name, match[0].name, match[0].total, match[0].free))
+    return tuple(shown)
+
+
+def find_gpus() -> list[tuple[str, Gpu]]:
+    """All GPUs with their unique identifiers; empty without a driver or without `nvidia-ml-py`."""
+    try:
+        import pynvml  # noqa: PLC0415 (an extra)
+    except ImportError:
+        if shutil.which("nvidia-smi"):
+            _log.warning(
+                "there may be GPUs here, but nvidia-ml-py is not installed, so none is found; "
+                "install the extra [gpu]"
+            )
+        return []
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        _log.debug("no GPU: %s", error)
+        return []
+    try:
+        return [_gpu(pynvml, number) for number in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError as error:
+        _log.warning("the GPUs can't be read: %s", error)
+        return []
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _gpu(pynvml: Any, number: int) -> tuple[str, Gpu]:  # noqa: ANN401 (the module, an extra)
+    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    name = str(pynvml.nvmlDeviceGetName(handle))
+    return str(pynvml.nvmlDeviceGetUUID(handle)), Gpu(
+        str(number), name, int(memory.total), int(memory.free)
+    )

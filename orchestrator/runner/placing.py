@@ -1,0 +1,161 @@
+"""Recipe and machine to servers in their places: what `plan` shows and a run keeps to."""
+
+import logging
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+
+from orchestrator.errors import UsageError
+from orchestrator.placement import GIB, Demand, Inventory, Placement, place
+from orchestrator.plan import Plan
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.machine import inventory
+from orchestrator.runner.prepare import Prepared
+from orchestrator.runner.servers import Places, grouped, launch_module
+from orchestrator.runner.waves import PlacedServer, Waves
+from orchestrator.serving import Footprint, RunsOnGpus, ServedModel
+
+_log = logging.getLogger(__name__)
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Where the servers of a recipe run.
+
+    Attributes:
+        inventory: Of the machine.
+        waves: Servers that run together; empty where none is launched.
+        places: Where each of them runs.
+    """
+
+    inventory: Inventory
+    waves: tuple[tuple[PlacedServer, ...], ...]
+    places: Places
+
+    def turns(self) -> Waves | None:
+        """The waves of a run; None where all servers run at the same time."""
+        return Waves(self.waves, self.inventory) if len(self.waves) > 1 else None
+
+    def words(self) -> tuple[str, ...]:
+        """A line for each wave, and one for the machine; nothing where there is nothing to say."""
+        on_gpus = any(share.gpus for share in self.places.shares.values())
+        if len(self.waves) < 2 and not on_gpus:
+            return ()
+        lines = [_machine(self.inventory)] if on_gpus else []
+        for number, wave in enumerate(self.waves, 1):
+            head = f"wave {number} of {len(self.waves)}: " if len(self.waves) > 1 else "servers: "
+            lines.append(head + "; ".join(map(_server, wave)))
+        return tuple(lines)
+
+
+def _machine(inventory: Inventory) -> str:
+    gpus = ", ".join(
+        f"GPU {gpu.index} ({gpu.name}, {gpu.usable / GIB:.0f} of {gpu.total / GIB:.0f} GiB usable)"
+        for gpu in inventory.gpus
+    )
+    return gpus or "no GPU"
+
+
+def _server(server: PlacedServer) -> str:
+    where = []
+    for share in server.shares:
+        if share.gpus:
+            gpus = "+".join(share.gpus)
+            where.append(f"GPU {gpus}, {share.n_bytes / GIB:.1f} GiB{' each' * ('+' in gpus)}")
+    names = ", ".join(server.models)
+    return f"{names} ({' and '.join(where)})" if where else names
+
+
+def find_places(prepared: Prepared) -> Placed:
+    """Places on this machine for the servers that a run launches.
+
+    Raises:
+        UsageError: If a server fits nowhere, with what it would need.
+        LaunchError: If its weights can't be read.
+    """
+    placed = place_servers(
+        prepared.plan,
+        [prepared.models[name] for name in prepared.identities],
+        inventory(prepared.recipe.resources),
+        allow_code=prepared.allow_code,
+    )
+    for line in placed.words():
+        _log.info("%s", line)
+    return placed
+
+
+def place_servers(
+    plan: Plan, specs: Sequence[ModelSpec], inventory: Inventory, *, allow_code: bool = False
+) -> Placed:
+    """Find places for the servers that a run launches.
+
+    Args:
+        plan: Says who needs whose answers.
+        specs: The models of the run.
+        inventory: Of the machine.
+        allow_code: Load kinds from outside this project.
+
+    Raises:
+        UsageError: If a server fits nowhere, with what it would need.
+        LaunchError: If its weights can't be read.
+    """
+    launched = {spec.name: spec for spec in specs if spec.server is not None}
+    depths = _depths(plan)
+
+    def placed(groups: Sequence[tuple[str, ...]]) -> Placement:
+        demands = []
+        for models in groups:
+            served = [launched[name] for name in models]
+            # Without a GPU servers run on the CPU, those too that would take one.
+            need = footprint_of(served, allow_code=allow_code) if inventory.gpus else None
+            depth = min(depths.get(name, 0) for name in models)
+            demands.append(Demand(models[0], need, depth))
+        return place(demands, inventory)
+
+    groups = grouped(list(launched.values()), allow_code=allow_code)
+    placement = placed(groups)
+    apart = _crowded(placement, groups)
+    if apart:
+        groups = grouped(list(launched.values()), apart=apart, allow_code=allow_code)
+        placement = placed(groups)
+    if placement.impossible:
+        lines = [f"the server of {found.name!r}: {found.why}" for found in placement.impossible]
+        raise UsageError("\n".join(["there is no room on this machine for", *lines]))
+    models = {group[0]: group for group in groups}
+    waves = [
+        tuple(PlacedServer(name, models[name], shares) for name, shares in wave.items())
+        for wave in placement.waves
+    ]
+    shares = {name: one.shares[0] for wave in waves for one in wave for name in one.models}
+    return Placed(inventory, tuple(waves), Places(shares, apart))
+
+
+def _crowded(placement: Placement, groups: Sequence[tuple[str, ...]]) -> frozenset[str]:
+    """Models that share a process for which there is no room; alone each may have some."""
+    names = {found.name for found in placement.impossible}
+    return frozenset(
+        name for group in groups if group[0] in names for name in group[:] if group[1:]
+    )
+
+
+def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Footprint | None:
+    """GPU memory of a server that serves these models; None where its kind says it needs none.
+
+    Raises:
+        LaunchError: If the weights can't be read.
+    """
+    server = specs[0].server
+    module = launch_module(specs[0], allow_code=allow_code)
+    if server is None or not hasattr(module, "footprint"):
+        return None
+    models = tuple(ServedModel(spec.name, spec.weights or "") for spec in specs)
+    return cast("RunsOnGpus", module).footprint(server.config, models)
+
+
+def _depths(plan: Plan) -> dict[str, int]:
+    """0 for models that are asked before anything is answered, 1 for those that only judge."""
+    asked_first: set[str] = set()
+    others: set[str] = set()
+    for position in range(min(plan.n_per_item, len(plan))):
+        (others if plan.needs(position) else asked_first).add(plan.gate(position))
+    return dict.fromkeys(others, 1) | dict.fromkeys(asked_first, 0)
