@@ -15,6 +15,9 @@ from typing import Final
 
 SHARE: Final = 0.02
 """Share of the time that may be lost to requests for ids while others wait."""
+LINGER_S: Final = 0.002
+"""How long nobody must read before requests for ids go in for nothing: replies come in batches, and
+who gets one asks again at once."""
 MOST_WAIT_S: Final = 10.0
 """How long requests for ids wait at most until others are held up for them."""
 
@@ -63,6 +66,7 @@ class Gate:
         self._is_phase = False
         self._held_since: float | None = None
         self._not_before = 0.0
+        self._idle_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.lost_s = 0.0
         self.n_phases = 0
@@ -98,7 +102,7 @@ class Gate:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                side.inside -= 1
+                self._leave(side)
             with contextlib.suppress(ValueError):
                 side.waiting.remove(future)
             self._turn()
@@ -106,35 +110,37 @@ class Gate:
 
     def _leave(self, side: _Side) -> None:
         side.inside -= 1
+        if not side.inside:
+            self._idle_since = asyncio.get_running_loop().time()
         self._turn()
 
     def _turn(self) -> None:
         """See who may go in now."""
         now = asyncio.get_running_loop().time()
         if self._exact.inside:
+            if not self._readers.waiting:
+                self._exact.admit()
             return
         if self._is_phase or not self._exact.waiting:
             # Readers that were held up go before requests for ids that came in the meantime.
             self._is_phase = False
             self._open(now)
+        self._cancel_timer()
         if not self._exact.waiting:
             return
+        due = self._not_before
         if not self._readers.inside:
-            self._close()
+            due = now if self._closed else min(due, self._idle_since + LINGER_S)
+        if now < due:
+            self._timer = asyncio.get_running_loop().call_at(due, self._turn)
+            return
+        self._closed = True
+        if not self._readers.inside:
             self._is_phase = True
             self.n_phases += 1
             self._exact.admit()
-        elif now >= self._not_before:
-            self._close()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(self._not_before, self._ring)
 
-    def _ring(self) -> None:
-        self._timer = None
-        self._turn()
-
-    def _close(self) -> None:
-        self._closed = True
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
