@@ -23,7 +23,7 @@ _NO_SUCH_ROUTE: Final = (404, 405, 501)
 _NO_SCORE: Final = (
     "this endpoint can't score given tokens; a server with /v1/score can (kind: embedded)"
 )
-_NO_LOGPROBS: Final = "log-probabilities are switched off (logprobs: false)"
+NO_LOGPROBS: Final = "log-probabilities are switched off (logprobs: false)"
 _NO_PREFIX: Final = (
     "this endpoint is not known to go on from a begun answer; where it takes "
     "continue_final_message (vLLM, SGLang, llama.cpp), say so in the backend's settings"
@@ -116,7 +116,7 @@ class OpenaiCompatible:
         if self._endpoint.plain:
             return Failure("unsupported", _NO_PLAIN_CHOICE, permanent=True)
         if not self._dialect.logprobs:
-            return Failure("no_logprobs", _NO_LOGPROBS, permanent=True)
+            return Failure("no_logprobs", NO_LOGPROBS, permanent=True)
         if (ask.prefix.text or ask.prefix.token_ids) and not (self._prefill and ask.prefix.text):
             return Failure("unsupported", _NO_PREFIX, permanent=True)
         body = await self._post(

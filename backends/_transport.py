@@ -27,7 +27,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 KEEPALIVE_S: Final = 3.0
 """Below uvicorn's 5 s, so that a connection is not reused in the moment the server closes it."""
 
-KEPT_HEADERS: Final = ("retry-after", "date", "x-request-id")
+KEPT_HEADERS: Final = (*failures.WAITING_HEADERS, "date", "x-request-id")
 _READ_BUFFER_BYTES: Final = 2**18
 CONTROL_CONNECTIONS: Final = 2
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})

@@ -2,17 +2,25 @@
 
 See https://platform.openai.com/docs/api-reference/chat. Label probabilities come from the
 alternatives of one token, so labels must be one token each; nothing can be scored.
+
+Reasoning models of hosted endpoints refuse much: `reasoning: true` says what they take. LiteLLM may
+drop fields it does not know in silence, and log-probabilities with them; that is a failure here,
+not an empty list. Ollama cuts prompts over its `num_ctx` in silence, which nothing shows.
 """
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import OpenaiCompatible
+from backends._openai_compatible import NO_LOGPROBS, OpenaiCompatible
 from backends._transport import KEEPALIVE_S, AiohttpTransport, Transport, is_private
+from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint
+from orchestrator.records import Choice, Failure, Generation
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 
 CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top")
@@ -40,6 +48,11 @@ class Config(BaseModel):
         None,
         description="What to send for no top-k; left out by default, as OpenAI refuses the field. "
         "vLLM and llama.cpp: 0, SGLang: -1.",
+    )
+    reasoning: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Whether it is a hosted reasoning model: asked with max_completion_tokens, "
+        "without temperature, top_p and log-probabilities, which it refuses.",
     )
     omit: tuple[str, ...] = Field(
         (), description="Fields the endpoint refuses, such as temperature for reasoning models."
@@ -85,22 +98,77 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
         UsageError: If the base URL or the key can't be used.
     """
     base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
+    reasoning = config.reasoning
     dialect = Dialect(
-        max_tokens_field=config.max_tokens_field,
-        logprobs=config.logprobs,
+        max_tokens_field="max_completion_tokens" if reasoning else config.max_tokens_field,
+        logprobs=config.logprobs and not reasoning,
         top_logprobs=config.top_logprobs,
         top_k_off=config.top_k_off,
-        omit=config.omit,
+        omit=(*config.omit, *(_REFUSED_BY_REASONING if reasoning else ())),
         extra=config.extra_body,
     )
     endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
-    return OpenaiCompatible(
+    return Openai(
         endpoint,
         _transport(endpoint, config),
         dialect,
         prefill=config.continue_final_message,
         raw=config.raw_logprobs,
     )
+
+
+class Openai(OpenaiCompatible):
+    """A connection to one model of an endpoint, which says what to change where it refuses."""
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Backend`."""
+        drawn = await super().generate(ask, seed)
+        if isinstance(drawn, Failure):
+            return _advised(drawn)
+        if drawn.logprobs is None or not np.isneginf(drawn.logprobs).any():
+            return drawn
+        # What was drawn can't have had probability zero: -9999.0 stands for a number that is not
+        # known.
+        known = np.where(np.isneginf(drawn.logprobs), np.float32(np.nan), drawn.logprobs)
+        return msgspec.structs.replace(drawn, logprobs=known)
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Backend`."""
+        chosen = await super().choose(ask)
+        return _advised(chosen) if isinstance(chosen, Failure) else chosen
+
+
+_REFUSED_BY_REASONING: Final = ("temperature", "top_p")
+_ADVICE: Final = (
+    (
+        re.compile(r"max_tokens.{0,80}max_completion_tokens", re.IGNORECASE | re.DOTALL),
+        "say `reasoning: true`, or `max_tokens_field: max_completion_tokens`, in its settings",
+    ),
+    (
+        re.compile(r"unsupported (?:parameter|value): '(?:temperature|top_p)'", re.IGNORECASE),
+        "say `reasoning: true` in its settings; it then draws as it likes, at temperature 1",
+    ),
+    (
+        re.compile(r"unrecognized request argument supplied: (?:top_k|min_p)", re.IGNORECASE),
+        "name the field under `omit` in its settings, or leave it at its default",
+    ),
+)
+_WITHOUT: Final = (
+    "methods that read probabilities need another endpoint; for texts alone say `logprobs: false` "
+    "in its settings"
+)
+
+
+def _advised(failure: Failure) -> Failure:
+    """The same failure with what its reader can do about it."""
+    if not failure.permanent:
+        return failure
+    advice = next((words for said, words in _ADVICE if said.search(failure.message)), "")
+    if not advice and failure.cause == "no_logprobs" and failure.message != NO_LOGPROBS:
+        advice = _WITHOUT
+    if not advice:
+        return failure
+    return msgspec.structs.replace(failure, message=f"{failure.message} ({advice})")
 
 
 def _transport(endpoint: Endpoint, config: Config) -> Transport:

@@ -98,4 +98,7 @@ def _decoded(body: bytes) -> dict[str, Any]:
 
 
 def _retry_after(rule: Rule) -> str:
-    return "" if rule.retry_after_s is None else f"Retry-After: {rule.retry_after_s:g}\r\n"
+    lines = [f"{name}: {value}\r\n" for name, value in rule.headers.items()]
+    if rule.retry_after_s is not None:
+        lines.append(f"Retry-After: {rule.retry_after_s:g}\r\n")
+    return "".join(lines)

@@ -39,9 +39,11 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         status: Of the fault "status".
         message: In the body of faults that have one.
         retry_after_s: Header of the faults "429", "503" and "status".
+        headers: Further headers of these.
         judge_evenly: Choices are even over the labels.
         labels: What one-token answers are chosen from.
         text: What every generation says.
+        refusal: What a refused answer says, in the dialect "openai".
         fixed: File whose content is the body of every reply.
     """
 
@@ -58,9 +60,11 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     status: int = 500
     message: str = "an invented fault"
     retry_after_s: float | None = None
+    headers: dict[str, str] = {}
     judge_evenly: bool = False
     labels: tuple[str, ...] | None = None
     text: str | None = None
+    refusal: str | None = None
     fixed: str | None = None
 
 
@@ -107,6 +111,7 @@ class Verdict(msgspec.Struct):
     judge_evenly: bool = False
     labels: tuple[str, ...] | None = None
     text: str | None = None
+    refusal: str | None = None
 
 
 def load(given: object) -> Rules:
@@ -124,9 +129,12 @@ def load(given: object) -> Rules:
             given = msgspec.json.decode(_text(given))
         if given is None:
             return Rules()
-        return msgspec.convert({"rules": given} if isinstance(given, list) else given, Rules)
+        rules = msgspec.convert({"rules": given} if isinstance(given, list) else given, Rules)
     except (msgspec.DecodeError, OSError, UnicodeDecodeError) as error:
         raise UsageError(f"rules of the fake server: {error}") from error
+    if unknown := sorted(rules.quirks - set(QUIRKS)):
+        raise UsageError(f"rules of the fake server: no quirk {', '.join(unknown)}")
+    return rules
 
 
 def _text(given: str | Path) -> bytes:
@@ -175,10 +183,9 @@ class Referee:
             said["fixed"] = self._bodies[rule.fixed]
         if rule.judge_evenly:
             said["judge_evenly"] = True
-        if rule.labels is not None:
-            said["labels"] = rule.labels
-        if rule.text is not None:
-            said["text"] = rule.text
+        for name in ("labels", "text", "refusal"):
+            if (value := getattr(rule, name)) is not None:
+                said[name] = value
         return said
 
     def _strikes(self, at: int, rule: Rule, case: Case) -> bool:

@@ -18,6 +18,16 @@ from orchestrator.records import Failure
 
 MESSAGE_LENGTH: Final = 500
 MAX_RETRY_AFTER_S: Final = 24 * 3600.0
+WAITING_HEADERS: Final = (
+    "retry-after",
+    "retry-after-ms",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-reset-tokens",
+)
+"""Headers that say how long to wait, in lower case; those without "after" are OpenAI's."""
+
 _INSPECTED: Final = 16_384
 _SHORTEST_SECRET: Final = 4
 
@@ -34,6 +44,9 @@ _NO_LOGPROBS: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has died)", re.IGNORECASE)
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_SECONDS: Final[Mapping[str, float]] = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 
 _PERMANENT: Final[Mapping[int, str]] = {
     400: "bad_request",
@@ -114,20 +127,44 @@ def redact(text: str, secret: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds from a Retry-After header, also given as a date; None where it says nothing.
+    """Seconds to wait from a reply's headers; None where they say nothing.
 
-    A date is compared with the reply's own Date header, so a wrong clock here does no harm.
+    Retry-After may be a date; it is compared with the reply's own Date header, so a wrong clock
+    here does no harm. Without it, what OpenAI says of the limit that is used up counts.
     """
-    value = headers.get("retry-after", "").strip()
-    if not value:
+    stated = _stated(headers)
+    if stated is None or not math.isfinite(stated):
         return None
+    return min(max(stated, 0.0), MAX_RETRY_AFTER_S)
+
+
+def _stated(headers: Mapping[str, str]) -> float | None:
+    if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
+        return milliseconds / 1000
+    if value := headers.get("retry-after", "").strip():
+        seconds = _number(value)
+        return _seconds_until(value, headers.get("date", "")) if seconds is None else seconds
+    waits = [
+        _duration(headers.get(f"x-ratelimit-reset-{what}", ""))
+        for what in ("requests", "tokens")
+        if _number(headers.get(f"x-ratelimit-remaining-{what}", "")) == 0
+    ]
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _number(text: str) -> float | None:
     try:
-        seconds = float(value)
+        return float(text)
     except ValueError:
-        seconds = _seconds_until(value, headers.get("date", ""))
-    if not math.isfinite(seconds):
         return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+
+
+def _duration(text: str) -> float | None:
+    """Seconds of a duration as Go writes it, such as 6m0s or 20ms."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        return None
+    return math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def _seconds_until(then: str, now: str) -> float:
