@@ -30,7 +30,7 @@ from orchestrator.report.files import write_frame
 from orchestrator.report.page import print_to, write_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.text import safe_line
-from orchestrator.runner import api
+from orchestrator.runner import api, server_commands
 from orchestrator.runner.logs import downloads_said
 from orchestrator.runner.prepare import prepare
 
@@ -301,6 +301,9 @@ def _parser() -> argparse.ArgumentParser:
     runs = _command(commands, "runs", _runs, "list the runs kept in a folder")
     runs.add_argument("folder", nargs="?", default=str(api.RUNS), help="runs/ where left out")
     _serve_options(_command(commands, "serve", _serve, "serve models on this machine"))
+    probe = _command(commands, "probe", server_commands.probe, "find out what servers really do")
+    server_commands.probe_options(probe)
+    _override_options(probe)
     for family in (*_FAMILIES, "datasets", "recipes"):
         listing = _command(commands, family, _kinds, f"list the {family} there are")
         listing.set_defaults(family=family)

@@ -100,29 +100,32 @@ def generates(drawn: Generation | Failure) -> Finding:
     return Finding("generate", YES, GOOD, f"texts come ({n} tokens, {drawn.finish_reason})")
 
 
-def consistency(drawn: Generation | Failure, scored: Scored | Failure) -> Finding:
+def consistency(pairs: Sequence[tuple[Generation, Scored | Failure]]) -> Finding:
     """Whether scoring gives what generation gave: max |difference| of ln p over the same tokens.
 
     The most valuable question: a shift by one, a missing or doubled BOS, values after temperature,
     and bugs of speculation or of waking up all show here.
 
     Args:
-        drawn: A greedy text with its log-probabilities.
-        scored: The same tokens, teacher-forced under the same prompt.
+        pairs: Texts with their log-probabilities, greedy or at temperature 1, each with its tokens
+            teacher-forced under the same prompt.
     """
-    if isinstance(scored, Failure):
-        if scored.cause in {"unsupported", "not_found"}:
-            return Finding("score", NO, WARNING, scored.message, _SCORERS)
-        return unknown("score", scored.message)
-    if isinstance(drawn, Failure):
-        return unknown("score", drawn.message)
-    if drawn.logprobs is None or not drawn.logprobs.size:
-        return unknown("score", "the text came without log-probabilities to compare with")
-    n_drawn, n_scored = drawn.logprobs.size, scored.logprobs.size
-    if n_drawn != n_scored:
-        said = f"{n_drawn} tokens were drawn, {n_scored} were scored"
-        return Finding("score", "other_tokens", BAD, said, "token ids are needed for scoring")
-    return _compared(drawn.logprobs.astype(np.float64), scored.logprobs.astype(np.float64))
+    compared: list[tuple[_Array, _Array]] = []
+    for drawn, scored in pairs:
+        if isinstance(scored, Failure):
+            if scored.cause in {"unsupported", "not_found"}:
+                return Finding("score", NO, WARNING, scored.message, _SCORERS)
+            return unknown("score", scored.message)
+        if drawn.logprobs is None or not drawn.logprobs.size:
+            continue
+        n_drawn, n_scored = drawn.logprobs.size, scored.logprobs.size
+        if n_drawn != n_scored:
+            said = f"{n_drawn} tokens were drawn, {n_scored} were scored"
+            return Finding("score", "other_tokens", BAD, said, "token ids are needed for scoring")
+        compared.append((drawn.logprobs.astype(float), scored.logprobs.astype(float)))
+    if not compared:
+        return unknown("score", "no text came with log-probabilities to compare with")
+    return _compared(compared)
 
 
 _SCORERS: Final = (
@@ -130,18 +133,18 @@ _SCORERS: Final = (
 )
 
 
-def _compared(drawn: _Array, scored: _Array) -> Finding:
-    gaps = np.abs(drawn - scored)
+def _compared(pairs: Sequence[tuple[_Array, _Array]]) -> Finding:
+    gaps = [float(np.abs(drawn - scored).max()) for drawn, scored in pairs]
     if not np.isfinite(gaps).all():
         return Finding("score", "inconsistent", BAD, "log-probabilities that are no numbers came")
-    number = float(gaps.max())
-    said = f"generated and scored ln p differ by at most {number:.2g} over {drawn.size} tokens"
+    number, n_tokens = max(gaps), sum(drawn.size for drawn, _ in pairs)
+    said = f"generated and scored ln p differ by at most {number:.2g} over {n_tokens} tokens"
     if number <= EXACT:
         return Finding("score", "consistent", GOOD, said, number=number)
     if number <= NOISE:
         noise = f"{said}: rounding of a low precision"
         return Finding("score", "consistent", GOOD, noise, number=number)
-    why, remedy = _explained(drawn, scored, number)
+    why, remedy = _explained(*pairs[gaps.index(number)], number)
     if not why and number < WRONG:
         said += ": more than rounding of bfloat16 explains"
         return Finding("score", "noisy", WARNING, said, remedy, number)

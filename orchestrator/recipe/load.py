@@ -139,6 +139,7 @@ class _Loading:
             budget=checked.budget,
             window=checked.window,
             resources=checked.resources,
+            probe=checked.probe,
             file=str(self._file),
         )
         for index, method in enumerate(recipe.methods):

@@ -194,6 +194,9 @@ class RecipeFile(Settings):
     budget: Budget = Budget()
     window: Window = Window()
     resources: Resources = Resources()
+    probe: bool = True
+    """Whether each server is asked what it really does before its first request (some 30 small
+    requests, and two when the run goes on), so that methods that it can't run are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +291,7 @@ class Recipe:
         budget: When to stop asking.
         window: Bounds on what is open.
         resources: What servers may take of the machine.
+        probe: Whether servers are probed.
         file: The recipe file, as it was named.
     """
 
@@ -304,6 +308,7 @@ class Recipe:
     budget: Budget
     window: Window
     resources: Resources
+    probe: bool
     file: str
 
     def candidates(self, method: PluginRef) -> tuple[str, ...]:
@@ -333,4 +338,5 @@ class Recipe:
             "budget": self.budget.model_dump(mode="json"),
             "window": self.window.model_dump(mode="json"),
             "resources": self.resources.model_dump(mode="json"),
+            "probe": self.probe,
         }

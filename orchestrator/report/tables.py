@@ -25,6 +25,7 @@ from orchestrator.report.page import (
     Paged,
 )
 from orchestrator.report.picture import Axis, Bounds, make_axis
+from orchestrator.report.probe import probe_tables
 from orchestrator.report.sections import categories, failures, judge_section, win_matrix
 from orchestrator.report.words import neighbour_words, rank_words, rating_bounds, subject, verdict
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
@@ -33,6 +34,7 @@ __all__ = [
     "faults",
     "listing",
     "plan_table",
+    "probe_tables",
     "ranking",
     "run_summary",
     "runs",

@@ -18,6 +18,8 @@ from orchestrator.runner.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.fleet import Fleet
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
+from orchestrator.runner.probed import Probes, needs_of
+from orchestrator.runner.servers import Places
 from orchestrator.runner.session import Session, Watch, Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
@@ -145,17 +147,8 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     Raises:
         OrchestratorError: Whatever made it impossible to go on.
     """
-    models = [prepared.models[name] for name in prepared.identities]
     placed = find_places(prepared)
-    fleet = Fleet(
-        models,
-        prepared.plan.identities,
-        run_dir.server_log,
-        store,
-        accept_change=accept_change,
-        allow_code=prepared.allow_code,
-        places=placed.places,
-    )
+    fleet = _fleet(prepared, run_dir, store, placed.places, accept_change=accept_change)
     budget = _budget(prepared, store)
     wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
     session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
@@ -183,6 +176,27 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         },
     )
     return Ended(progress, session.stopping, interrupts.count > 0, left)
+
+
+def _fleet(
+    prepared: Prepared, run_dir: RunDirectory, store: Store, places: Places, *, accept_change: bool
+) -> Fleet:
+    probes = Probes(
+        store,
+        needs_of(prepared.plan.parts),
+        accept_change=accept_change,
+        enabled=prepared.recipe.probe,
+    )
+    return Fleet(
+        [prepared.models[name] for name in prepared.identities],
+        prepared.plan.identities,
+        run_dir.server_log,
+        store,
+        accept_change=accept_change,
+        allow_code=prepared.allow_code,
+        places=places,
+        probes=probes,
+    )
 
 
 async def _to_end(told: "_Told", interrupts: "_Interrupts") -> None:

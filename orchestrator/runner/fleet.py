@@ -18,6 +18,7 @@ from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import Often
+from orchestrator.runner.probed import Connected, Probes
 from orchestrator.runner.servers import Places, launch_module, launched_servers
 from orchestrator.store import Store
 
@@ -75,6 +76,13 @@ def server_label(model: str, identity: bytes) -> str:
     return f"{model} {identity.hex()[:12]}"
 
 
+class _Way(msgspec.Struct, frozen=True):
+    """Kind of the back-end that speaks to a model, and where it is."""
+
+    kind: str
+    endpoint: Endpoint
+
+
 class Fleet:
     """Gives a back-end for each model.
 
@@ -86,6 +94,7 @@ class Fleet:
         accept_change: Go on although a server is not the one the run was started with.
         allow_code: Load kinds from outside this project.
         places: On which GPUs servers run; None where that is left to them.
+        probes: Asks each server what it really does; None to take its word.
     """
 
     def __init__(  # noqa: PLR0913 (what a fleet is made of, three of them by keyword)
@@ -98,6 +107,7 @@ class Fleet:
         accept_change: bool = False,
         allow_code: bool = False,
         places: Places | None = None,
+        probes: Probes | None = None,
     ) -> None:
         self._specs = {spec.name: spec for spec in models}
         self._identities = dict(identities)
@@ -105,6 +115,7 @@ class Fleet:
         self._store = store
         self._accept_change = accept_change
         self._allow_code = allow_code
+        self._probes = probes
         self._servers = launched_servers(models, log_of, places=places, allow_code=allow_code)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
@@ -127,20 +138,33 @@ class Fleet:
         Raises:
             LaunchError: If a server that we launch does not become ready the first time.
             ServerChangedError: If another server answered this run before.
+            UsageError: If the server can't do what a method asks of it.
         """
         self.states[model] = "starting"
         spec = self._specs[model]
-        backend = await self._backend(spec)
-        if isinstance(backend, Failure):
-            self._complain(model, backend)
-            return backend
+        way = await self._way(spec)
+        if isinstance(way, Failure):
+            self._complain(model, way)
+            return way
+        backend = self._create(spec, way)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(backend.close)
             provenance = await backend.provenance()
             if isinstance(provenance, Failure):
                 self._complain(model, provenance)
                 return provenance
-            self._check(spec, provenance)
+            label = self._check(spec, provenance)
+            if self._probes is not None:
+                await self._probes.check(
+                    Connected(
+                        spec=spec,
+                        kind=way.kind,
+                        endpoint=way.endpoint,
+                        backend=backend,
+                        provenance=provenance,
+                        label=label,
+                    )
+                )
             stack.pop_all()
         self.states[model] = "ready"
         _log.info(
@@ -167,7 +191,8 @@ class Fleet:
         found = self._servers.get(model)
         return None if found is None else found.exit_code()
 
-    async def _backend(self, spec: ModelSpec) -> Backend | Failure:
+    async def _way(self, spec: ModelSpec) -> _Way | Failure:
+        """How a model is reached; its server is started if need be."""
         kind, base_url, name, api_key = spec.backend, spec.base_url or "", spec.model, ""
         if spec.server is None:
             base_url = base_url.rstrip("/").removesuffix("/v1")
@@ -179,20 +204,26 @@ class Fleet:
                 return server
             kind, name = launched.module.BACKEND, spec.name
             base_url, api_key = server.base_url, server.api_key
-        endpoint = Endpoint(
-            base_url=base_url,
-            model=name or spec.name,
-            api_key=api_key,
-            timeout_s=spec.limits.timeout_s,
-            max_in_flight=spec.limits.max_in_flight,
-            plain=spec.plain,
-            thinking_end=spec.thinking_end,
+        return _Way(
+            kind,
+            Endpoint(
+                base_url=base_url,
+                model=name or spec.name,
+                api_key=api_key,
+                timeout_s=spec.limits.timeout_s,
+                max_in_flight=spec.limits.max_in_flight,
+                plain=spec.plain,
+                thinking_end=spec.thinking_end,
+            ),
         )
-        module = plugins.load(plugins.BACKENDS, kind, allow_code=self._allow_code)
-        config = spec.backend_config if spec.backend_config is not None else module.Config()
-        return cast("Backend", module.create(endpoint, config))
 
-    def _check(self, spec: ModelSpec, provenance: Provenance) -> None:
+    def _create(self, spec: ModelSpec, way: _Way) -> Backend:
+        module = plugins.load(plugins.BACKENDS, way.kind, allow_code=self._allow_code)
+        config = spec.backend_config if spec.backend_config is not None else module.Config()
+        return cast("Backend", module.create(way.endpoint, config))
+
+    def _check(self, spec: ModelSpec, provenance: Provenance) -> str:
+        """Hold a server to what answered before; what the store remembers it by."""
         if spec.server is not None:
             provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
         label = server_label(spec.name, self._identities[spec.name])
@@ -212,6 +243,7 @@ class Fleet:
                 extra={"model": spec.name},
             )
         self.server_of[spec.name] = self._store.server_id(label, provenance)
+        return label
 
     def _complain(self, model: str, failure: Failure) -> None:
         n = self._often.count(model)

@@ -68,10 +68,17 @@ class Http:
             ) as reply:
                 if (reply.content_length or 0) > _MOST_BYTES:
                     return HttpReply(0, b"the reply is too large")
-                return HttpReply(reply.status, await reply.read())
+                content = await reply.read()
+                # What is refused may repeat the key; what it says is shown and stored.
+                return HttpReply(
+                    reply.status, content if reply.status == 200 else self._safe(content)
+                )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             said = failures.clean(str(error) or type(error).__name__, self._secret)
             return HttpReply(0, said.encode())
+
+    def _safe(self, content: bytes) -> bytes:
+        return failures.redact(content.decode("utf-8", "replace"), self._secret).encode()
 
 
 def _is_near(base_url: str) -> bool:

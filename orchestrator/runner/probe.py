@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
-from orchestrator.ask import Ask
+from orchestrator.ask import Ask, ScoreAsk
 from orchestrator.backend import Backend, Provenance
 from orchestrator.probing import checks, choices, requests, template
 from orchestrator.probing.record import Finding, ProbeRecord, unknown
@@ -18,6 +19,7 @@ from orchestrator.runner.http import Http
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
 _LONG_LIST: Final = 1_000
+_WARM_DRAWS: Final = 3
 _N_MIXED: Final = 6
 _MIXED_TOKENS: Final = 24
 # vLLM's V1 runner is the one known to mix replies up.
@@ -49,7 +51,7 @@ def today() -> dt.date:
     return dt.datetime.now(tz=dt.UTC).date()
 
 
-async def probe(
+async def probe_model(
     target: Target, *, quick: bool = False, now: Callable[[], dt.date] = today
 ) -> ProbeRecord:
     """Ask a server what it really does.
@@ -110,15 +112,41 @@ class _Probe:
 
     async def scoring(self) -> list[Finding]:
         """Whether texts come, and whether their scores are those of generation."""
-        sampling = Sampling(max_tokens=requests.SCORED_TOKENS)
-        ask = Ask()
-        drawn = await self._t.backend.generate(
-            ask.generate(self._t.model, requests.PROMPT, sampling), 0
-        )
-        scored: Scored | Failure = Failure("unsupported", "no text to score")
-        if isinstance(drawn, Generation):
-            scored = await self._t.backend.score(ask.score(self._t.model, requests.PROMPT, drawn))
-        return [checks.generates(drawn), checks.consistency(drawn, scored)]
+        model, ask = self._t.model, Ask()
+        greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
+        # Unlikely tokens show more than the likeliest; at temperature 1 ln p is raw everywhere.
+        warm = msgspec.structs.replace(greedy, temperature=1.0)
+        drawn = [
+            await self._t.backend.generate(ask.generate(model, requests.PROMPT, sampling), seed)
+            for seed, sampling in enumerate([greedy, *[warm] * _WARM_DRAWS])
+        ]
+        pairs: list[tuple[Generation, Scored | Failure]] = []
+        for one in drawn:
+            if isinstance(one, Generation):
+                scored = await self._t.backend.score(ask.score(model, requests.PROMPT, one))
+                pairs.append((one, scored))
+        pairs += await self._alternatives()
+        return [checks.generates(drawn[0]), checks.consistency(pairs)]
+
+    async def _alternatives(self) -> list[tuple[Generation, Scored | Failure]]:
+        """Tokens that were listed but not drawn, scored as answers of their own.
+
+        A model that is sure of itself draws tokens whose ln p is 0 within rounding, and a wrong
+        score of them would look right; these are the unlikely ones.
+        """
+        if self._t.plain:
+            return []
+        listing = chat(await self._ask(return_tokens_as_token_ids=True))
+        top = listing.positions[0].top if listing is not None and listing.positions else ()
+        pairs: list[tuple[Generation, Scored | Failure]] = []
+        for one in top[1:]:
+            if one.token_id is not None and one.logprob is not None:
+                ask = ScoreAsk(self._t.model, requests.PROMPT, (one.token_id,), one.token)
+                listed = Generation(
+                    one.token, "listed", logprobs=np.array([one.logprob], np.float32)
+                )
+                pairs.append((listed, await self._t.backend.score(ask)))
+        return pairs
 
     async def repeatable(self) -> list[Finding]:
         """What temperature, bias and seed do."""
@@ -204,6 +232,10 @@ class _Probe:
         """Whether given ids can be asked for, and whether that spoils other replies."""
         if self._ids is None:
             return [unknown("label_ids", "no token ids are known")]
+        load = await self._t.backend.load()
+        if self._t.kind in _MAY_MIX and (load is None or load.running or load.waiting):
+            # What is asked here spoils the replies that others wait for, where servers mix them up.
+            return [unknown("label_ids", "not asked: the server is busy with others' requests")]
         # Tokens of the prompt's end: real ones, and unlikely to be said next.
         ids = sorted(set(self._ids[-4:]))
         exact = {"logprob_token_ids": ids, "return_tokens_as_token_ids": True, "top_logprobs": 0}

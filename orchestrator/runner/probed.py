@@ -1,0 +1,187 @@
+"""Servers are probed before their first request, and held to what they were found to do.
+
+The record of a server is kept in the run's store, by model and identity like its provenance. When
+the run goes on with the same server, only the most valuable question is asked again.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator import plugins
+from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint, Provenance
+from orchestrator.errors import ServerChangedError, UsageError
+from orchestrator.plan import Part
+from orchestrator.probing.record import BAD, WARNING, ProbeRecord, differences
+from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.http import Http
+from orchestrator.runner.probe import Target, probe_model
+from orchestrator.store import Store
+
+_log = logging.getLogger(__name__)
+
+# Its numbers are invented, and what it is sent is counted by tests.
+_NOT_PROBED: Final = frozenset({"fake"})
+
+Needs = Mapping[str, Sequence[tuple[str, Need]]]
+"""By model, what each method asks of it."""
+
+
+class Connected(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that has just been connected.
+
+    Attributes:
+        spec: From the recipe.
+        kind: Of the back-end.
+        endpoint: Where it is reached.
+        backend: The connection.
+        provenance: What the server says it is.
+        label: What the store remembers the server by.
+    """
+
+    spec: ModelSpec
+    kind: str
+    endpoint: Endpoint
+    backend: Backend
+    provenance: Provenance
+    label: str
+
+
+class Probes:
+    """Probes servers, and refuses those that can't do what a recipe asks.
+
+    Args:
+        store: Keeps the records.
+        needs: What is asked of each model.
+        accept_change: Go on although a server does otherwise than before.
+        enabled: False to probe nothing.
+        unprobed: Kinds of back-ends whose word is taken.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        needs: Needs,
+        *,
+        accept_change: bool = False,
+        enabled: bool = True,
+        unprobed: frozenset[str] = _NOT_PROBED,
+    ) -> None:
+        self._store = store
+        self._needs = needs
+        self._accept_change = accept_change
+        self._enabled = enabled
+        self._unprobed = unprobed
+        self.records: dict[str, ProbeRecord] = {}
+
+    async def check(self, found: Connected) -> None:
+        """Probe a server that was connected.
+
+        Raises:
+            ServerChangedError: If it does otherwise than what answered this run before.
+            UsageError: If it can't do what a method asks of it.
+        """
+        endpoint = found.endpoint
+        if not self._enabled or found.kind in self._unprobed or endpoint.base_url == LOCAL:
+            return
+        held = self._held(found.label)
+        known = held is not None and _is_same(held, found.provenance)
+        async with Http(endpoint.base_url, endpoint.api_key) as http:
+            target = Target(
+                kind=found.kind,
+                model=endpoint.model,
+                backend=found.backend,
+                http=http,
+                provenance=found.provenance,
+                plain=endpoint.plain,
+            )
+            record = await probe_model(target, quick=known)
+        if held is not None:
+            self._compare(found.spec.name, held, record)
+        whole = record if held is None or not known else _joined(held, record)
+        self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
+        self.records[found.spec.name] = whole
+        self._judge(found, whole, said=not known)
+
+    def _held(self, label: str) -> ProbeRecord | None:
+        text = self._store.get_meta(_key(label))
+        return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
+
+    def _compare(self, model: str, held: ProbeRecord, record: ProbeRecord) -> None:
+        changed = differences(held, record)
+        if not changed:
+            return
+        said = f"model {model!r}: its server does otherwise than before: {'; '.join(changed)}"
+        if not self._accept_change:
+            raise ServerChangedError(
+                f"{said}. Go on with --accept-server-change, or start anew with --fresh"
+            )
+        _log.warning("%s", said, extra={"model": model})
+
+    def _judge(self, found: Connected, record: ProbeRecord, *, said: bool) -> None:
+        model = found.spec.name
+        can: Capabilities = plugins.load(plugins.BACKENDS, found.kind, allow_code=True).CAPABILITIES
+        faults = []
+        for method, need in self._needs.get(model, ()):
+            judged = verdict(method, [need], record, can.features)
+            if judged.verdict == IMPOSSIBLE:
+                remedy = f" ({judged.remedy})" if judged.remedy else ""
+                faults.append(f"{method}: {need.ask} by {model!r}: {judged.why}{remedy}")
+        if faults:
+            raise UsageError("\n".join(dict.fromkeys(faults)))
+        for finding in record.findings if said else ():
+            if finding.state in {BAD, WARNING} and finding.name in _TOLD:
+                _log.warning("%s: %s", model, finding.said, extra={"model": model})
+
+
+# What changes numbers silently; the rest is said by `orchestrator probe`.
+_TOLD: Final = frozenset({"score", "bos_twice", "prompt_tokens", "think_block", "date"})
+
+
+def _key(label: str) -> str:
+    return f"probe {label}"
+
+
+def _is_same(record: ProbeRecord, provenance: Provenance) -> bool:
+    said = (provenance.backend, provenance.model, provenance.version, provenance.fingerprint)
+    return (record.backend, record.model, record.version, record.fingerprint) == said
+
+
+def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
+    """A record with the findings that were made anew."""
+    new = {finding.name: finding for finding in record.findings}
+    findings = tuple(new.pop(one.name, one) for one in held.findings)
+    return msgspec.structs.replace(held, findings=(*findings, *new.values()))
+
+
+def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
+    """What the methods of a plan ask of each model."""
+    found: dict[str, list[tuple[str, Need]]] = {}
+    for part in parts:
+        for stage in part.method.stages(part.candidates, part.config):
+            asked = (part.name, Need(stage.ask, stage.features))
+            of_model = found.setdefault(stage.model, [])
+            if asked not in of_model:
+                of_model.append(asked)
+    return found
+
+
+def nominal_needs(settings: Mapping[str, Any]) -> dict[str, list[Need]]:
+    """What each method of this project asks of a model that it judges with or evaluates.
+
+    Args:
+        settings: Values for what a method's settings can't do without.
+    """
+    found: dict[str, list[Need]] = {}
+    for kind in plugins.kinds(plugins.METHODS):
+        method = plugins.load(plugins.METHODS, kind)
+        fields = method.Config.model_fields
+        given = {name: settings[name] for name in fields if name in settings}
+        needed = {name: given[name] for name in given if fields[name].is_required()}
+        stages = method.stages(("this", "other"), method.Config.model_validate(needed))
+        asked = [Need(stage.ask, stage.features) for stage in stages]
+        found[kind] = list(dict.fromkeys(asked))
+    return found
