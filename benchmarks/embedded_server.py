@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,22 +37,29 @@ TEMPLATE = (
 )
 
 
-def random_model(folder: Path) -> None:
-    """Write a model of 4 million random weights with a byte-level tokenizer."""
+SIZES = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+}
+
+
+def random_model(folder: Path, sizes: Mapping[str, int] = SIZES) -> int:
+    """Write a model of random weights with a byte-level tokenizer; the number of its weights."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=1024,
-        hidden_size=256,
-        intermediate_size=512,
-        num_hidden_layers=6,
-        num_attention_heads=4,
-        num_key_value_heads=4,
         max_position_embeddings=2048,
         bos_token_id=1,
         eos_token_id=3,
         tie_word_embeddings=True,
+        **sizes,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    n_weights = sum(weights.numel() for weights in model.parameters())
+    model.to(torch.bfloat16).save_pretrained(folder)
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -68,13 +75,14 @@ def random_model(folder: Path) -> None:
     tokenizer = made(tokenizer_object=backend, **names)
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
+    return n_weights
 
 
 @contextmanager
-def server(place: str, threads: int) -> Iterator[tuple[str, psutil.Process]]:
+def server(place: str, threads: int, *more: str) -> Iterator[tuple[str, psutil.Process]]:
     """A server process and its URL."""
     command = [sys.executable, "-m", "launch.embedded.server", "--model", f"m={place}"]
-    command += ["--port", "0", "--threads", str(threads)]
+    command += ["--port", "0", "--threads", str(threads), *more]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         if process.stderr is None:
