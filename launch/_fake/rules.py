@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError
 ROUTES: Final = ("chat", "completions", "score", "choose", "tokenize", "generate", "detokenize")
 DIALECTS: Final = ("native", "vllm_v1", "vllm_v2", "sglang", "tgi", "openai", "ollama")
 QUIRKS: Final = (
-    "after_temperature", "double_bos", "ignored_fields", "missing_label", "mixing",
+    "after_temperature", "double_bos", "ignored_fields", "missing_label",
     "no_prefill", "shifted_echo", "silent_truncation",
 )  # fmt: skip
 

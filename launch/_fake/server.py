@@ -169,7 +169,9 @@ class FakeServer:
         self._running[request.model] += 1
         self._max_in_flight = max(self._max_in_flight, self._running.total())
         good = verdict.fault is None and action.data.startswith(b"HTTP/1.1 200")
-        action.done = partial(self._done, request.model, content, good)
+        action.done = partial(self._done, request, content, good)
+        if isinstance(request, _Foreign) and self._dialect is not None:
+            self._dialect.began(request.body)
         return action
 
     def _read(self, received: HttpRequest) -> "Request | _Foreign":
@@ -200,8 +202,16 @@ class FakeServer:
             os.write(self._log, f"{content}\t{route}\t{model}\t{attempt}\n".encode())
         return attempt
 
-    def _done(self, model: str, content: str, good: bool, delivered: bool) -> None:  # noqa: FBT001
-        self._running[model] -= 1
+    def _done(
+        self,
+        request: "Request | _Foreign",
+        content: str,
+        good: bool,  # noqa: FBT001
+        delivered: bool,  # noqa: FBT001
+    ) -> None:
+        self._running[request.model] -= 1
+        if isinstance(request, _Foreign) and self._dialect is not None:
+            self._dialect.ended(request.body)
         self._n_aborted += not delivered
         if good and delivered:
             self._answered.add(content)

@@ -58,6 +58,12 @@ class Dialect:
         """The body of an error."""
         return error_body(status, message, kind)
 
+    def began(self, body: Mapping[str, Any]) -> None:
+        """A request was received; `ended` follows when it is answered or broken off."""
+
+    def ended(self, body: Mapping[str, Any]) -> None:
+        """A request is no longer under way."""
+
     def names(self) -> bytes:
         """A whole reply that lists the models."""
         models = [{"id": name, "object": "model"} for name in self.toy.models]

@@ -1,0 +1,37 @@
+"""vLLM 0.32 with the V1 model runner.
+
+While a request for given ids (`logprob_token_ids`) is under way, requests that read alternatives
+are answered with too few of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from launch._fake.dialects import Dialect
+from launch._fake.dialects.vllm_v2 import Vllm
+from launch._fake.toy import Toy
+
+
+class VllmV1(Vllm):
+    """One server."""
+
+    def __init__(self, toy: Toy) -> None:
+        super().__init__(toy)
+        self._n_exact = 0
+
+    def spoils(self, body: Mapping[str, Any]) -> bool:  # noqa: ARG002 (any will do)
+        """See `Vllm`."""
+        return self._n_exact > 0
+
+    def began(self, body: Mapping[str, Any]) -> None:
+        """See `Dialect`."""
+        self._n_exact += bool(body.get("logprob_token_ids"))
+
+    def ended(self, body: Mapping[str, Any]) -> None:
+        """See `Dialect`."""
+        self._n_exact -= bool(body.get("logprob_token_ids"))
+
+
+def create(toy: Toy) -> Dialect:
+    """A server of this kind."""
+    return VllmV1(toy)
