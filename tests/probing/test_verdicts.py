@@ -1,0 +1,87 @@
+import math
+
+import pytest
+
+from orchestrator.probing import choices
+from orchestrator.probing.choices import ONE_TOKEN
+from orchestrator.probing.record import Finding, ProbeRecord, differences, unknown
+from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
+from orchestrator.records import Choice, Failure
+from tests.probing.bodies import chat
+
+
+def record(**found):
+    findings = tuple(
+        Finding(name, value, "good", f"{name} {value}") for name, value in found.items()
+    )
+    return ProbeRecord(backend="k", model="m", findings=findings)
+
+
+def of(asked, **found):
+    return verdict("x", [Need(asked)], record(**found), frozenset({"entropy"})).verdict
+
+
+def choice(*probabilities, upper=None):
+    logprobs = tuple(math.log(p) if p else math.nan for p in probabilities)
+    return Choice(logprobs, upper or logprobs, "top_logprobs")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "expected"),
+    [
+        ("generate", {"generate": "yes"}, EXACT),
+        ("generate", {"generate": "no"}, IMPOSSIBLE),
+        ("score", {"score": "consistent"}, EXACT),
+        ("score", {"score": "noisy"}, BOUNDED),
+        ("score", {"score": "inconsistent"}, IMPOSSIBLE),
+        ("score", {"score": "no"}, IMPOSSIBLE),
+        ("score", {"score": "unknown"}, NOT_KNOWN),
+        ("score", {}, NOT_KNOWN),
+        ("choose", {"choose_verdicts": "exact"}, EXACT),
+        ("choose", {"choose_verdicts": "bounded"}, BOUNDED),
+        ("choose", {"choose_verdicts": "no", "choose_letters": "exact"}, BOUNDED),
+        ("choose", {"choose_verdicts": "no", "choose_letters": "no"}, IMPOSSIBLE),
+        ("choose", {"choose_verdicts": "exact", "choose_agrees": "inconsistent"}, IMPOSSIBLE),
+        ("similarity", {}, EXACT),
+    ],
+)
+def test_what_a_server_does_decides_what_can_be_asked(asked, found, expected):
+    assert of(asked, **found) == expected
+
+
+def test_a_method_is_as_good_as_the_worst_of_what_it_asks():
+    needs = [Need("generate"), Need("score")]
+    found = verdict("x", needs, record(generate="yes", score="no"), frozenset())
+    assert (found.verdict, found.why) == (IMPOSSIBLE, "score no")
+
+
+def test_features_that_a_back_end_does_not_give_make_it_impossible():
+    needs = [Need("score", ("attention_entropy",))]
+    found = verdict("x", needs, record(score="consistent"), frozenset({"entropy"}))
+    assert found.verdict == IMPOSSIBLE
+    assert "attention_entropy" in found.why
+    assert found.remedy
+
+
+def test_only_answers_that_changed_are_differences():
+    before, now = record(a="1", b="2", c="3"), record(a="1", b="5")
+    unsure = ProbeRecord(backend="k", model="m", findings=(unknown("c", ""), unknown("a", "")))
+    assert differences(before, now) == ["b was 2, is 5"]
+    assert differences(before, unsure) == []
+
+
+def test_choices_are_exact_bounded_wrong_or_refused():
+    refused = Failure("unsupported", "labels of several tokens", permanent=True)
+    assert choices.choice("choose_letters", choice(0.5, 0.3, 0.1)).value == "exact"
+    assert choices.choice("choose_letters", choice(0.5, 0.3, 0)).value == "bounded"
+    assert choices.choice("choose_letters", choice(0.9, 0.9, 0.9)).value == "wrong"
+    assert choices.choice("choose_letters", refused).value == "no"
+    assert choices.choice("choose_letters", Failure("timeout", "")).value == "unknown"
+
+
+def test_label_probabilities_have_to_be_those_of_generation():
+    listed = chat(("A", {"A": math.log(0.5), "B": math.log(0.3)}))
+    right, wrong = choice(0.5, 0.3, 0.1), choice(0.3, 0.5, 0.1)
+    assert choices.agreement(right, ONE_TOKEN, listed).value == "consistent"
+    assert choices.agreement(wrong, ONE_TOKEN, listed).value == "inconsistent"
+    assert choices.agreement(right, ONE_TOKEN, chat(("x", {"x": -0.1}))).value == "unknown"
