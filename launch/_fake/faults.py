@@ -48,12 +48,23 @@ def spoil(body: bytes, rule: Rule) -> bytes:
             return encode(_without(_decoded(body), rule.fault or ""))
 
 
-def _without(body: dict[str, Any], fault: str) -> dict[str, Any]:
+def _without(body: Any, fault: str) -> Any:  # noqa: ANN401 (JSON)
+    if not isinstance(body, dict) or not body.keys() & {"choices", "logprobs"}:
+        return _bare(body) if fault == "no_logprobs" else {}
     if fault == "empty_choices":
         return {**body, "choices": [], "logprobs": None}
     if fault == "abort":
         return _with_choices(body, {"finish_reason": "abort"})
     return _with_choices({**body, "logprobs": None}, {"logprobs": None})
+
+
+def _bare(value: object) -> object:
+    """A reply of another dialect without anything that is named after log-probabilities."""
+    if isinstance(value, list):
+        return [_bare(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _bare(one) for name, one in value.items() if "logprob" not in name}
 
 
 def _with_choices(body: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +92,8 @@ def _marked(value: object, marker: str) -> object:
             marked[name] = marker
         elif name == "logprobs" and isinstance(one, list):
             marked[name] = [marker] * len(one)
+        elif name.endswith("put_token_logprobs") and isinstance(one, list):
+            marked[name] = [[marker, *triple[1:]] for triple in one]
         elif name == "top_logprobs" and _is_table(one):
             marked[name] = [[marker] * len(row) for row in one]
         else:
@@ -93,8 +106,8 @@ def _is_table(value: object) -> TypeGuard[list[list[float]]]:
     return isinstance(value, list) and all(isinstance(row, list) for row in value)
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
-    return msgspec.json.decode(body, type=dict[str, Any])
+def _decoded(body: bytes) -> Any:  # noqa: ANN401 (JSON)
+    return msgspec.json.decode(body)
 
 
 def _retry_after(rule: Rule) -> str:

@@ -36,6 +36,8 @@ NO_PREFILL: Final = Failure(
     permanent=True,
 )
 
+_NO_LOGPROBS: Final = Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+
 
 class _Token(msgspec.Struct, gc=False):
     id: TokenId = 0
@@ -220,6 +222,8 @@ def generation(
     text, found = details
     if found.finish_reason == "stop_sequence":
         text = _without_stop(text, ask.sampling.stop)
+    if found.tokens and all(one.logprob is None for one in found.tokens):
+        return _NO_LOGPROBS
     rows: Sequence[list[_Token]] = found.top_tokens or [[]] * len(found.tokens)
     if len(rows) != len(found.tokens):
         said = f"alternatives at {len(rows)} of {len(found.tokens)} tokens"
@@ -280,7 +284,7 @@ def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:
     if reply.error or reply.generated_text is None:
         return error_in(body, secret)
     if reply.details is None:
-        return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+        return _NO_LOGPROBS
     return text_of(reply.generated_text), reply.details
 
 

@@ -214,8 +214,29 @@ async def test_a_model_that_the_server_lacks_is_told():
     assert stated.cause == "not_found"
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "cut", "malformed", "error_200", "wrong_types"])
+@pytest.mark.parametrize(
+    "fault",
+    ["429", "500", "503", "reset", "close", "cut", "malformed", "error_200", "wrong_types",
+     "no_logprobs", "empty_choices", "abort"],
+)  # fmt: skip
 async def test_faults_are_failures(connect, fault):
     backend, _ = await connect(rules=[{"fault": fault, "route": "generate"}])
     outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
     assert isinstance(outcome, Failure)
+
+
+@pytest.mark.parametrize(("fault", "number"), [("nan", math.nan), ("null", math.nan)])
+async def test_a_number_that_is_missing_is_unknown_and_not_zero(connect, fault, number):
+    backend, _ = await connect(rules=[{"fault": fault, "route": "generate"}])
+    made = await drawn(backend)
+    np.testing.assert_array_equal(made.logprobs, np.full(made.logprobs.size, number))
+    scored = await backend.score(ScoreAsk("x", MESSAGES, (), "kege"))
+    assert isinstance(scored, Failure)
+    assert scored.cause == "unparseable"
+
+
+async def test_a_choice_whose_numbers_are_missing_is_refused(connect):
+    backend, _ = await connect(rules=[{"fault": "no_logprobs", "route": "generate"}])
+    chosen = await backend.choose(ChooseAsk("x", SYMBOLS, VERDICTS))
+    assert isinstance(chosen, Failure)
+    assert chosen.cause == "no_logprobs"

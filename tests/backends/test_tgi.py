@@ -217,7 +217,11 @@ async def test_a_shard_that_failed_is_a_failure_of_the_moment(connect):
     assert (outcome.cause, outcome.permanent) == ("server_error", False)
 
 
-@pytest.mark.parametrize("fault", ["429", "cut", "malformed", "error_200", "wrong_types"])
+@pytest.mark.parametrize(
+    "fault",
+    ["429", "500", "503", "reset", "close", "cut", "malformed", "error_200", "wrong_types",
+     "no_logprobs", "empty_choices", "abort"],
+)  # fmt: skip
 async def test_faults_are_failures(connect, fault):
     backend, _ = await connect(rules=[{"fault": fault, "route": "generate"}])
     outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
