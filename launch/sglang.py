@@ -10,13 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from launch import _sglang_main, _weights
+from launch import _memory, _sglang_main, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import RunningServer, ServedModel
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "sglang"
 BACKEND = "sglang"
@@ -114,6 +115,43 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     if config.env:
         found["env"] = json.dumps(config.env, sort_keys=True)
     return found
+
+
+def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
+    """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
+
+    Raises:
+        LaunchError: If the weights are not there, or don't say what they need.
+    """
+    told = config.gpus is not None or "CUDA_VISIBLE_DEVICES" in config.env
+    if told or config.data_parallel_size > 1:
+        return None
+    (model,) = models
+    need = _memory.footprint(
+        _weights.resolve(model.weights),
+        dtype=config.dtype,
+        max_model_len=config.context_length,
+        quantization=config.quantization,
+    )
+    if "tensor_parallel_size" in config.model_fields_set:
+        need = msgspec.structs.replace(need, splits=(config.tensor_parallel_size,))
+    return msgspec.structs.replace(need, fraction=config.mem_fraction_static or 0.0)
+
+
+def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
+    """The settings with which it runs on these GPUs and takes this share of their memory."""
+    return config.model_copy(
+        update={
+            "mem_fraction_static": config.mem_fraction_static or memory_fraction,
+            "tensor_parallel_size": len(gpus),
+            "env": {**config.env, **_visible(gpus)},
+        }
+    )
+
+
+def _visible(gpus: tuple[str, ...]) -> dict[str, str]:
+    # NVML counts as the bus does, CUDA only when told so.
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
 def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from launch import _weights
+from launch import _memory, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import RunningServer, ServedModel
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "tgi"
 BACKEND = "tgi"
@@ -54,6 +55,9 @@ class Config(BaseModel):
     num_shard: int = Field(1, ge=1, description="GPUs that share one model.")
     gpus: tuple[int, ...] | None = Field(
         None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+    )
+    cuda_memory_fraction: float | None = Field(
+        None, gt=0, le=1, description="Share of each GPU's memory to take; null: all that is free."
     )
     max_top_n_tokens: int = Field(32, ge=1, description="Most alternatives a request may ask for.")
     max_input_tokens: int | None = Field(None, ge=1, description="Longest prompt; null: its own.")
@@ -104,6 +108,39 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     return found
 
 
+def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
+    """The GPU memory it needs; None where the recipe says which GPUs it takes.
+
+    Raises:
+        LaunchError: If the weights are not there, or don't say what they need.
+    """
+    if config.gpus is not None or "CUDA_VISIBLE_DEVICES" in config.env:
+        return None
+    (model,) = models
+    need = _memory.footprint(
+        _weights.resolve(model.weights),
+        dtype=config.dtype,
+        max_model_len=config.max_total_tokens,
+        quantization=config.quantize,
+    )
+    if "num_shard" in config.model_fields_set:
+        need = msgspec.structs.replace(need, splits=(config.num_shard,))
+    return msgspec.structs.replace(need, fraction=config.cuda_memory_fraction or 0.0)
+
+
+def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
+    """The settings with which it runs on these GPUs and takes this share of their memory."""
+    # NVML counts as the bus does, CUDA only when told so.
+    visible = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+    return config.model_copy(
+        update={
+            "cuda_memory_fraction": config.cuda_memory_fraction or memory_fraction,
+            "num_shard": len(gpus),
+            "env": {**config.env, **visible},
+        }
+    )
+
+
 def argv(config: Config, command: str, folder: str, port: int) -> tuple[str, ...]:
     """Command line of a server for the model in a folder."""
     if config.image is None:
@@ -143,6 +180,7 @@ def _arguments(config: Config, folder: str, host: str, port: int) -> tuple[str, 
         "--max-concurrent-requests": config.max_concurrent_requests,
         "--dtype": None if config.dtype == "auto" else config.dtype,
         "--quantize": config.quantize,
+        "--cuda-memory-fraction": config.cuda_memory_fraction,
         "--max-input-tokens": config.max_input_tokens,
         "--max-total-tokens": config.max_total_tokens,
     }

@@ -158,3 +158,22 @@ def test_identity_holds_what_decides_the_numbers(module, tmp_path):
 )
 def test_likely_causes_of_a_start_that_failed(log, words):
     assert words in likely_cause(log, 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "options_of", "split", "share"),
+    [
+        (sglang, lambda c: sglang.argv(c, "p", MODEL, 1), "--tp", "--mem-fraction-static"),
+        (tgi, lambda c: tgi.argv(c, "l", "/m", 1), "--num-shard", "--cuda-memory-fraction"),
+    ],
+)
+def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options_of, split, share):
+    config = module.placed(module.Config(), ("1", "3"), 0.4)
+    found = options(options_of(config))
+    assert (found[split], found[share]) == ("2", "0.4")
+    assert module.environment(config)["CUDA_VISIBLE_DEVICES"] == "1,3"
+
+
+@pytest.mark.parametrize("module", [sglang, tgi])
+def test_a_server_that_is_told_its_gpus_is_not_placed(module):
+    assert module.footprint(module.Config(gpus=(0,)), (MODEL,)) is None
