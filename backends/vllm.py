@@ -6,7 +6,7 @@ server with `--max-logprobs 64` or more; only what is missing there is asked for
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeVar
 
@@ -206,20 +206,23 @@ class Vllm(OpenaiCompatible):
         walk = Walk(Trie.of([path for group in paths for path in group]), negligible)
         # The shared beginning first: then its tokens are in the prefix cache, and what it rules
         # out is not asked.
-        n_cached = await self._look(walk, whole, [()])
-        n_requests = 1
-        if nodes := walk.unread():
-            await self._look(walk, whole, nodes)
-            n_requests += 1
-        n_exact = await self._look_exactly(walk, whole)
+        n_cached, n_requests, n_exact = await self._look(walk, whole, [()]), 1, 0
+        while True:
+            # What is read lowers what labels can have at most, and so what may be neglected.
+            if nodes := walk.unread():
+                await self._look(walk, whole, nodes)
+                n_requests += 1
+            elif missing := walk.missing():
+                n_exact += await self._look_exactly(walk, whole, missing)
+            else:
+                break
         values = [
             trie.total([trie.value(path, walk.read) for path in dict.fromkeys(group)])
             for group in paths
         ]
         method = f"{self.kind}.top_logprobs" + ("+token_ids" if n_exact else "")
         logprobs, upper = zip(*values, strict=True)
-        n_requests += n_exact
-        return Choice(logprobs, upper, method, len(whole), n_cached, n_requests)
+        return Choice(logprobs, upper, method, len(whole), n_cached, n_requests + n_exact)
 
     async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
         """Read the alternatives at nodes; how many prompt tokens were cached."""
@@ -234,9 +237,10 @@ class Vllm(OpenaiCompatible):
         walk.add(nodes, looked.readings)
         return looked.n_cached
 
-    async def _look_exactly(self, walk: Walk, whole: Ids) -> int:
-        """Read what is missing and may matter, by its id; how many requests that took."""
-        missing = walk.missing()
+    async def _look_exactly(
+        self, walk: Walk, whole: Ids, missing: Mapping[Path, Sequence[int]]
+    ) -> int:
+        """Read tokens that are missing at nodes by their ids; how many requests that took."""
         wanted = sorted({token for tokens in missing.values() for token in tokens})
         prompts = [(*whole, *node) for node in missing]
         firsts = range(0, len(wanted), wire.MOST_EXACT_IDS)
@@ -251,7 +255,7 @@ class Vllm(OpenaiCompatible):
         return await self._ask(
             COMPLETIONS,
             lambda: wire.look_exactly(self._endpoint.model, prompts, ids),
-            lambda body, secret: wire.looked(body, prompts, len(ids), secret),
+            lambda body, secret: wire.looked_exactly(body, prompts, ids, secret),
         )
 
     async def _enough(self, n_top: int) -> None:

@@ -38,12 +38,20 @@ def lacks_browser() -> bool:
     return shutil.which("chromium") is None
 
 
+def lacks_vllm() -> bool:
+    return shutil.which("vllm") is None and not (ROOT / ".venv-vllm" / "bin" / "vllm").exists()
+
+
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
     AllowedSkip(r"chromium is absent", lacks_browser, 10),
-    AllowedSkip(r"torch and the bundled models are absent", lacks_models, 60),
+    AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),
+    AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
 )
-NEEDED_BY_MARK = {"models": (lacks_models, "torch and the bundled models are absent")}
+NEEDED_BY_MARK = {
+    "models": (lacks_models, "torch and the bundled models are absent"),
+    "vllm": (lacks_vllm, "vLLM is absent: python tools/set_up_vllm.py makes .venv-vllm"),
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from orchestrator.records import Failure, FloatArray, Messages, TopLogprobs
 from orchestrator.wire._parsing import (
     NO_USAGE,
-    ROUNDING,
     Decoder,
     TokenId,
     Usage,
@@ -259,30 +258,42 @@ def forced(
 
 
 def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> Looked | Failure:
-    """Distributions after several prompts, from the reply to `look` or `look_exactly`.
+    """The most likely tokens after several prompts, from the reply to `look`.
 
     `n_least` entries at least must be listed at each place. Fewer come from a server whose V1
     runner mixed the request up with another one that asked for given ids; that passes.
     """
-    found = _answers(body, len(prompts), sum(map(len, prompts)), secret)
+    found = _listings(body, prompts, secret)
     if isinstance(found, Failure):
         return found
-    choices, usage = found
-    readings = []
-    for choice in choices:
-        listed = choice.logprobs and choice.logprobs.top_logprobs
-        if not listed or not listed[0]:
-            return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
-        read = _reading(listed[0])
-        if read is None:
-            said = "the server gives no log-probabilities of token ids"
-            return Failure("unparseable", said, permanent=True)
-        if len(read.logprobs) < n_least:
-            return MIXED_UP
-        readings.append(read)
-    return Looked(tuple(readings), usage.n_cached)
+    listings, n_cached = found
+    # What V1 pads a row with is no token of the list.
+    kept = [{token: p for token, p in row.items() if p > -math.inf} for row in listings]
+    if any(len(row) < n_least for row in kept):
+        return MIXED_UP
+    return Looked(tuple(Reading(row, min(row.values())) for row in kept), n_cached)
 
 
+def looked_exactly(
+    body: bytes, prompts: Sequence[Path], ids: Sequence[int], secret: str
+) -> Looked | Failure:
+    """Given next tokens after several prompts, from the reply to `look_exactly`."""
+    found = _listings(body, prompts, secret)
+    if isinstance(found, Failure):
+        return found
+    listings, n_cached = found
+    if any(token not in row for row in listings for token in ids):
+        return _NOT_BY_ID
+    readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
+    return Looked(readings, n_cached)
+
+
+_NOT_BY_ID: Final = Failure(
+    "unsupported",
+    "the server gives no log-probabilities of given ids (logprob_token_ids); "
+    "raise --max-logprobs and choose_top_logprobs, so that labels are among the alternatives",
+    permanent=True,
+)
 MIXED_UP: Final = Failure(
     "server_error",
     "vLLM mixed up the alternatives of this request with the token ids of another one (a fault of "
@@ -334,18 +345,36 @@ def _answers(
     return choices, usage
 
 
-def _reading(listed: Mapping[str, float | None]) -> Reading | None:
+def _listings(
+    body: bytes, prompts: Sequence[Path], secret: str
+) -> tuple[list[dict[int, float]], int] | Failure:
+    """What is listed at the first place after each prompt, and how many tokens were cached."""
+    found = _answers(body, len(prompts), sum(map(len, prompts)), secret)
+    if isinstance(found, Failure):
+        return found
+    choices, usage = found
+    listings = []
+    for choice in choices:
+        listed = choice.logprobs and choice.logprobs.top_logprobs
+        if not listed or not listed[0]:
+            return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        read = _by_id(listed[0])
+        if read is None:
+            said = "the server gives no log-probabilities of token ids"
+            return Failure("unparseable", said, permanent=True)
+        listings.append(read)
+    return listings, usage.n_cached
+
+
+def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     """By token id its ln p; None where a token is not named by its id or its number is none."""
     found: dict[int, float] = {}
     for name, given in listed.items():
-        named = _NAMED.fullmatch(name)
-        known = logprob(given)
-        if named is None or math.isnan(known) or (given is not None and given > ROUNDING):
+        named, known = _NAMED.fullmatch(name), logprob(given)
+        if named is None or math.isnan(known):
             return None
-        # What V1 pads a row with is no token of the list.
-        if known > -math.inf:
-            found[int(named[1])] = known
-    return Reading(found, min(found.values(), default=0.0))
+        found[int(named[1])] = known
+    return found
 
 
 def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs | Failure:

@@ -1,0 +1,122 @@
+"""The kinds of servers that the suite is run against: how each is launched and spoken to.
+
+A kind more is an entry in `KINDS`. Its tests are chosen by its name: `pytest -k vllm`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from orchestrator import plugins
+from orchestrator.backend import Backend, Endpoint
+from orchestrator.serving import LaunchModule, RunningServer, ServedModel
+
+MODEL = "judge"
+CONTEXT = 1024
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of server.
+
+    Attributes:
+        settings: Of its launch kind.
+        backend: Settings of the back-end.
+        weights: What it serves.
+        tolerance: Largest error of a log-probability against a float32 forward pass, nats; None
+            for numbers that are made up.
+        max_top: Alternatives that may be asked for; None for any number.
+        marks: What its tests need.
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    backend: Mapping[str, Any] = field(default_factory=dict)
+    weights: str = f"bundled:{MODEL}"
+    tolerance: float | None = None
+    max_top: int | None = None
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("fake", settings={"rules": {"context_tokens": CONTEXT}}, weights="fake:0.7"),
+        Kind(
+            "embedded",
+            settings={"threads": 1, "max_model_len": CONTEXT},
+            tolerance=1e-4,
+            marks=(pytest.mark.slow, pytest.mark.models),
+        ),
+        Kind(
+            "vllm",
+            settings={
+                "dtype": "float32",
+                "max_model_len": CONTEXT,
+                "enforce_eager": True,
+                "cpu_kv_cache_gb": 1,
+                "cpu_threads": 1,
+                "max_logprobs": 16,
+            },
+            # So that labels are missing and asked for by id.
+            backend={"choose_top_logprobs": 4, "choose_negligible": 0},
+            tolerance=1e-4,
+            max_top=16,
+            marks=(pytest.mark.slow, pytest.mark.models, pytest.mark.vllm),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that is ready."""
+
+    kind: Kind
+    server: RunningServer
+
+    @contextlib.asynccontextmanager
+    async def connected(
+        self, model: str = MODEL, *, settings: Mapping[str, Any] | None = None, **options: Any
+    ) -> AsyncIterator[Backend]:
+        """A back-end to one of its models; `settings` go over those of the kind."""
+        endpoint = Endpoint(
+            base_url=self.server.base_url, model=model, api_key=self.server.api_key, **options
+        )
+        launch = plugins.load(plugins.LAUNCH, self.kind.name)
+        module = plugins.load(plugins.BACKENDS, launch.BACKEND)
+        backend = cast(
+            "Backend",
+            module.create(endpoint, module.Config(**{**self.kind.backend, **(settings or {})})),
+        )
+        try:
+            yield backend
+        finally:
+            await backend.close()
+
+
+@contextlib.contextmanager
+def running(kind: Kind, log: Path) -> Iterator[Running]:
+    """A server of a kind, ended with the block."""
+    module = cast("LaunchModule", plugins.load(plugins.LAUNCH, kind.name))
+    models = (ServedModel(MODEL, kind.weights),)
+    server = asyncio.run(_start(module, kind, models, log))
+    try:
+        yield Running(kind, server)
+    finally:
+        asyncio.run(_stop(server))
+
+
+async def _start(
+    module: LaunchModule, kind: Kind, models: tuple[ServedModel, ...], log: Path
+) -> RunningServer:
+    return await module.start(module.Config(**kind.settings), models, log)
+
+
+async def _stop(server: RunningServer) -> None:
+    await server.stop()

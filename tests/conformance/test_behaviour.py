@@ -1,0 +1,145 @@
+"""What every server must do with asks, sound and unsound, whatever its numbers are."""
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Provenance
+from orchestrator.records import Failure, Message, Prefix, Sampling, labels
+from tests.conformance.measure import SYMBOLS, VERDICT, known
+from tests.conformance.servers import CONTEXT
+
+pytestmark = pytest.mark.timeout(600)
+
+PROMPT = (Message("user", VERDICT.format("f k", "k f")),)
+LONG = (Message("user", "a b c d " * CONTEXT),)
+
+
+async def test_scoring_a_draw_gives_the_numbers_of_the_draw(backend):
+    """The most valuable check there is: a shift by one, a second BOS, temperatures all show."""
+    drawn = known(await backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=8)), 1))
+    assert drawn.token_ids.size
+    ids = tuple(drawn.token_ids.tolist())
+    scored = known(await backend.score(ScoreAsk("m", PROMPT, ids, drawn.text)))
+    assert scored.n_prompt_tokens == drawn.n_prompt_tokens
+    np.testing.assert_allclose(scored.logprobs, drawn.logprobs, atol=1e-4)
+
+
+@pytest.mark.kinds("embedded", "vllm")
+async def test_the_probability_of_a_greedy_answer_is_that_of_its_label(backend):
+    drawn = known(await backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=8)), 1))
+    ids = tuple(drawn.token_ids.tolist())
+    text = drawn.text.strip()
+    if text not in {label.name for label in SYMBOLS}:
+        pytest.fail(f"the greedy answer is no verdict: {text!r}")
+    chosen = known(await backend.choose(ChooseAsk("m", PROMPT, SYMBOLS)))
+    scored = known(await backend.score(ScoreAsk("m", PROMPT, ids, drawn.text)))
+    at = [label.name for label in SYMBOLS].index(text)
+    assert chosen.logprobs[at] == max(chosen.logprobs)
+    assert chosen.logprobs[at] == pytest.approx(float(scored.logprobs.sum()), abs=1e-4)
+
+
+async def test_a_choice_is_no_more_than_one(backend):
+    chosen = known(await backend.choose(ChooseAsk("m", PROMPT, SYMBOLS)))
+    assert 0 < sum(map(math.exp, chosen.logprobs)) <= 1 + 1e-6
+    assert chosen.exact
+
+
+async def test_a_seed_repeats_a_draw_and_another_gives_another(backend):
+    prompt = (Message("user", "Say something."),)
+    hot = GenerateAsk("m", prompt, Sampling(max_tokens=12, temperature=2.0))
+    draws = [known(await backend.generate(hot, seed)) for seed in (1, 1, 2, 3, 4)]
+    ids = [drawn.token_ids.tolist() for drawn in draws]
+    assert ids[0] == ids[1]
+    assert any(other != ids[0] for other in ids[2:])
+
+
+async def test_an_answer_is_cut_at_max_tokens(backend):
+    drawn = known(await backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=2)), 1))
+    assert (drawn.finish_reason, len(drawn.token_ids)) == ("length", 2)
+
+
+async def test_the_stop_token_is_no_part_of_the_answer(backend):
+    drawn = known(await backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=64)), 1))
+    assert drawn.finish_reason == "stop"
+    assert len(drawn.token_ids) == len(drawn.logprobs) == drawn.n_completion_tokens - 1
+
+
+@pytest.mark.parametrize("kind", ["generate", "score", "choose"])
+async def test_a_prompt_that_is_too_long_is_told(backend, kind):
+    outcome = await asked(backend, kind, LONG)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("too_long", True)
+
+
+@pytest.mark.parametrize("kind", ["generate", "score", "choose"])
+async def test_a_model_that_there_is_not_is_told(server, kind):
+    async with server.connected("no-such-model") as backend:
+        outcome = await asked(backend, kind, PROMPT)
+        assert isinstance(outcome, Failure)
+        assert (outcome.cause, outcome.permanent) == ("not_found", True)
+        assert isinstance(await backend.provenance(), Failure)
+
+
+async def test_a_wrong_key_is_told(server):
+    async with server.connected() as backend:
+        stated = await backend.provenance()
+        assert isinstance(stated, Provenance)
+    endpoint_key = server.server.api_key
+    server.server.api_key = "sk-wrong"
+    try:
+        async with server.connected() as backend:
+            outcome = await asked(backend, "generate", PROMPT)
+            assert isinstance(outcome, Failure)
+            assert outcome.status == 401
+            assert "sk-wrong" not in outcome.message
+    finally:
+        server.server.api_key = endpoint_key
+
+
+@pytest.mark.kinds("embedded", "vllm")
+async def test_labels_that_share_a_spelling_are_refused(backend):
+    outcome = await backend.choose(ChooseAsk("m", PROMPT, labels("A", "B", "A")))
+    assert isinstance(outcome, Failure)
+    assert outcome.permanent
+
+
+async def test_the_score_of_nothing_is_no_number(backend):
+    outcome = known(await backend.score(ScoreAsk("m", PROMPT, (), "")))
+    assert math.isnan(outcome.mean_logprob)
+
+
+async def test_a_begun_answer_changes_what_comes_next(backend):
+    plain = known(await backend.choose(ChooseAsk("m", PROMPT, SYMBOLS)))
+    begun = known(await backend.choose(ChooseAsk("m", PROMPT, SYMBOLS, Prefix("I think that "))))
+    assert begun.n_prompt_tokens > plain.n_prompt_tokens
+
+
+async def test_more_requests_than_there_is_room_for_are_all_answered(server):
+    async with server.connected(max_in_flight=8) as backend, asyncio.TaskGroup() as group:
+        short = Sampling(max_tokens=4)
+        tasks = [
+            group.create_task(backend.generate(GenerateAsk("m", PROMPT, short), seed))
+            for seed in range(200)
+        ]
+    texts = {known(task.result()).text for task in tasks}
+    assert len(texts) == 1
+
+
+@pytest.mark.slow
+async def test_a_connection_that_lay_idle_is_no_failure(server):
+    async with server.connected() as backend:
+        known(await asked(backend, "generate", PROMPT))
+        await asyncio.sleep(6)
+        known(await asked(backend, "generate", PROMPT))
+
+
+async def asked(backend, kind, prompt):
+    if kind == "generate":
+        return await backend.generate(GenerateAsk("m", prompt, Sampling(max_tokens=4)), 1)
+    if kind == "score":
+        return await backend.score(ScoreAsk("m", prompt, (30, 31)))
+    return await backend.choose(ChooseAsk("m", prompt, SYMBOLS))

@@ -1,0 +1,194 @@
+"""Replies of vLLM, sound and odd, to records or failures."""
+
+import json
+import math
+
+import pytest
+
+from orchestrator.records import Failure
+from orchestrator.wire import vllm
+
+
+def completion(*choices, n_prompt=3, **fields):
+    listed = [{"index": i, "finish_reason": "length", **one} for i, one in enumerate(choices)]
+    reply = {"choices": listed, "usage": {"prompt_tokens": n_prompt}, **fields}
+    return json.dumps(reply).encode()
+
+
+def prompt_row(*pairs):
+    return {str(token): {"logprob": logprob, "rank": 1} for token, logprob in pairs}
+
+
+def listed(**values):
+    names = {f"token_id:{name[1:]}": value for name, value in values.items()}
+    return {"logprobs": {"top_logprobs": [names]}}
+
+
+def forced(body, ids, n_prompt, n_top):
+    found = vllm.forced(body, ids, n_prompt, n_top, "")
+    assert not isinstance(found, Failure), found
+    return found
+
+
+def failure(outcome, cause):
+    assert isinstance(outcome, Failure)
+    assert outcome.cause == cause
+    return outcome
+
+
+def test_scores_are_read_at_the_places_of_the_continuation():
+    rows = [None, prompt_row((7, -1.0)), prompt_row((8, -2.0), (9, -0.5))]
+    found = forced(completion({"prompt_logprobs": rows}), (5, 7, 8), 1, 0)
+    assert found.logprobs.tolist() == [-1.0, -2.0]
+    assert found.top is None
+
+
+def test_the_scored_token_is_found_by_its_id_and_not_by_its_rank():
+    rows = [None, prompt_row((8, -2.0), (9, -0.5))]
+    body = completion({"prompt_logprobs": rows}, n_prompt=2)
+    assert forced(body, (5, 9), 1, 0).logprobs.tolist() == [-0.5]
+
+
+def test_alternatives_of_a_score_are_in_order_and_without_a_worse_scored_token():
+    rows = [None, prompt_row((8, -4.0), (1, -0.5), (2, -1.5))]
+    body = completion({"prompt_logprobs": rows}, n_prompt=2)
+    found = forced(body, (5, 8), 1, 2)
+    assert found.top is not None
+    assert found.top.token_ids.tolist() == [[1, 2]]
+    assert found.top.logprobs.tolist() == [[-0.5, -1.5]]
+
+
+@pytest.mark.parametrize("n_prompt", [2, 4])
+def test_a_prompt_that_was_cut_or_got_a_second_bos_is_found_out(n_prompt):
+    rows = [None, prompt_row((7, -1.0)), prompt_row((8, -2.0))]
+    body = completion({"prompt_logprobs": rows}, n_prompt=n_prompt)
+    found = failure(vllm.forced(body, (5, 7, 8), 1, 0, ""), "unparseable")
+    assert "3 prompt tokens were sent" in found.message
+
+
+@pytest.mark.parametrize(
+    ("rows", "cause"),
+    [
+        (None, "no_logprobs"),
+        ([None, prompt_row((7, -1.0))], "no_logprobs"),
+        ([None, prompt_row((7, -1.0)), None], "unparseable"),
+        ([None, prompt_row((7, -1.0)), prompt_row((9, -1.0))], "unparseable"),
+        ([None, prompt_row((7, 5.0)), prompt_row((8, -1.0))], "no_logprobs"),
+    ],
+)
+def test_scores_that_are_missing_are_no_numbers(rows, cause):
+    failure(vllm.forced(completion({"prompt_logprobs": rows}), (5, 7, 8), 1, 0, ""), cause)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(-9999.0, -math.inf), (-3.4028234663852886e38, -math.inf)]
+)
+def test_sentinels_of_given_tokens_are_true_zeros(given, expected):
+    body = completion({"prompt_logprobs": [None, prompt_row((7, given))]}, n_prompt=2)
+    assert forced(body, (5, 7), 1, 0).logprobs.tolist() == [expected]
+
+
+def test_a_number_that_is_none_stays_undefined():
+    body = completion({"prompt_logprobs": [None, prompt_row((7, math.nan))]}, n_prompt=2)
+    assert math.isnan(forced(body, (5, 7), 1, 0).logprobs[0])
+
+
+def test_alternatives_are_read_by_id_in_the_order_of_the_prompts():
+    first, second = listed(t1=-0.5, t2=-1.0), listed(t3=-0.25, t4=-3.0)
+    body = json.dumps(
+        {
+            "choices": [{"index": 1, **second}, {"index": 0, **first}],
+            "usage": {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2}},
+        }
+    ).encode()
+    found = vllm.looked(body, [(1, 2), (1, 2, 3)], 2, "")
+    assert not isinstance(found, Failure)
+    assert [read.logprobs for read in found.readings] == [{1: -0.5, 2: -1.0}, {3: -0.25, 4: -3.0}]
+    assert [read.bound for read in found.readings] == [-1.0, -3.0]
+    assert found.n_cached == 2
+
+
+def test_a_reply_that_v1_has_mixed_up_is_to_be_asked_again():
+    """What was seen: the drawn token and id 0 at minus infinity, whatever was asked for."""
+    found = vllm.looked(completion(listed(t7=-0.1, t0=-9999.0)), [(1, 2, 3)], 4, "")
+    assert found is vllm.MIXED_UP
+    assert not vllm.MIXED_UP.permanent
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"logprobs": None},
+        {"logprobs": {"top_logprobs": []}},
+        {"logprobs": {"top_logprobs": [None]}},
+        {"logprobs": {"top_logprobs": [{}]}},
+    ],
+)
+def test_a_reply_without_alternatives_is_no_reading(choice):
+    failure(vllm.looked(completion(choice), [(1, 2, 3)], 1, ""), "no_logprobs")
+
+
+@pytest.mark.parametrize(
+    "names", [{" five": -1.0}, {"token_id:x": -1.0}, {"token_id:5": None}, {"token_id:5": 3.0}]
+)
+def test_alternatives_without_ids_or_numbers_are_no_reading(names):
+    body = completion({"logprobs": {"top_logprobs": [names]}})
+    failure(vllm.looked(body, [(1, 2, 3)], 1, ""), "unparseable")
+
+
+def test_given_ids_are_read_and_no_others_and_zero_is_zero():
+    body = completion(listed(t9=-0.1, t5=-20.0, t6=-9999.0))
+    found = vllm.looked_exactly(body, [(1, 2, 3)], [5, 6], "")
+    assert not isinstance(found, Failure)
+    assert found.readings[0].logprobs == {5: -20.0, 6: -math.inf}
+
+
+def test_a_server_that_ignores_given_ids_is_told_from_one_that_reads_them():
+    body = completion(listed(t9=-0.1, t5=-20.0))
+    found = failure(vllm.looked_exactly(body, [(1, 2, 3)], [5, 6], ""), "unsupported")
+    assert "logprob_token_ids" in found.message
+
+
+def test_fewer_answers_than_prompts_are_found_out():
+    failure(vllm.looked(completion(listed(t1=-1.0)), [(1,), (1, 2)], 1, ""), "unparseable")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Requested sample logprobs of 1000000, which is greater than max allowed: 64 "
+        "(parameter=logprobs, value=1000000)",
+        "HTTP 400: Requested prompt logprobs of 99, which is greater than max allowed: 64",
+    ],
+)
+def test_the_most_alternatives_are_learnt_from_a_refusal(said):
+    assert vllm.cap_in(said) == 64
+
+
+def test_another_refusal_says_nothing_of_alternatives():
+    assert vllm.cap_in("HTTP 400: the prompt is too long: 64") is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"error": {"message": "no", "code": 500}}'])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda body: vllm.forced(body, (1, 2), 1, 0, ""),
+        lambda body: vllm.looked(body, [(1,)], 1, ""),
+        lambda body: vllm.tried(body, ""),
+        lambda body: vllm.token_ids(body, ""),
+        lambda body: vllm.token_texts(body, ""),
+        lambda body: vllm.text(body, ""),
+    ],
+    ids=["forced", "looked", "tried", "token_ids", "token_texts", "text"],
+)
+def test_what_is_no_reply_is_a_failure(read, body):
+    assert isinstance(read(body), Failure)
+
+
+def test_every_sampling_field_of_a_reading_is_written_out():
+    body = json.loads(vllm.look("m", [(1, 2)], 5))
+    assert body["temperature"] == 0
+    assert body["repetition_penalty"] == body["top_p"] == 1
+    assert body["add_special_tokens"] is False
+    assert (body["max_tokens"], body["logprobs"]) == (1, 5)
