@@ -50,7 +50,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 def _machine(inventory: Inventory) -> str:
     gpus = ", ".join(
-        f"GPU {gpu.index} ({gpu.name}, {gpu.usable / GIB:.0f} of {gpu.total / GIB:.0f} GiB usable)"
+        f"GPU {gpu.index} ({gpu.name}, {gpu.usable / GIB:.1f} of {gpu.total / GIB:.1f} GiB usable)"
         for gpu in inventory.gpus
     )
     return gpus or "no GPU"

@@ -97,7 +97,7 @@ def test_a_plan_of_servers_that_run_at_once_says_nothing_of_them(tmp_path):
 def test_a_plan_for_other_gpus_says_what_runs_where(tmp_path):
     path = recipe(tmp_path, {"gpus": [24]}, three())
     machine, servers = api.plan(path, run_dir=tmp_path / "run").servers
-    assert machine == "GPU 0 (as the recipe says, 22 of 24 GiB usable)"
+    assert machine == "GPU 0 (as the recipe says, 22.1 of 24.0 GiB usable)"
     assert servers.startswith("servers: novice (GPU 0, ")
     assert servers.count("GPU 0") == 3
 
