@@ -1,6 +1,6 @@
 """The wire formats of real servers, spoken by the fake one; a file each, found by its name.
 
-A module offers `create(toy)`, which gives a `Dialect`. Written from `docs/servers.md` and the
+A module offers `create(toy)`, which gives a `Dialect`. Written from the
 servers' own documentation; what differs from a real server is said in `docs/fake-server.md`.
 """
 
