@@ -24,7 +24,7 @@ from orchestrator.runner.execute import Ended, Opened, execute, last_revision, o
 from orchestrator.runner.fleet import identity_key
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
-from orchestrator.runner.placing import find_places
+from orchestrator.runner.placing import look_for_places
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import (
     analyse,
@@ -278,7 +278,7 @@ def plan(
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
     store_path = newest(_where(run_dir, loaded.name)) / "store.sqlite"
     # A run that is just beginning has an empty file for a moment.
-    servers = find_places(prepared).words()
+    servers = look_for_places(prepared).words()
     if not store_path.exists() or store_path.stat().st_size == 0:
         return msgspec.structs.replace(_count(prepared, None), servers=servers)
     with Store.open(store_path, read_only=True) as store:

@@ -26,11 +26,13 @@ class Placed(msgspec.Struct, frozen=True):
         inventory: Of the machine.
         waves: Servers that run together; empty where none is launched.
         places: Where each of them runs.
+        without_room: A line for each server that fits nowhere.
     """
 
     inventory: Inventory
     waves: tuple[tuple[PlacedServer, ...], ...]
     places: Places
+    without_room: tuple[str, ...] = ()
 
     def turns(self) -> Waves | None:
         """The waves of a run; None where all servers run at the same time."""
@@ -39,13 +41,14 @@ class Placed(msgspec.Struct, frozen=True):
     def words(self) -> tuple[str, ...]:
         """A line for each wave, and one for the machine; nothing where there is nothing to say."""
         on_gpus = any(share.gpus for share in self.places.shares.values())
+        missing = [f"no room for {line}" for line in self.without_room]
         if len(self.waves) < 2 and not on_gpus:
-            return ()
+            return tuple(missing)
         lines = [_machine(self.inventory)] if on_gpus else []
         for number, wave in enumerate(self.waves, 1):
             head = f"wave {number} of {len(self.waves)}: " if len(self.waves) > 1 else "servers: "
             lines.append(head + "; ".join(map(_server, wave)))
-        return tuple(lines)
+        return (*lines, *missing)
 
 
 def _machine(inventory: Inventory) -> str:
@@ -73,15 +76,26 @@ def find_places(prepared: Prepared) -> Placed:
         UsageError: If a server fits nowhere, with what it would need.
         LaunchError: If its weights can't be read.
     """
-    placed = place_servers(
+    placed = look_for_places(prepared)
+    if placed.without_room:
+        raise UsageError("\n".join(["there is no room on this machine for", *placed.without_room]))
+    for line in placed.words():
+        _log.info("%s", line)
+    return placed
+
+
+def look_for_places(prepared: Prepared) -> Placed:
+    """As `find_places`; a server that fits nowhere is named in the result.
+
+    Raises:
+        LaunchError: If its weights can't be read.
+    """
+    return place_servers(
         prepared.plan,
         [prepared.models[name] for name in prepared.identities],
         inventory(prepared.recipe.resources),
         allow_code=prepared.allow_code,
     )
-    for line in placed.words():
-        _log.info("%s", line)
-    return placed
 
 
 def place_servers(
@@ -96,8 +110,7 @@ def place_servers(
         allow_code: Load kinds from outside this project.
 
     Raises:
-        UsageError: If a server fits nowhere, with what it would need.
-        LaunchError: If its weights can't be read.
+        LaunchError: If the weights of a server can't be read.
     """
     launched = {spec.name: spec for spec in specs if spec.server is not None}
     depths = _depths(plan)
@@ -118,16 +131,14 @@ def place_servers(
     if apart:
         groups = grouped(list(launched.values()), apart=apart, allow_code=allow_code)
         placement = placed(groups)
-    if placement.impossible:
-        lines = [f"the server of {found.name!r}: {found.why}" for found in placement.impossible]
-        raise UsageError("\n".join(["there is no room on this machine for", *lines]))
     models = {group[0]: group for group in groups}
     waves = [
         tuple(PlacedServer(name, models[name], shares) for name, shares in wave.items())
         for wave in placement.waves
     ]
     shares = {name: one.shares[0] for wave in waves for one in wave for name in one.models}
-    return Placed(inventory, tuple(waves), Places(shares, apart))
+    lines = [f"the server of {found.name!r}: {found.why}" for found in placement.impossible]
+    return Placed(inventory, tuple(waves), Places(shares, apart), tuple(lines))
 
 
 def _crowded(placement: Placement, groups: Sequence[tuple[str, ...]]) -> frozenset[str]:

@@ -125,7 +125,16 @@ def test_models_of_one_process_get_one_each_where_no_gpu_has_room_for_all(tmp_pa
 def test_a_server_without_room_is_named_with_what_it_would_need(tmp_path):
     path = recipe(tmp_path, {"gpus": [0.2]}, three())
     with pytest.raises(UsageError, match=r"server of 'novice': it needs at least .* GiB"):
-        api.plan(path, run_dir=tmp_path / "run")
+        orchestrator.run(path, run_dir=tmp_path / "run")
+
+
+@pytest.mark.models
+def test_a_plan_names_what_has_no_room_and_goes_on(tmp_path):
+    path = recipe(tmp_path, {"gpus": [0.2]}, three())
+    counted = api.plan(path, run_dir=tmp_path / "run")
+    assert counted.left
+    assert len(counted.servers) == 3
+    assert counted.servers[0].startswith("no room for the server of 'novice': it needs at least")
 
 
 def test_gpus_of_the_recipe_take_the_place_of_those_that_are_here():
