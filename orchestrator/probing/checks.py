@@ -95,7 +95,9 @@ def cap(reply: HttpReply) -> Finding:
 def generates(drawn: Generation | Failure) -> Finding:
     """Whether texts come through the back-end as methods ask for them."""
     if isinstance(drawn, Failure):
-        return Finding("generate", NO, BAD, drawn.message)
+        # What fails for the moment is tried again by the run.
+        answered = Finding("generate", NO, BAD, drawn.message)
+        return answered if drawn.permanent else unknown("generate", drawn.message)
     n = drawn.n_completion_tokens
     return Finding("generate", YES, GOOD, f"texts come ({n} tokens, {drawn.finish_reason})")
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.probing.record import UNKNOWN, YES, Finding, ProbeRecord
+from orchestrator.probing.record import BAD, UNKNOWN, YES, Finding, ProbeRecord
 
 EXACT: Final = "exact"
 BOUNDED: Final = "bounded"
@@ -69,9 +69,10 @@ def _by(method: str, finding: Finding, good: dict[str, str]) -> Verdict:
 
 
 def _choice(method: str, record: ProbeRecord) -> Verdict:
-    agrees = record.find("choose_agrees")
-    if agrees.value == "inconsistent":
-        return Verdict(method, IMPOSSIBLE, agrees.said, agrees.remedy)
+    for name in ("choose_agrees", "choose_letters", "choose_verdicts"):
+        finding = record.find(name)
+        if finding.state == BAD:
+            return Verdict(method, IMPOSSIBLE, finding.said, finding.remedy)
     words = {"exact": EXACT, "bounded": BOUNDED}
     long = _by(method, record.find("choose_verdicts"), words)
     if long.verdict in {EXACT, BOUNDED}:

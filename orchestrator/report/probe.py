@@ -22,6 +22,7 @@ _STYLES: Final = {
     NOT_KNOWN: page.FAINT,
     IMPOSSIBLE: page.BAD,
 }
+_SHORT: Final = frozenset({"question", "answer", "numbers"})
 
 
 def probe_tables(
@@ -46,19 +47,30 @@ def _parts(
         found.add_row(*_row(one.name.replace("_", " "), one.value, one.state, one.said, one.remedy))
     yield found
     yield Text("")
-    can = _table("method", "numbers", "why")
-    for judged in verdicts:
-        why = judged.why if judged.verdict != EXACT else ""
-        can.add_row(*_row(judged.method, judged.verdict, judged.verdict, why, judged.remedy))
+    can = _table("numbers", "methods", "why")
+    for (word, why, remedy), methods in _alike(verdicts).items():
+        said = Text(safe_line(why if word != EXACT else ""))
+        if remedy:
+            said.append(f"\n→ {safe_line(remedy)}", page.FAINT)
+        can.add_row(Text(word, _STYLES[word]), Text(safe_line(", ".join(methods))), said)
     yield can
     yield Text("")
 
 
+def _alike(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str], list[str]]:
+    """Methods by verdict, reason and remedy, the best verdict first."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    order = (EXACT, BOUNDED, NOT_KNOWN, IMPOSSIBLE)
+    for judged in sorted(verdicts, key=lambda one: order.index(one.verdict)):
+        why = judged.why if judged.verdict != EXACT else ""
+        found.setdefault((judged.verdict, why, judged.remedy), []).append(judged.method)
+    return found
+
+
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style=page.FAINT)
-    for name in columns[:-1]:
-        table.add_column(name, no_wrap=True)
-    table.add_column(columns[-1], overflow="fold")
+    for name in columns:
+        table.add_column(name, overflow="fold", no_wrap=name in _SHORT)
     return table
 
 

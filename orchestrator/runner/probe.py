@@ -20,6 +20,7 @@ _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
 _LONG_LIST: Final = 1_000
 _WARM_DRAWS: Final = 3
+_CERTAIN: Final = -0.5
 _N_MIXED: Final = 6
 _MIXED_TOKENS: Final = 24
 # vLLM's V1 runner is the one known to mix replies up.
@@ -125,7 +126,8 @@ class _Probe:
             if isinstance(one, Generation):
                 scored = await self._t.backend.score(ask.score(model, requests.PROMPT, one))
                 pairs.append((one, scored))
-        pairs += await self._alternatives()
+        if not any(_tells(one) for one, _ in pairs):
+            pairs += await self._alternatives()
         return [checks.generates(drawn[0]), checks.consistency(pairs)]
 
     async def _alternatives(self) -> list[tuple[Generation, Scored | Failure]]:
@@ -255,6 +257,12 @@ class _Probe:
                 if beside:
                     group.create_task(self._ask(max_tokens=_MIXED_TOKENS, **beside))
         return [task.result() for task in ordinary]
+
+
+def _tells(drawn: Generation) -> bool:
+    """Whether a wrong score of a text would show: not where all its tokens are certain."""
+    logprobs = drawn.logprobs
+    return logprobs is not None and bool((logprobs < _CERTAIN).sum() > 1)
 
 
 def _drawn_id(found: Chat | None) -> int | None:

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.probing import choices
 from orchestrator.probing.choices import ONE_TOKEN
-from orchestrator.probing.record import Finding, ProbeRecord, differences, unknown
+from orchestrator.probing.record import BAD, Finding, ProbeRecord, differences, unknown
 from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.records import Choice, Failure
 from tests.probing.bodies import chat
@@ -41,12 +41,21 @@ def choice(*probabilities, upper=None):
         ("choose", {"choose_verdicts": "bounded"}, BOUNDED),
         ("choose", {"choose_verdicts": "no", "choose_letters": "exact"}, BOUNDED),
         ("choose", {"choose_verdicts": "no", "choose_letters": "no"}, IMPOSSIBLE),
-        ("choose", {"choose_verdicts": "exact", "choose_agrees": "inconsistent"}, IMPOSSIBLE),
         ("similarity", {}, EXACT),
     ],
 )
 def test_what_a_server_does_decides_what_can_be_asked(asked, found, expected):
     assert of(asked, **found) == expected
+
+
+@pytest.mark.parametrize("name", ["choose_agrees", "choose_letters"])
+def test_labels_that_come_out_wrong_make_choosing_impossible(name):
+    good = record(choose_verdicts="exact", choose_letters="exact")
+    wrong = Finding(name, "wrong", BAD, "they add up to 1.8")
+    others = tuple(one for one in good.findings if one.name != name)
+    bad = ProbeRecord(backend="k", model="m", findings=(*others, wrong))
+    assert verdict("x", [Need("choose")], good, frozenset()).verdict == EXACT
+    assert verdict("x", [Need("choose")], bad, frozenset()).verdict == IMPOSSIBLE
 
 
 def test_a_method_is_as_good_as_the_worst_of_what_it_asks():
