@@ -7,6 +7,7 @@ beginning of an answer a judge has the distribution over its labels that `launch
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -244,3 +245,16 @@ def _turn(turn: Any) -> tuple[str, str]:  # noqa: ANN401 (JSON)
         raise RefusedError(400, "a message must be an object")
     content = turn.get("content")
     return str(turn.get("role", "user")), content if isinstance(content, str) else ""
+
+
+_MARKS: Final = {language.token(i).text: i for i in (language.END, language.ASSISTANT)}
+_MARK: Final = re.compile("|".join(f"({re.escape(text)})" for text in _MARKS))
+
+
+def encode_marked(text: str) -> list[int]:
+    """Ids of a text in which the marks of the template are tokens, as in special-token parsing."""
+    ids: list[int] = []
+    for part in _MARK.split(text):
+        if part:
+            ids += [_MARKS[part]] if part in _MARKS else language.encode(part)
+    return ids

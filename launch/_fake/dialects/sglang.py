@@ -8,7 +8,7 @@ from launch._fake.dialects import Dialect, ids_in, number
 from launch._fake.http import respond
 from launch._fake.protocol import RefusedError, check_ids, encode
 from launch._fake.rules import Verdict
-from launch._fake.toy import Sampling, Toy
+from launch._fake.toy import Sampling, Toy, encode_marked
 
 VERSION = "0.5.23"
 _LOWEST = -3.4028234663852886e38
@@ -66,7 +66,7 @@ class Sglang(Dialect):
     def _tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
         messages = body.get("messages")
         if messages is None:
-            ids = language.encode(str(body.get("prompt", "")))
+            ids = encode_marked(str(body.get("prompt", "")))
         elif body.get("continue_final_message"):
             if "add_generation_prompt" in body:
                 raise RefusedError(400, "continue_final_message goes without add_generation_prompt")
@@ -85,7 +85,7 @@ class Sglang(Dialect):
     def _generate(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
         given = body.get("input_ids")
         if given is None:
-            given = language.encode(str(body.get("text", "")))
+            given = encode_marked(str(body.get("text", "")))
         is_batch = isinstance(given, list) and bool(given) and isinstance(given[0], list)
         replies, generated = [], 0
         for at, ids in enumerate(given if is_batch else [given]):

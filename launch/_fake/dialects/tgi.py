@@ -10,7 +10,7 @@ from launch._fake.dialects import Dialect, number
 from launch._fake.http import respond
 from launch._fake.protocol import RefusedError, encode
 from launch._fake.rules import Verdict
-from launch._fake.toy import Sampling, Toy
+from launch._fake.toy import Sampling, Toy, encode_marked
 
 VERSION = "3.3.6"
 _CANDIDATES = tuple(range(32, 127))
@@ -35,7 +35,7 @@ class Tgi(Dialect):
             ids = self.toy.chat(body.get("messages"), opens=True)
             found = {"tokenize_response": _tokens(ids), "templated_text": language.decode(ids)}
             return encode(found), 0
-        ids = _encode(_text(body))
+        ids = encode_marked(_text(body))
         if path == "/tokenize":
             return encode(_tokens(ids)), 0
         return self._generate(ids, body.get("parameters") or {}, verdict)
@@ -158,19 +158,6 @@ def _text(body: Mapping[str, Any]) -> str:
     if not isinstance(inputs, str) or not inputs:
         raise RefusedError(422, "`inputs` cannot be empty")
     return inputs
-
-
-_MARKS = {language.token(i).text: i for i in (language.END, language.ASSISTANT)}
-_MARK = re.compile("|".join(f"({re.escape(text)})" for text in _MARKS))
-
-
-def _encode(text: str) -> list[int]:
-    """Ids of a templated text, whose marks are special tokens."""
-    ids: list[int] = []
-    for part in _MARK.split(text):
-        if part:
-            ids += [_MARKS[part]] if part in _MARKS else language.encode(part)
-    return ids
 
 
 def _tokens(ids: list[int]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from launch._fake.http import respond
 from launch._fake.protocol import RefusedError, check_ids, encode
 from launch._fake.replies import usage
 from launch._fake.rules import Verdict
-from launch._fake.toy import Draw, Place, Sampling, Toy
+from launch._fake.toy import Draw, Place, Sampling, Toy, encode_marked
 
 VERSION = "0.32.0"
 FINGERPRINT = "vllm-0.32.0-fake"
@@ -67,7 +67,7 @@ class Vllm(Dialect):
     def _tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
         messages = body.get("messages")
         if messages is None:
-            ids = language.encode(str(body.get("prompt", "")))
+            ids = encode_marked(str(body.get("prompt", "")))
         else:
             opens = bool(body.get("add_generation_prompt", True))
             goes_on = bool(body.get("continue_final_message", False))
@@ -242,7 +242,7 @@ def _sampling(body: Mapping[str, Any], default: int) -> Sampling:
 
 def _prompts(given: object) -> Sequence[list[int]]:
     if isinstance(given, str):
-        return [language.encode(given)]
+        return [encode_marked(given)]
     if isinstance(given, list) and given and isinstance(given[0], list):
         return [ids_in(one, "prompt") for one in given]
     return [ids_in(given, "prompt")]
