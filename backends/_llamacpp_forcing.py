@@ -1,13 +1,10 @@
 """Numbers of given tokens from a server that scores none: by making it draw them.
 
 What is drawn is forced by a grammar of token ids, many at a time, and by a bias one at a time where
-a grammar can't; the server's log-probabilities are the raw ones all the same. Steps of one text
-stay in one slot of the server, so that each computes its new tokens only.
+a grammar can't; the server's log-probabilities are the raw ones all the same. What the server has
+of the prompt is in its cache after the first step.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 from backends._llamacpp_tokenizer import COMPLETION, AskServer, LlamacppTokenizer
@@ -19,35 +16,6 @@ from orchestrator.wire.trie import Reading
 
 _LIKELY: Final = 64
 """Alternatives among which a token that says nothing of itself is looked for first."""
-
-
-class Slots:
-    """The server's slots, each lent to one text at a time.
-
-    Args:
-        n: How many there are.
-    """
-
-    def __init__(self, n: int) -> None:
-        self._free: dict[int, Ids] = dict.fromkeys(range(n), ())
-        self._permits = asyncio.Semaphore(n)
-
-    @asynccontextmanager
-    async def one(self, ids: Ids) -> AsyncIterator[int]:
-        """The free slot that saw most of the beginning of `ids` last; else the one idle longest."""
-        async with self._permits:
-            slot = max(self._free, key=lambda free: n_common(self._free[free], ids))
-            del self._free[slot]
-            try:
-                yield slot
-            finally:
-                self._free[slot] = ids
-
-
-def n_common(one: Ids, other: Ids) -> int:
-    """How many tokens two prompts begin with alike."""
-    most = min(len(one), len(other))
-    return next((at for at in range(most) if one[at] != other[at]), most)
 
 
 class Forcer:
@@ -71,7 +39,7 @@ class Forcer:
         self._cache = cache
         self._has_grammar = True
 
-    async def force(self, prompt: Ids, tokens: Ids, n_listed: int, slot: int) -> Step:
+    async def force(self, prompt: Ids, tokens: Ids, n_listed: int) -> Step:
         """What the tokens weigh one after the other, with the most likely ones at each place.
 
         Raises:
@@ -81,21 +49,21 @@ class Forcer:
         steps: list[Step] = []
         for begin, stop in wire.runs(spelled, self._eos):
             before = (*prompt, *tokens[:begin])
-            steps += await self._stretch(before, tokens[begin:stop], n_listed, slot)
+            steps += await self._stretch(before, tokens[begin:stop], n_listed)
         return Step(
             [value for step in steps for value in step.logprobs],
             [row for step in steps for row in step.listed],
             steps[0].n_cached if steps else 0,
         )
 
-    async def _stretch(self, before: Ids, tokens: Ids, n_listed: int, slot: int) -> list[Step]:
+    async def _stretch(self, before: Ids, tokens: Ids, n_listed: int) -> list[Step]:
         """Several tokens by a grammar where the server can, else one by one."""
         if self._has_grammar and len(tokens) > 1:
-            how = wire.Forcing(slot=slot, cache=self._cache)
+            cache = self._cache
             try:
                 together = await self._ask(
                     COMPLETION,
-                    lambda: wire.force_all(before, tokens, n_listed, how),
+                    lambda: wire.force_all(before, tokens, n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), tokens, secret),
                 )
             except Failed as failed:
@@ -106,59 +74,57 @@ class Forcer:
             else:
                 return [together]
         return [
-            await self.step((*before, *tokens[:at]), token, n_listed, slot)
+            await self.step((*before, *tokens[:at]), token, n_listed)
             for at, token in enumerate(tokens)
         ]
 
-    async def step(self, before: Ids, token: int, n_listed: int, slot: int) -> Step:
+    async def step(self, before: Ids, token: int, n_listed: int) -> Step:
         """What one token weighs after others.
 
         Raises:
             Failed: If the server does not say.
         """
-        how = wire.Forcing(slot=slot, cache=self._cache)
+        cache = self._cache
         (piece,) = await self._tokenizer.spelled((token,))
         if wire.is_text(piece):
             try:
                 return await self._ask(
                     COMPLETION,
-                    lambda: wire.force_one(before, token, n_listed, how),
+                    lambda: wire.force_one(before, token, n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), (token,), secret),
                 )
             except Failed as failed:
                 if failed.failure.cause != FRAGMENT:
                     raise
-        reading, n_cached = await self.look_up(before, token, n_listed, slot)
+        reading, n_cached = await self.look_up(before, token, n_listed)
         ranked = sorted(reading.logprobs.items(), key=lambda pair: -pair[1])
         value = reading.logprobs.get(token, float("nan"))
         return Step([value], [ranked[:n_listed]], n_cached)
 
-    async def look_up(
-        self, before: Ids, token: int, n_listed: int, slot: int
-    ) -> tuple[Reading, int]:
+    async def look_up(self, before: Ids, token: int, n_listed: int) -> tuple[Reading, int]:
         """A distribution in which a token is listed, unless it weighs nothing; tokens cached.
 
         Raises:
             Failed: If the server does not say.
         """
         n = min(max(_LIKELY, n_listed), self._n_vocab)
-        reading, n_cached = await self.look(before, n, slot)
+        reading, n_cached = await self.look(before, n)
         if token not in reading.logprobs and n < self._n_vocab:
-            reading, _ = await self.look(before, self._n_vocab, slot)
+            reading, _ = await self.look(before, self._n_vocab)
         return reading, n_cached
 
-    async def look(self, before: Ids, n_listed: int, slot: int) -> tuple[Reading, int]:
+    async def look(self, before: Ids, n_listed: int) -> tuple[Reading, int]:
         """The most likely tokens after others, and how many prompt tokens were cached.
 
         Raises:
             Failed: If the server does not say.
         """
-        how = wire.Forcing(slot=slot, cache=self._cache)
+        cache = self._cache
         letter = await self._tokenizer.letter()
         # What is drawn must be told of, so it is a letter; the list is of what was likely.
         return await self._ask(
             COMPLETION,
-            lambda: wire.force_one(before, letter, n_listed, how),
+            lambda: wire.force_one(before, letter, n_listed, cache=cache),
             lambda body, secret: looked(body, len(before), letter, secret),
         )
 

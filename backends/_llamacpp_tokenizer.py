@@ -69,10 +69,9 @@ class LlamacppTokenizer:
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `backends._tokens.Tokenizer`."""
-        how = wire.Forcing()
         return (
             await self._ask(
-                COMPLETION, lambda: wire.force_one(ids, token, 1, how), completions.stop_type
+                COMPLETION, lambda: wire.force_one(ids, token, 1), completions.stop_type
             )
             == "eos"
         )

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from backends._direct_transport import lean_transport
 from backends._label_paths import label_paths
-from backends._llamacpp_forcing import Forcer, Slots
+from backends._llamacpp_forcing import Forcer
 from backends._llamacpp_tokenizer import COMPLETION, LlamacppTokenizer
 from backends._openai_compatible import OpenaiCompatible
 from backends._tokens import Contexts, Failed, Ids, known, outcome
@@ -39,6 +39,7 @@ CAPABILITIES: Final = Capabilities(
 T = TypeVar("T")
 _CONTROL_TIMEOUT_S: Final = 10.0
 _NOT_FOUND: Final = (404, 405)
+_ALTERNATIVES: Final = 64
 _SMALL_VOCABULARY: Final = 4096
 """Of vocabularies up to this size the whole distribution is asked for."""
 _NO_FEATURES: Final = "llama-server gives no {}; the embedded server does"
@@ -61,11 +62,11 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    choose_top_logprobs: int = Field(
-        64,
+    choose_top_logprobs: int | None = Field(
+        None,
         ge=1,
-        description="Alternatives that labels are looked for among; more where the "
-        "vocabulary is small.",
+        description="Alternatives that labels are looked for among; null: 64, or the whole "
+        "vocabulary where it is small.",
     )
     choose_negligible: float = Field(
         1e-4,
@@ -112,12 +113,20 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
 
 
 class _Server(msgspec.Struct, frozen=True):
-    """What was learnt of a llama-server before the first ask."""
+    """What was learnt of a llama-server before the first ask.
+
+    Attributes:
+        props: What it says of itself.
+        model: What it says of the model.
+        forcer: Makes it draw given tokens.
+        turns: For texts that take several steps; more of them than the server has slots would push
+            each other's prompts out of its cache.
+    """
 
     props: wire.Props
     model: wire.Served
     forcer: Forcer
-    slots: Slots
+    turns: asyncio.Semaphore
 
 
 class Llamacpp(OpenaiCompatible):
@@ -128,7 +137,9 @@ class Llamacpp(OpenaiCompatible):
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
         # What llama-cpp-python's server is asked; llama-server has routes of its own.
         dialect = Dialect(
-            top_logprobs=max(config.choose_top_logprobs, 20), top_k_off=0, extra=_PYTHON_EXPLICIT
+            top_logprobs=max(config.choose_top_logprobs or 0, _ALTERNATIVES),
+            top_k_off=0,
+            extra=_PYTHON_EXPLICIT,
         )
         super().__init__(endpoint, transport, dialect, raw=True)
         self._config = config
@@ -237,10 +248,10 @@ class Llamacpp(OpenaiCompatible):
         n_listed: int,
     ) -> None:
         """Find what the tokens weigh that the server said nothing of."""
-        async with server.slots.one(prompt) as slot:
+        async with server.turns:
             for at in places:
                 before = (*prompt, *made.tokens[:at])
-                reading, _ = await server.forcer.look_up(before, made.tokens[at], n_listed, slot)
+                reading, _ = await server.forcer.look_up(before, made.tokens[at], n_listed)
                 completions.fill(made, at, reading, n_listed)
 
     async def _score(self, server: _Server, ask: ScoreAsk) -> Scored:
@@ -251,8 +262,8 @@ class Llamacpp(OpenaiCompatible):
             ids, boundary = found.ids, found.boundary
         if ask.end_of_turn:
             ids = (*ids, await self._contexts.end_of_turn())
-        async with server.slots.one(prompt) as slot:
-            step = await server.forcer.force(prompt, ids, ask.top_logprobs, slot)
+        async with server.turns:
+            step = await server.forcer.force(prompt, ids, ask.top_logprobs)
         top = known(completions.top_of(step.listed, ask.top_logprobs)) if ask.top_logprobs else None
         return Scored(
             np.array(ids, dtype=np.int32),
@@ -274,8 +285,8 @@ class Llamacpp(OpenaiCompatible):
         share = self._config.choose_negligible
         tree = Trie.of([path for group in paths for path in group])
         walk = Walk(tree, math.log(share) if share else -math.inf)
-        async with server.slots.one(whole) as slot:
-            n_cached, n_requests = await self._look(server, walk, whole, slot)
+        async with server.turns:
+            n_cached, n_requests = await self._look(server, walk, whole)
         values = [
             trie.total([trie.value(path, walk.read) for path in dict.fromkeys(group)])
             for group in paths
@@ -284,26 +295,28 @@ class Llamacpp(OpenaiCompatible):
         method = f"{self.kind}.n_probs"
         return Choice(logprobs, upper, method, len(whole), n_cached, n_requests)
 
-    async def _look(self, server: _Server, walk: Walk, whole: Ids, slot: int) -> tuple[int, int]:
+    async def _look(self, server: _Server, walk: Walk, whole: Ids) -> tuple[int, int]:
         """Read what matters of a trie; prompt tokens cached at its root, and requests it took."""
-        n_vocab = server.model.n_vocab
-        n_listed = min(self._config.choose_top_logprobs, n_vocab)
-        if n_vocab <= _SMALL_VOCABULARY:
-            n_listed = n_vocab
-        reading, n_cached = await server.forcer.look(whole, n_listed, slot)
+        n_listed = self._n_listed(server.model.n_vocab)
+        reading, n_cached = await server.forcer.look(whole, n_listed)
         walk.add([()], [reading])
         n_requests = 1
         while nodes := walk.unread():
-            reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed, slot)
+            reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed)
             walk.add(nodes[:1], [reading])
             n_requests += 1
         for node, tokens in walk.missing().items():
             for token in tokens:
-                step = await server.forcer.step((*whole, *node), token, 1, slot)
+                step = await server.forcer.step((*whole, *node), token, 1)
                 n_requests += 1
                 if not math.isnan(step.logprobs[0]):
                     walk.add([node], [trie.Reading({token: step.logprobs[0]})])
         return n_cached, n_requests
+
+    def _n_listed(self, n_vocab: int) -> int:
+        """How many alternatives labels are looked for among."""
+        usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
+        return min(self._config.choose_top_logprobs or usual, n_vocab)
 
     # -- what the server is -----------------------------------------------------------------------
 
@@ -338,7 +351,7 @@ class Llamacpp(OpenaiCompatible):
         forcer = Forcer(
             self._ask, self._tokenizer, model.n_vocab, props.eos, cache=self._config.cache_prompt
         )
-        return _Server(props, model, forcer, Slots(props.n_slots))
+        return _Server(props, model, forcer, asyncio.Semaphore(props.n_slots))
 
     async def _ask(
         self,

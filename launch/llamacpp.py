@@ -35,7 +35,12 @@ _OWN_ARGUMENTS: Final = frozenset((
     "--ctx-size", "--host", "--lora", "--lora-scaled", "--model", "--parallel", "--port",
 ))  # fmt: skip
 _SPECULATIVE: Final = frozenset(("-md", "-hfd", "--model-draft", "--hf-repo-draft"))
-_ENV: Final = {"LLAMA_ARG_OFFLINE": "1"}
+_ENV: Final = {
+    "LLAMA_ARG_OFFLINE": "1",
+    # Its cache in main memory is known to bring back the keys and values of other prompts
+    # (llama.cpp's issue 27148). Given here, as older builds don't know the argument.
+    "LLAMA_ARG_CACHE_RAM": "0",
+}
 
 
 class Config(BaseModel):

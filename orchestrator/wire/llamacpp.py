@@ -228,36 +228,27 @@ def generate(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any]) -
     return encode(body)
 
 
-class Forcing(msgspec.Struct, frozen=True, kw_only=True):
-    """How tokens are forced.
+def force_one(ids: Path, token: int, n_listed: int, *, cache: bool = True) -> bytes:
+    """Body of `/completion` that draws `token` after `ids`, by a bias.
 
-    Attributes:
-        slot: Which of the server's slots computes; -1 for any.
-        cache: Whether what the slot knows of the prompt is used.
+    `cache` says whether what the server has of the prompt is used.
     """
-
-    slot: int = -1
-    cache: bool = True
+    return _forced(ids, 1, n_listed, {"logit_bias": ((token, FORCE),), "cache_prompt": cache})
 
 
-def force_one(ids: Path, token: int, n_listed: int, how: Forcing) -> bytes:
-    """Body of `/completion` that draws `token` after `ids`, by a bias."""
-    return _forced(ids, 1, n_listed, how, {"logit_bias": ((token, FORCE),)})
-
-
-def force_all(ids: Path, tokens: Path, n_listed: int, how: Forcing) -> bytes:
+def force_all(ids: Path, tokens: Path, n_listed: int, *, cache: bool = True) -> bytes:
     """Body of `/completion` that draws these tokens one after the other, by a grammar."""
     grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
-    return _forced(ids, len(tokens), n_listed, how, {"grammar": grammar})
+    return _forced(ids, len(tokens), n_listed, {"grammar": grammar, "cache_prompt": cache})
 
 
-def _forced(ids: Path, n_tokens: int, n_listed: int, how: Forcing, by: Mapping[str, Any]) -> bytes:
+def _forced(ids: Path, n_tokens: int, n_listed: int, by: Mapping[str, Any]) -> bytes:
+    # No slot is named: a request for a slot that is busy spoils the answer that is drawn there
+    # (its keys and values go to the server's prompt cache in the middle of it).
     body = {
         "prompt": ids,
         "n_predict": n_tokens,
         "n_probs": max(1, n_listed),
-        "id_slot": how.slot,
-        "cache_prompt": how.cache,
         **_PLAIN,
         **_GREEDY,
         **by,

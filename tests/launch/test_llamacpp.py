@@ -50,8 +50,13 @@ def test_what_is_left_to_the_server_is_not_on_its_command_line():
     assert not left & set(argv())
 
 
-def test_it_is_kept_off_the_network_and_sees_the_gpus_named():
-    assert llamacpp.environment(llamacpp.Config())["LLAMA_ARG_OFFLINE"] == "1"
+def test_it_is_kept_off_the_network_and_has_no_cache_in_main_memory():
+    found = llamacpp.environment(llamacpp.Config())
+    assert (found["LLAMA_ARG_OFFLINE"], found["LLAMA_ARG_CACHE_RAM"]) == ("1", "0")
+    assert llamacpp.environment(llamacpp.Config(env={"LLAMA_ARG_CACHE_RAM": "64"})) != found
+
+
+def test_it_sees_the_gpus_named():
     assert "CUDA_VISIBLE_DEVICES" not in llamacpp.environment(llamacpp.Config())
     assert llamacpp.environment(llamacpp.Config(gpus=(1, 3)))["CUDA_VISIBLE_DEVICES"] == "1,3"
 
