@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from orchestrator.errors import OrchestratorError, RecipeError
@@ -204,14 +205,12 @@ def listing(rows: Sequence[tuple[str, str]]) -> RenderableType:
     def build(page: Page) -> Iterator[RenderableType]:
         names = max((page.name(name).cell_len for name, _ in rows), default=0)
         names = min(names, _MAX_NAME, page.width // 2)
-        cells = [
-            [
-                page.name(name, names, HEADING),
-                page.data(text, max(10, page.width - names - 2)),
-            ]
-            for name, text in rows
-        ]
-        yield page.table([Column("", "left"), Column("", "left")], cells)
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column()
+        for name, text in rows:
+            grid.add_row(page.name(name, names, HEADING), page.prose(text))
+        yield grid
 
     return Paged(build)
 
