@@ -25,6 +25,8 @@ class Kind:
     """A kind of server.
 
     Attributes:
+        launch: Its launch kind; its name where empty.
+        speaks: Its back-end; that of the launch kind where empty.
         settings: Of its launch kind.
         backend: Settings of the back-end.
         weights: What it serves.
@@ -35,6 +37,8 @@ class Kind:
     """
 
     name: str
+    launch: str = ""
+    speaks: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     backend: Mapping[str, Any] = field(default_factory=dict)
     weights: str = f"bundled:{MODEL}"
@@ -46,6 +50,19 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
+        # TGI's is not among them: it takes no ids and answers under any name (tests/backends).
+        *(
+            Kind(
+                f"dialect_{dialect}",
+                launch="fake",
+                speaks=speaks,
+                settings={"rules": {"context_tokens": CONTEXT, "dialect": dialect}},
+                backend={"choose_negligible": 0},
+                weights="fake:0.7",
+                max_top=20,
+            )
+            for dialect, speaks in (("sglang", "sglang"), ("vllm_v1", "vllm"))
+        ),
         Kind("fake", settings={"rules": {"context_tokens": CONTEXT}}, weights="fake:0.7"),
         Kind(
             "embedded",
@@ -88,8 +105,8 @@ class Running:
         endpoint = Endpoint(
             base_url=self.server.base_url, model=model, api_key=self.server.api_key, **options
         )
-        launch = plugins.load(plugins.LAUNCH, self.kind.name)
-        module = plugins.load(plugins.BACKENDS, launch.BACKEND)
+        launch = plugins.load(plugins.LAUNCH, self.kind.launch or self.kind.name)
+        module = plugins.load(plugins.BACKENDS, self.kind.speaks or launch.BACKEND)
         backend = cast(
             "Backend",
             module.create(endpoint, module.Config(**{**self.kind.backend, **(settings or {})})),
@@ -103,7 +120,7 @@ class Running:
 @contextlib.contextmanager
 def running(kind: Kind, log: Path) -> Iterator[Running]:
     """A server of a kind, ended with the block."""
-    module = cast("LaunchModule", plugins.load(plugins.LAUNCH, kind.name))
+    module = cast("LaunchModule", plugins.load(plugins.LAUNCH, kind.launch or kind.name))
     models = (ServedModel(MODEL, kind.weights),)
     server = asyncio.run(_start(module, kind, models, log))
     try:
