@@ -39,6 +39,7 @@ async def connect():
 async def test_an_endpoint_that_refuses_unknown_fields_takes_ours(connect):
     made = await (await connect()).generate(PLAIN, 1)
     assert isinstance(made, Generation), made
+    assert made.logprobs is not None
     assert made.token_ids is None
     assert made.logprobs.size > 0
     assert made.n_cached_tokens == made.n_prompt_tokens // 2 > 0
@@ -73,6 +74,7 @@ async def test_a_refusal_is_an_answer(connect):
     backend = await connect(rules=[{"refusal": "I can not say that."}])
     made = await backend.generate(PLAIN, 1)
     assert isinstance(made, Generation), made
+    assert made.logprobs is not None
     assert made.text == "I can not say that."
     assert made.logprobs.size == len(made.text)
 
@@ -93,6 +95,7 @@ async def test_a_number_that_is_missing_is_unknown_and_not_zero(connect):
     backend = await connect(rules=[{"fault": "sentinel"}])
     made = await backend.generate(PLAIN, 1)
     assert isinstance(made, Generation), made
+    assert made.logprobs is not None
     assert np.isnan(made.logprobs).all()
 
 

@@ -91,6 +91,7 @@ async def test_alternatives_of_a_score_are_ordered(connect):
     backend, _ = await connect()
     scored = await backend.score(ScoreAsk("x", MESSAGES, (), "bade kege", top_logprobs=4))
     assert isinstance(scored, Scored), scored
+    assert scored.top is not None
     assert scored.top.logprobs.shape == (2, 4)
     assert (np.diff(scored.top.logprobs, axis=1) <= 0).all()
 

@@ -49,6 +49,9 @@ async def test_a_score_gives_the_numbers_of_the_draw(connect):
     backend, _ = await connect()
     made = await backend.generate(GenerateAsk("x", MESSAGES, Sampling(), top_logprobs=3), 1)
     assert isinstance(made, Generation), made
+    assert made.token_ids is not None
+    assert made.logprobs is not None
+    assert made.top is not None
     scored = await backend.score(ScoreAsk("x", MESSAGES, tuple(made.token_ids.tolist())))
     assert isinstance(scored, Scored), scored
     np.testing.assert_array_equal(scored.logprobs, made.logprobs)
@@ -91,7 +94,11 @@ async def test_the_older_runner_mixes_replies_up_unless_they_are_kept_apart(
             choices = [group.create_task(backend.choose(exact)) for _ in range(4)]
             made = [await backend.generate(ask, 1) for ask in drawn]
         assert all(isinstance(one.result(), Choice) for one in choices)
-        listed = [one.top.logprobs[:, 1:] for one in made if isinstance(one, Generation)]
+        listed = [
+            one.top.logprobs[:, 1:]
+            for one in made
+            if isinstance(one, Generation) and one.top is not None
+        ]
         faulty = len(listed) < len(made) or any(np.isnan(row).any() for row in listed)
         assert faulty == (spoiled and not gate)
 
@@ -107,6 +114,8 @@ async def test_a_shifted_echo_shows_against_the_draw(connect):
     backend, _ = await connect(quirks=["shifted_echo"])
     made = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
     assert isinstance(made, Generation)
+    assert made.token_ids is not None
+    assert made.logprobs is not None
     scored = await backend.score(ScoreAsk("x", MESSAGES, tuple(made.token_ids.tolist())))
     assert isinstance(scored, Scored)
     assert np.abs(scored.logprobs - made.logprobs).max() > 0.1
@@ -117,6 +126,8 @@ async def test_numbers_after_the_temperature_show_against_the_score(connect):
     ask = GenerateAsk("x", MESSAGES, Sampling(temperature=0.5))
     made = await backend.generate(ask, 1)
     assert isinstance(made, Generation)
+    assert made.token_ids is not None
+    assert made.logprobs is not None
     scored = await backend.score(ScoreAsk("x", MESSAGES, tuple(made.token_ids.tolist())))
     assert isinstance(scored, Scored)
     np.testing.assert_allclose(made.logprobs, 2 * scored.logprobs, rtol=1e-5)
