@@ -1,0 +1,98 @@
+"""Records a real server's replies to `asks`, with what a forward pass says of the same.
+
+`python -m tests.recorded.record vllm` launches the server of that kind of the conformance suite.
+"""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends import vllm
+from backends._direct_transport import lean_transport
+from orchestrator.ask import ChooseAsk
+from orchestrator.backend import Endpoint, Provenance
+from orchestrator.records import Generation, Messages, Scored
+from orchestrator.wire import trie
+from tests.conformance.measure import known
+from tests.conformance.reference import Reference
+from tests.conformance.servers import KINDS, MODEL, Running, running
+from tests.conftest import BUNDLED
+from tests.recorded.asks import CHOICES, DRAWS, FAULTY, SCORES, asked
+from tests.recorded.replay import Recorder, Recording
+
+
+def main(kind: str) -> None:
+    """Launch, ask, compare, write."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "server.log"
+        with running(KINDS[kind], log) as run:
+            kept = asyncio.run(_record(run, Reference(BUNDLED / MODEL)))
+    path = kept.write(kind)
+    sys.stdout.write(f"{path}: {len(kept.exchanges)} exchanges, {path.stat().st_size} bytes\n")
+
+
+async def _record(run: Running, truth: Reference) -> Recording:
+    kept = Recording({})
+    endpoint = Endpoint(
+        base_url=run.server.base_url, model=MODEL, api_key=run.server.api_key, max_in_flight=1
+    )
+    transport = Recorder(lean_transport(endpoint, 3.0), kept)
+    backend = vllm.Vllm(endpoint, transport, vllm.Config(**run.kind.backend))
+    stated = known(await backend.provenance())
+    assert isinstance(stated, Provenance)
+    kept.about = {
+        "server": stated.backend,
+        "version": stated.version,
+        "fingerprint": stated.fingerprint,
+        "model": run.kind.weights,
+        "settings": str(dict(run.kind.settings)),
+    }
+    for name, ask in (DRAWS | SCORES).items():
+        outcome = known(await asked(backend, ask))
+        kept.truth[name] = _of_ids(truth, ask.messages, outcome)
+    for name, choice in CHOICES.items():
+        known(await asked(backend, choice))
+        kept.truth[name] = _of_labels(truth, choice)
+    for faulty in FAULTY.values():
+        await asked(backend, faulty)
+    await backend.load()
+    await backend.close()
+    return kept
+
+
+def _of_ids(truth: Reference, messages: Messages, outcome: object) -> dict[str, Any]:
+    assert isinstance(outcome, Generation | Scored)
+    assert outcome.token_ids is not None
+    ids = outcome.token_ids.tolist()
+    rows = truth.logprobs(truth.prompt(messages), ids)
+    best = np.argsort(-rows, axis=1)[:, :2]
+    return {
+        "ids": ids,
+        "logprobs": _rounded(rows[np.arange(len(ids)), ids]),
+        "best_ids": best.tolist(),
+        "best_logprobs": [_rounded(row[some]) for row, some in zip(rows, best, strict=True)],
+    }
+
+
+def _of_labels(truth: Reference, ask: ChooseAsk) -> list[float]:
+    before = [*truth.prompt(ask.messages), *truth.encode(ask.prefix.text)]
+    flat = [tuple(truth.encode(text)) for label in ask.labels for text in label.spellings]
+    closed = iter(trie.close(flat, truth.tokenizer.eos_token_id))
+    return _rounded(
+        [
+            np.logaddexp.reduce([truth.scores(before, next(closed)).sum() for _ in label.spellings])
+            for label in ask.labels
+        ]
+    )
+
+
+def _rounded(values: Any) -> list[float]:
+    return [round(float(value), 6) for value in values]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
