@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all cov lint fmt types layers schema bench constraints clean
+.PHONY: help setup demo test test-all vllm test-vllm cov lint fmt types layers schema bench constraints clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -36,7 +36,13 @@ test: lint types layers ## all checks and the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-all: setup ## the slow tests (after make test)
-	$(BIN)/python -m pytest -m slow -o timeout=600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not vllm" -o timeout=600 $(PYTEST_ARGS)
+
+vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
+	@$(BIN)/python tools/set_up_vllm.py
+
+test-vllm: vllm ## the tests that need a real vLLM (six minutes)
+	$(BIN)/python -m pytest -m vllm -o timeout=900 $(PYTEST_ARGS)
 
 # No bound here: what has no fast test often has a slow one. The list says where to look.
 cov: setup ## run the fast tests with coverage; lists the modules below 90 %
