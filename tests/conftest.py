@@ -42,14 +42,22 @@ def lacks_vllm() -> bool:
     return shutil.which("vllm") is None and not (ROOT / ".venv-vllm" / "bin" / "vllm").exists()
 
 
+def lacks_llamacpp() -> bool:
+    made = ROOT / ".llamacpp"
+    program = shutil.which("llama-server") or (made / "llama-server").exists()
+    return not program or not any((made / "models").glob("*.gguf"))
+
+
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
     AllowedSkip(r"chromium is absent", lacks_browser, 10),
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
+    AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
 )
 NEEDED_BY_MARK = {
     "models": (lacks_models, "torch and the bundled models are absent"),
+    "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
     "vllm": (lacks_vllm, "vLLM is absent: python tools/set_up_vllm.py makes .venv-vllm"),
 }
 

@@ -86,6 +86,20 @@ KINDS = {
             max_top=16,
             marks=(pytest.mark.slow, pytest.mark.models, pytest.mark.vllm),
         ),
+        Kind(
+            "llamacpp",
+            settings={
+                "max_model_len": CONTEXT,
+                "slots": 4,
+                "threads": 1,
+                "cache_type": "f32",
+                "flash_attention": "off",
+            },
+            # So that labels are missing and forced one by one.
+            backend={"choose_top_logprobs": 4, "choose_negligible": 0},
+            tolerance=2e-4,
+            marks=(pytest.mark.slow, pytest.mark.models, pytest.mark.llamacpp),
+        ),
     )
 }
 

@@ -28,7 +28,7 @@ async def test_scoring_a_draw_gives_the_numbers_of_the_draw(backend):
     np.testing.assert_allclose(scored.logprobs, drawn.logprobs, atol=1e-4)
 
 
-@pytest.mark.kinds("embedded", "vllm")
+@pytest.mark.kinds("embedded", "vllm", "llamacpp")
 async def test_the_probability_of_a_greedy_answer_is_that_of_its_label(backend):
     drawn = known(await backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=8)), 1))
     ids = tuple(drawn.token_ids.tolist())
@@ -100,7 +100,7 @@ async def test_a_wrong_key_is_told(server):
         server.server.api_key = endpoint_key
 
 
-@pytest.mark.kinds("embedded", "vllm")
+@pytest.mark.kinds("embedded", "vllm", "llamacpp")
 async def test_labels_that_share_a_spelling_are_refused(backend):
     outcome = await backend.choose(ChooseAsk("m", PROMPT, labels("A", "B", "A")))
     assert isinstance(outcome, Failure)

@@ -7,7 +7,7 @@ from tests.conformance.reference import reference
 from tests.conformance.servers import MODEL, Running
 from tests.conftest import BUNDLED
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.kinds("embedded", "vllm")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.kinds("embedded", "vllm", "llamacpp")]
 
 
 @pytest.fixture(scope="session")
