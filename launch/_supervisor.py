@@ -170,6 +170,20 @@ class Server:
                     raise
         self.kill()
 
+    def keep(self) -> int:
+        """Let it run on when this program has ended; `stop` and `kill` then do nothing.
+
+        Returns the process id of its watchdog: SIGTERM to that ends the server and its children.
+        """
+        stdin = _pipe(self._process.stdin)
+        stdin.write(_watchdog.KEEP)
+        stdin.flush()
+        for pipe in (self._process.stdin, self._process.stdout):
+            _pipe(pipe).close()
+        # It is nobody's child from here on; Popen would complain that it was not waited for.
+        self._process.returncode = 0
+        return self._process.pid
+
     def kill(self) -> None:
         """End the process group with SIGKILL, reap it, close its pipes. May be called twice."""
         if self._process.poll() is None:

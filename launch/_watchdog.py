@@ -4,7 +4,8 @@
 
 Run as a script with `python -I -S _watchdog.py GRACE_S ARGV…`. Its stdin closes when the
 orchestrator ends in whatever way, `kill -9` included. It ends the server's process group on that,
-on SIGTERM and when the server itself ends; writes the server's pid to stdout; sends the server's
+on SIGTERM and when the server itself ends; told on stdin to keep the server, it no longer minds the
+orchestrator's end; writes the server's pid to stdout; sends the server's
 output to its own stderr; and ends with the server's exit code or by the same signal. It uses only
 the standard library, so that it starts fast. The reasons are in docs/design/0003-watchdog.md.
 """
@@ -24,6 +25,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 2.0
 _ORPHAN_GRACE_S = 5.0
 _NOT_STARTED = 127
+KEEP = b"keep\n"
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -71,21 +73,45 @@ def _die_with_parent() -> None:
 
 def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
     """Return when the server has ended, by itself or because it was time."""
-    watched = [wakeup, sys.stdin.fileno()]
+    owner: _Owner | None = _Owner(parent)
     deadline: float | None = None
     while not _has_ended(pid):
         timeout_s = _LOOK_S if deadline is None else deadline - time.monotonic()
         if timeout_s <= 0:
             _signal_group(pid, signal.SIGKILL)
             timeout_s = _LOOK_S
+        watched = [wakeup] if owner is None else [wakeup, owner.pipe]
         readable = select.select(watched, [], [], timeout_s)[0]
         told = wakeup in readable and _stop_was_asked(wakeup)
-        orphaned = os.getppid() != parent or _is_closed(readable)
-        if deadline is None and (told or orphaned):
+        is_gone = owner is not None and owner.is_gone()
+        if is_gone or (owner is not None and owner.lets_go):
             # A closed pipe stays readable for ever; from here on the clock and the child count.
-            watched = [wakeup]
-            deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if orphaned else grace_s)
+            owner = None
+        if deadline is None and (told or is_gone):
+            deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if is_gone else grace_s)
             _signal_group(pid, signal.SIGTERM)
+
+
+class _Owner:
+    """The program that asked for the server, as it is seen from here."""
+
+    def __init__(self, pid: int) -> None:
+        self.pipe = sys.stdin.fileno()
+        self.lets_go = False
+        self._pid = pid
+        os.set_blocking(self.pipe, False)
+
+    def is_gone(self) -> bool:
+        """Whether it ended without having said that the server is to be kept."""
+        # Before its pipe is read: what it wrote there last must count.
+        has_ended = os.getppid() != self._pid
+        try:
+            said = os.read(self.pipe, 4096)
+        except BlockingIOError:
+            return has_ended
+        if said.startswith(KEEP):
+            self.lets_go = True
+        return not self.lets_go and (has_ended or not said)
 
 
 def _has_ended(pid: int) -> bool:
@@ -95,11 +121,6 @@ def _has_ended(pid: int) -> bool:
 
 def _stop_was_asked(wakeup: int) -> bool:
     return any(number in _STOP_SIGNALS for number in os.read(wakeup, 4096))
-
-
-def _is_closed(readable: list[int]) -> bool:
-    stdin = sys.stdin.fileno()
-    return stdin in readable and os.read(stdin, 4096) == b""
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

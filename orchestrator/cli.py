@@ -96,6 +96,7 @@ def _run(options: argparse.Namespace) -> int:
         fresh=options.fresh,
         display=options.display,
         accept_server_change=options.accept_server_change,
+        keep_servers=options.keep_servers,
         allow_code=options.allow_code,
     )
     ended = result.ended
@@ -304,6 +305,8 @@ def _parser() -> argparse.ArgumentParser:
     probe = _command(commands, "probe", server_commands.probe, "find out what servers really do")
     server_commands.probe_options(probe)
     _override_options(probe)
+    servers = _command(commands, "servers", server_commands.servers, "list or end kept servers")
+    server_commands.servers_options(servers)
     for family in (*_FAMILIES, "datasets", "recipes"):
         listing = _command(commands, family, _kinds, f"list the {family} there are")
         listing.set_defaults(family=family)
@@ -321,6 +324,9 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="what stderr shows meanwhile; live at a terminal, else plain",
     )
     _format_option(run)
+    run.add_argument(
+        "--keep-servers", action="store_true", help="leave launched servers for the next run"
+    )
     run.add_argument(
         "--accept-server-change", action="store_true", help="go on although the server is another"
     )

@@ -17,7 +17,7 @@ and, where it can run on GPUs,
 
 import math
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from pydantic import BaseModel
@@ -82,6 +82,18 @@ class RunningServer(Protocol):
 
     async def stop(self) -> None:
         """End the process group; returns when it is gone. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class Keepable(Protocol):
+    """What a running server offers besides where it can outlive this program."""
+
+    def keep(self) -> int:
+        """Let it run on when this program has ended; it is not ours to end from here on.
+
+        Returns the process id that SIGTERM is sent to in order to end it with its children.
+        """
         ...
 
 

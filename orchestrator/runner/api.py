@@ -44,6 +44,13 @@ RUNS = Path("runs")
 _log = logging.getLogger(__name__)
 
 
+class _How(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done with servers."""
+
+    accept_change: bool
+    keep_servers: bool
+
+
 class Result:
     """A run that can be read: its frames and what they say.
 
@@ -142,6 +149,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     fresh: bool = False,
     display: Kind | None = "none",
     accept_server_change: bool = False,
+    keep_servers: bool = False,
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe, or go on where it stopped.
@@ -154,11 +162,13 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         fresh: Begin in a new directory.
         display: "live", "plain", "json", "none"; None chooses.
         accept_server_change: Go on although another server answered before.
+        keep_servers: Leave the servers that were launched running for a later run.
         allow_code: Import kinds from outside this project.
 
     Raises:
         OrchestratorError: If the recipe is wrong or the run can't go on.
     """
+    how = _How(accept_change=accept_server_change, keep_servers=keep_servers)
     path = find(str(recipe))
     loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
@@ -170,7 +180,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             export_items(prepared.dataset, directory)
             for line in _announce(prepared, opened, store):
                 shown.note(line)
-            ended = _finish(prepared, opened, directory, store, shown, accept_server_change)
+            ended = _finish(prepared, opened, directory, store, shown, how)
             export(store, directory)
             notes = server_notes(store, prepared.plan.identities)
             for line in notes:
@@ -184,7 +194,7 @@ def _finish(
     directory: RunDirectory,
     store: Store,
     shown: Display,
-    accept_change: bool,  # noqa: FBT001
+    how: _How,
 ) -> Ended:
     left = opened.done.count(0)
     if left == 0:
@@ -201,7 +211,8 @@ def _finish(
                 opened,
                 directory,
                 store,
-                accept_change=accept_change,
+                accept_change=how.accept_change,
+                keep_servers=how.keep_servers,
                 watch=shown.update,
                 stop=stop,
             )

@@ -16,10 +16,11 @@ from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.progress import Progress
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.fleet import Fleet
+from orchestrator.runner.kept import Shelf
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.probed import Probes, needs_of
-from orchestrator.runner.servers import Places
+from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch, Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
@@ -130,6 +131,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     store: Store,
     *,
     accept_change: bool = False,
+    keep_servers: bool = False,
     watch: Watch | None = None,
     stop: threading.Event | None = None,
 ) -> Ended:
@@ -141,6 +143,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         run_dir: Held for writing.
         store: Open for writing.
         accept_change: Go on although another server answered before.
+        keep_servers: Leave the servers that were launched for a later run.
         watch: Called with the progress about once a second.
         stop: Set by another thread to interrupt, where signals don't come here.
 
@@ -148,7 +151,8 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         OrchestratorError: Whatever made it impossible to go on.
     """
     placed = find_places(prepared)
-    fleet = _fleet(prepared, run_dir, store, placed.places, accept_change=accept_change)
+    keep = _keep(prepared, wanted=keep_servers)
+    fleet = _fleet(prepared, run_dir, store, placed.places, keep, accept_change=accept_change)
     budget = _budget(prepared, store)
     wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
     session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
@@ -178,8 +182,21 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     return Ended(progress, session.stopping, interrupts.count > 0, left)
 
 
+def _keep(prepared: Prepared, *, wanted: bool) -> Keep:
+    shelf = Shelf()
+    if wanted:
+        shelf.prepare()
+    return Keep(shelf, prepared.plan.identities, wanted)
+
+
 def _fleet(
-    prepared: Prepared, run_dir: RunDirectory, store: Store, places: Places, *, accept_change: bool
+    prepared: Prepared,
+    run_dir: RunDirectory,
+    store: Store,
+    places: Places,
+    keep: Keep,
+    *,
+    accept_change: bool,
 ) -> Fleet:
     probes = Probes(
         store,
@@ -196,6 +213,7 @@ def _fleet(
         allow_code=prepared.allow_code,
         places=places,
         probes=probes,
+        keep=keep,
     )
 
 

@@ -19,7 +19,7 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
-from orchestrator.runner.servers import Places, launch_module, launched_servers
+from orchestrator.runner.servers import Keep, Places, launch_module, launched_servers
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
@@ -95,9 +95,10 @@ class Fleet:
         allow_code: Load kinds from outside this project.
         places: On which GPUs servers run; None where that is left to them.
         probes: Asks each server what it really does; None to take its word.
+        keep: How servers are found again and kept; None where they are not.
     """
 
-    def __init__(  # noqa: PLR0913 (what a fleet is made of, three of them by keyword)
+    def __init__(  # noqa: PLR0913 (what a fleet is made of, five of them by keyword)
         self,
         models: Sequence[ModelSpec],
         identities: Mapping[str, bytes],
@@ -108,6 +109,7 @@ class Fleet:
         allow_code: bool = False,
         places: Places | None = None,
         probes: Probes | None = None,
+        keep: Keep | None = None,
     ) -> None:
         self._specs = {spec.name: spec for spec in models}
         self._identities = dict(identities)
@@ -116,7 +118,9 @@ class Fleet:
         self._accept_change = accept_change
         self._allow_code = allow_code
         self._probes = probes
-        self._servers = launched_servers(models, log_of, places=places, allow_code=allow_code)
+        self._servers = launched_servers(
+            models, log_of, places=places, keep=keep, allow_code=allow_code
+        )
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
@@ -181,7 +185,7 @@ class Fleet:
         self.states.update(dict.fromkeys(models, "idle"))
 
     async def stop(self) -> None:
-        """End every server that was launched."""
+        """End every server that was launched, unless it is to be kept."""
         async with asyncio.TaskGroup() as group:
             for server in {id(server): server for server in self._servers.values()}.values():
                 group.create_task(server.stop())

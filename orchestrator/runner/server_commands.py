@@ -5,10 +5,12 @@ import sys
 
 import msgspec
 
-from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report import tables
 from orchestrator.report.page import print_to, write_to
+from orchestrator.report.text import safe_line
 from orchestrator.runner import probing
+from orchestrator.runner.kept import Kept, Shelf
 
 
 def probe_options(command: argparse.ArgumentParser) -> None:
@@ -41,4 +43,50 @@ def probe(options: argparse.Namespace) -> int:
     for one in () if options.json else found:
         shown = tables.probe_tables(one.title, one.record.findings, one.verdicts)
         print_to(sys.stdout, shown)
+    return EXIT_COMPLETE
+
+
+def servers_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator servers`."""
+    command.add_argument(
+        "action", nargs="?", choices=["list", "stop"], default="list", help="list where left out"
+    )
+    command.add_argument("name", nargs="*", metavar="NAME", help="of the servers to stop")
+    command.add_argument("--all", action="store_true", help="stop all of them")
+    command.add_argument("--json", action="store_true", help="the list for programs")
+
+
+def servers(options: argparse.Namespace) -> int:
+    """List the servers that runs have kept, or end some.
+
+    Raises:
+        UsageError: If a name is none of theirs, or it is not clear which are to be stopped.
+    """
+    shelf = Shelf()
+    found = {kept.name: kept for kept in shelf.all()}
+    if options.action == "stop":
+        return _stop(shelf, found, options)
+    if options.json:
+        write_to(sys.stdout, msgspec.json.encode(list(found.values())).decode() + "\n")
+        return EXIT_COMPLETE
+    rows = [
+        (kept.name, f"{kept.kind} at {kept.base_url}, {', '.join(kept.models)}; log {kept.log}")
+        for kept in found.values()
+    ]
+    if rows:
+        print_to(sys.stdout, tables.listing(rows))
+    else:
+        write_to(sys.stdout, "no servers are kept (orchestrator run --keep-servers keeps them)\n")
+    return EXIT_COMPLETE
+
+
+def _stop(shelf: Shelf, found: dict[str, Kept], options: argparse.Namespace) -> int:
+    unknown = [name for name in options.name if name not in found]
+    if unknown:
+        raise UsageError(f"no kept server {', '.join(unknown)}; there are {', '.join(found)}")
+    if not options.name and not options.all:
+        raise UsageError("which server is to be stopped? Name it, or say --all")
+    for name in options.name or found:
+        shelf.stop(found[name])
+        write_to(sys.stdout, f"{safe_line(name)} is stopped\n")
     return EXIT_COMPLETE

@@ -13,11 +13,13 @@ from typing import Any, cast
 
 import msgspec
 
-from orchestrator import plugins
+from orchestrator import __version__, plugins
+from orchestrator.ask import digest
 from orchestrator.errors import LaunchError, UsageError
 from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.kept import KeptServer, Shelf, let_go
 from orchestrator.serving import LaunchModule, RunningServer, ServedModel
 
 _log = logging.getLogger(__name__)
@@ -82,6 +84,7 @@ class Launched:
         self.module = module
         self.models: tuple[ServedModel, ...] = ()
         self.server: RunningServer | None = None
+        self.keeping: Keeping | None = None
         self._config = config
         self._log_path = log_path
         self._restarts = restarts or Restarts()
@@ -103,7 +106,9 @@ class Launched:
             if self._given_up is not None:
                 return self._given_up
             if self.server is None and not self._n_crashes:
-                return await self._start()
+                self.server = self._kept()
+                if self.server is None:
+                    await self._start()
             while self.server is None or self.server.exit_code() is not None:
                 failure = await self._start_again()
                 if failure is not None:
@@ -111,13 +116,24 @@ class Launched:
                     return failure
             return self.server
 
-    async def _start(self) -> RunningServer:
+    def _kept(self) -> RunningServer | None:
+        """What an earlier run kept of just this."""
+        if self.keeping is None:
+            return None
+        found = self.keeping.find()
+        if found is not None:
+            self._started_at = asyncio.get_running_loop().time()
+            _log.info(
+                "server %s is found, kept by an earlier run", self.name, extra={"pid": found.pid}
+            )
+        return found
+
+    async def _start(self) -> None:
         _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
         server = await self.module.start(self._config, self.models, self._log_path)
         self.server = server
         self._started_at = asyncio.get_running_loop().time()
         _log.info("server %s is ready", self.name, extra={"pid": server.pid})
-        return server
 
     async def _start_again(self) -> Failure | None:
         """One more start; a failure where there were enough."""
@@ -162,17 +178,82 @@ class Launched:
         return None if self.server is None else self.server.exit_code()
 
     async def rest(self) -> None:
-        """End it until it is needed again; that is no crash."""
+        """End it until it is needed again, kept or not: others need its room."""
         async with self._lock:
-            await self.stop()
+            if self.server is not None and self.keeping is not None:
+                await self.keeping.end(self.server)
+            await self._end()
             self.server = None
             self._n_crashes = 0
 
     async def stop(self) -> None:
-        """End it; it is not started again."""
+        """End it, unless it is to be kept; it is not started again."""
+        server = self.server
+        if server is not None and self.keeping is not None and self.keeping.keep(server):
+            _log.info("server %s is kept", self.name, extra={"pid": server.pid})
+        else:
+            await self._end()
+
+    async def _end(self) -> None:
         if self.server is not None:
             _log.info("ending server %s", self.name, extra={"pid": self.server.pid})
             await self.server.stop()
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """How the servers of a run are found again and kept.
+
+    Attributes:
+        shelf: Where kept servers are remembered.
+        identities: Of the models.
+        wanted: Whether servers are kept when the run ends.
+    """
+
+    shelf: Shelf
+    identities: Mapping[str, bytes]
+    wanted: bool
+
+
+class Keeping(msgspec.Struct):
+    """How one server is found again and kept.
+
+    Attributes:
+        shelf: Where kept servers are remembered.
+        key: What it serves and how.
+        kind: Of the launch module.
+        models: Names that it answers to.
+        wanted: Whether it is kept when the run ends.
+    """
+
+    shelf: Shelf
+    key: str
+    kind: str
+    models: tuple[str, ...]
+    wanted: bool
+
+    def find(self) -> KeptServer | None:
+        """The server, where an earlier run kept it and no other part of this run has it."""
+        return self.shelf.find(self.key)
+
+    def keep(self, server: RunningServer) -> bool:
+        """Whether a server goes on when the run ends."""
+        if isinstance(server, KeptServer):
+            return server.exit_code() is None
+        kept = let_go(server, self.key, self.kind, self.models) if self.wanted else None
+        if kept is None:
+            return False
+        try:
+            self.shelf.put(kept, server.api_key)
+        except OSError as error:
+            # What nobody would find again must not stay.
+            _log.warning("the server %r can't be kept: %s", kept.name, error)
+            self.shelf.stop(kept)
+        return True
+
+    async def end(self, server: RunningServer) -> None:
+        """End a server although it is kept."""
+        if isinstance(server, KeptServer):
+            await asyncio.to_thread(self.shelf.stop, server.kept)
 
 
 def launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
@@ -213,6 +294,7 @@ def launched_servers(
     log_of: Callable[[str], Path],
     *,
     places: Places | None = None,
+    keep: Keep | None = None,
     allow_code: bool,
 ) -> Mapping[str, Launched]:
     """The server of each model that is launched.
@@ -221,6 +303,7 @@ def launched_servers(
         specs: All models of a run.
         log_of: Path of the log of a server, by the model it is named after.
         places: On which GPUs they run; None where that is left to them.
+        keep: How servers are found again and kept; None where they are not.
         allow_code: Load kinds from outside this project.
     """
     places = places or Places()
@@ -235,5 +318,14 @@ def launched_servers(
             config = cast("Any", module).placed(config, share.gpus, share.fraction)
         server = Launched(spec.name, module, config, log_of(spec.name))
         server.models = tuple(ServedModel(name, by_name[name].weights or "") for name in names)
+        if keep is not None and config is not None:
+            server.keeping = _keeping(keep, spec.server.kind if spec.server else "", config, names)
         found.update(dict.fromkeys(names, server))
     return found
+
+
+def _keeping(keep: Keep, kind: str, config: Any, names: tuple[str, ...]) -> Keeping:  # noqa: ANN401
+    """What one server is known by: everything that it was started with."""
+    served = [(name, keep.identities[name]) for name in sorted(names)]
+    key = digest(__version__, kind, config.model_dump_json(), served).hex()
+    return Keeping(keep.shelf, key, kind, names, keep.wanted)

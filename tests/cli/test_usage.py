@@ -3,7 +3,7 @@
 import pytest
 
 COMMANDS = (
-    "run", "plan", "check", "report", "export", "status", "runs", "serve",
+    "run", "plan", "check", "report", "export", "status", "runs", "serve", "probe", "servers",
     "methods", "backends", "datasets", "recipes",
 )  # fmt: skip
 

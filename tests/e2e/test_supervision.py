@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import psutil
@@ -112,3 +113,59 @@ def test_no_server_outlives_a_killed_orchestrator_by_more_than_ten_seconds(tmp_p
     killed = time.monotonic()
     until(lambda: not any(child.is_running() for child in family), 10)
     assert time.monotonic() - killed < 10
+
+
+def orchestrator(state, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator", *arguments], cwd=ROOT, capture_output=True,
+        text=True, check=False, env={**os.environ, "ORCHESTRATOR_STATE": str(state)},
+    )  # fmt: skip
+
+
+def test_servers_are_kept_on_request_found_again_and_ended_by_command(tmp_path):
+    state, recipe = tmp_path / "state", launched(tmp_path / "r.json", n=4, rules=[])
+    more = ("--display", "none", "--run-dir")
+    first = orchestrator(state, "run", str(recipe), "--keep-servers", *more, str(tmp_path / "1"))
+    try:
+        assert first.returncode == EXIT_COMPLETE, first.stderr
+        (pid,) = pids(tmp_path / "1")
+        assert psutil.pid_exists(pid)
+        second = orchestrator(state, "run", str(recipe), *more, str(tmp_path / "2"))
+        assert second.returncode == EXIT_COMPLETE, second.stderr
+        assert pids(tmp_path / "2") == []
+        assert psutil.pid_exists(pid)
+        assert "fake at http://127.0.0.1" in orchestrator(state, "servers").stdout
+        other = launched(tmp_path / "o.json", n=4)
+        third = orchestrator(state, "run", str(other), *more, str(tmp_path / "3"))
+        assert third.returncode == EXIT_COMPLETE, third.stderr
+        (own,) = pids(tmp_path / "3")
+        assert not psutil.pid_exists(own)
+    finally:
+        ended = orchestrator(state, "servers", "stop", "--all")
+    assert "is stopped" in ended.stdout
+    until(lambda: not psutil.pid_exists(pid), 10)
+    assert "no servers are kept" in orchestrator(state, "servers").stdout
+
+
+def test_a_kept_server_that_is_killed_in_mid_run_is_replaced_by_one_of_the_runs_own(tmp_path):
+    state, recipe = tmp_path / "state", launched(tmp_path / "r.json", n=30)
+    more = ("--display", "none", "--run-dir")
+    try:
+        first = orchestrator(
+            state, "run", str(recipe), "--keep-servers", "--limit", "2", *more, str(tmp_path / "1")
+        )
+        assert first.returncode == EXIT_COMPLETE, first.stderr
+        (pid,) = pids(tmp_path / "1")
+        process = subprocess.Popen(
+            command(recipe, tmp_path / "2"), cwd=ROOT,
+            env={**os.environ, "ORCHESTRATOR_STATE": str(state)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        until(lambda: n_outcomes(tmp_path / "2") > 8, 60)
+        os.kill(pid, signal.SIGKILL)
+        words = said(process, 60)
+        assert process.returncode == EXIT_COMPLETE, words
+        (own,) = pids(tmp_path / "2")
+        assert not psutil.pid_exists(own)
+    finally:
+        orchestrator(state, "servers", "stop", "--all")
