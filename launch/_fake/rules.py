@@ -10,10 +10,19 @@ from launch._fake import language
 from orchestrator.errors import UsageError
 
 ROUTES: Final = ("chat", "completions", "score", "choose", "tokenize", "generate", "detokenize")
-DIALECTS: Final = ("native", "vllm_v1", "vllm_v2", "sglang", "tgi", "openai", "ollama")
+DIALECTS: Final = (
+    "native",
+    "vllm_v1",
+    "vllm_v2",
+    "sglang",
+    "tgi",
+    "llama_server",
+    "openai",
+    "ollama",
+)
 QUIRKS: Final = (
-    "after_temperature", "double_bos", "ignored_fields", "missing_label",
-    "no_prefill", "shifted_echo", "silent_truncation",
+    "after_temperature", "double_bos", "drafts", "ignored_fields", "missing_label",
+    "no_prefill", "no_token_grammar", "shifted_echo", "silent_truncation",
 )  # fmt: skip
 
 Fault = Literal[

@@ -61,7 +61,11 @@ KINDS = {
                 weights="fake:0.7",
                 max_top=20,
             )
-            for dialect, speaks in (("sglang", "sglang"), ("vllm_v1", "vllm"))
+            for dialect, speaks in (
+                ("sglang", "sglang"),
+                ("vllm_v1", "vllm"),
+                ("llama_server", "llamacpp"),
+            )
         ),
         Kind("fake", settings={"rules": {"context_tokens": CONTEXT}}, weights="fake:0.7"),
         Kind(
