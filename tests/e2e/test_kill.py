@@ -19,7 +19,8 @@ from tests.e2e.runs import (
 )
 
 N_KILLS = 22
-RULES = {"rules": [{"latency_s": [0.002, 0.03]}]}
+# Slow enough that some of a call is on the disk (each 100 ms) when it is killed.
+RULES = {"rules": [{"latency_s": [0.02, 0.1]}]}
 
 
 def run_and_kill(recipe, run_dir, url, n_more):
