@@ -107,6 +107,7 @@ def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
             "description": written["description"],
         }
     entry["properties"]["answers"]["anyOf"].insert(0, {"type": "string", "minLength": 1})
+    entry["properties"]["base_url"]["anyOf"].insert(0, {"type": "string"})
     ways = (["server", "weights"], ["base_url"], ["answers"])
     entry["oneOf"] = [{"required": names} for names in ways]
 

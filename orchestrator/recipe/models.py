@@ -23,7 +23,7 @@ from orchestrator.recipe.schema import (
 BUNDLED_PREFIX: Final = "bundled:"
 DEFAULT_BACKEND: Final = "openai"
 _WAYS: Final = {
-    "server": ("weights", "backend", "system", "template", "thinking"),
+    "server": ("weights", "replicas", "backend", "system", "template", "thinking"),
     "base_url": ("model", "api_key_env", "backend", "system", "template", "thinking"),
     "answers": (),
 }
@@ -47,16 +47,17 @@ class ModelLoader:
                 continue  # the schema has said so
             self._check_kind(name, entry)
             server, backend, config = self._plug_ins(name, entry)
-            self._check_url(name, entry.get("base_url"))
+            self._check_urls(name, entry.get("base_url"))
             weights = self._weights(name, entry.get("weights"))
             if checked is not None and name in checked.models:
                 own = checked.models[name]
                 answers = self._answers(name, own.answers)
+                urls = _plain_urls(own.base_url)
                 found[name] = ModelSpec(
                     name=name,
                     server=server,
                     weights=weights,
-                    base_url=_plain_url(own.base_url),
+                    base_url=urls[0] if urls else None,
                     backend=backend,
                     backend_config=config,
                     model=own.model or name,
@@ -67,6 +68,8 @@ class ModelLoader:
                     answers=answers,
                     plain=own.template == "none",
                     thinking_end=own.thinking.end if own.thinking else "",
+                    replicas=own.replicas,
+                    base_urls=urls if len(urls) > 1 else (),
                 )
         return found
 
@@ -114,6 +117,16 @@ class ModelLoader:
             message = f"{server.kind!r} is spoken to by {speaks!r}, not by {backend.kind!r}"
             self._fault(name, "backend", message)
         return server, backend.kind, backend.config
+
+    def _check_urls(self, name: str, urls: object) -> None:
+        """One address, or a list of several."""
+        several = urls if isinstance(urls, list) else [urls]
+        for url in several:
+            self._check_url(name, url)
+        if isinstance(urls, list):
+            plain = [url.rstrip("/") for url in urls if isinstance(url, str)]
+            if not urls or len(set(plain)) < len(plain):
+                self._fault(name, "base_url", "must be one address, or several different ones")
 
     def _check_url(self, name: str, url: object) -> None:
         if not isinstance(url, str):
@@ -177,8 +190,8 @@ def _given(entry: Mapping[str, Any], key: str) -> bool:
     return entry.get(key) is not None
 
 
-def _plain_url(url: str | None) -> str | None:
-    return None if url is None else url.rstrip("/").removesuffix("/v1").rstrip("/")
+def _plain_urls(urls: list[str] | None) -> tuple[str, ...]:
+    return tuple(url.rstrip("/").removesuffix("/v1").rstrip("/") for url in urls or ())
 
 
 def _merged(defaults: Limits, entry: ModelEntry) -> Limits:

@@ -96,8 +96,12 @@ class ModelEntry(Settings):
     """Launch a server of this kind: its name, or a mapping of `kind` and the kind's settings."""
     weights: str | None = Field(None, min_length=1)
     """What to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
-    base_url: str | None = None
-    """Address of a running server or hosted endpoint; a trailing /v1 may be left out."""
+    replicas: Count = 1
+    """Servers of this model to launch, as many as there is room for; each has `max_in_flight`
+    requests at a time, and a request goes to the least loaded."""
+    base_url: list[str] | None = None
+    """Address of a running server or hosted endpoint; a trailing /v1 may be left out. Several that
+    serve the same model share its requests."""
     answers: GivenAnswers | None = None
     """Answers that exist already, instead of a model that is asked: a file, or a mapping. They are
     judged, scored by other models and rated like those of a model that is served."""
@@ -118,6 +122,15 @@ class ModelEntry(Settings):
     """What differs from the recipe's `limits` for this model."""
     price: Price | None = None
     """For estimates and `budget.money`; unknown where left out."""
+
+    @field_validator("base_url", mode="before")
+    @classmethod
+    def _an_address_is_a_list_of_one(cls, value: Any) -> Any:  # noqa: ANN401 (not validated yet)
+        if value is None or isinstance(value, list):
+            return value
+        if isinstance(value, str):
+            return [value]
+        raise ValueError("must be an address, or a list of several")
 
     @field_validator("answers", mode="before")
     @classmethod
@@ -235,6 +248,8 @@ class ModelSpec:
         answers: What it said, where it can't be asked; a path is absolute.
         plain: Whether it is asked by plain text, without a chat template.
         thinking_end: What stands between its thinking and its answer; empty where it thinks not.
+        replicas: Servers to launch, where there is room.
+        base_urls: All addresses, where there are several; `base_url` is the first.
     """
 
     name: str
@@ -251,6 +266,8 @@ class ModelSpec:
     answers: GivenAnswers | None = None
     plain: bool = False
     thinking_end: str = ""
+    replicas: int = 1
+    base_urls: tuple[str, ...] = ()
 
     def resolved(self) -> dict[str, Any]:
         """The entry of a recipe file that leads to this model."""
@@ -260,7 +277,8 @@ class ModelSpec:
         data = {
             "server": self.server and self.server.resolved(),
             "weights": self.weights,
-            "base_url": self.base_url,
+            "replicas": self.replicas if self.replicas > 1 else None,
+            "base_url": list(self.base_urls) or self.base_url,
             "backend": backend,
             "model": self.model if self.server is None else None,
             "api_key_env": self.api_key_env,

@@ -220,10 +220,14 @@ def _fleet(
 async def _to_end(told: "_Told", interrupts: "_Interrupts") -> None:
     try:
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_watch(told, interrupts))
+            watchers = [
+                group.create_task(_watch(told, interrupts)),
+                group.create_task(told.fleet.mend()),
+            ]
             interrupts.task = group.create_task(told.session.run())
             await interrupts.wait()
-            watcher.cancel()
+            for watcher in watchers:
+                watcher.cancel()
     except BaseExceptionGroup as errors:
         raise _unwrapped(errors) from None
 
@@ -260,7 +264,11 @@ def _wiring(
     recipe = prepared.recipe
     specs = {name: prepared.models[name] for name in prepared.identities}
     limits = {
-        name: Limits(spec.limits.max_in_flight, spec.limits.dead_after_s, spec.limits.max_attempts)
+        name: Limits(
+            spec.limits.max_in_flight * fleet.n_servers(name),
+            spec.limits.dead_after_s,
+            spec.limits.max_attempts,
+        )
         for name, spec in specs.items()
     }
     return Wiring(

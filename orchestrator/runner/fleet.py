@@ -5,9 +5,9 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -19,7 +19,8 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
-from orchestrator.runner.servers import Keep, Places, launch_module, launched_servers
+from orchestrator.runner.replicas import Replicas
+from orchestrator.runner.servers import Keep, Launched, Places, launch_module, launched_servers
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
     """
     if spec.server is None:
         found = {
-            "base_url": spec.base_url or "",
+            "base_url": _address(spec),
             "model": spec.model or spec.name,
             "backend": spec.backend,
             **_what_is_sent(spec),
@@ -64,6 +65,16 @@ def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
         for name, value in settings.items()
         if name not in _HOW_IT_IS_SENT
     }
+
+
+def _address(spec: ModelSpec) -> str:
+    """Where a model is; of several addresses the order plays no part."""
+    return " ".join(sorted(spec.base_urls)) or spec.base_url or ""
+
+
+def _each(servers: Iterable[tuple[Launched, ...]]) -> Iterable[Launched]:
+    """Every server once, however many models it serves."""
+    return {id(server): server for copies in servers for server in copies}.values()
 
 
 def identity_key(identity: Mapping[str, str]) -> bytes:
@@ -121,6 +132,7 @@ class Fleet:
         self._servers = launched_servers(
             models, log_of, places=places, keep=keep, allow_code=allow_code
         )
+        self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
@@ -136,8 +148,13 @@ class Fleet:
                     extra={"model": spec.name},
                 )
 
+    def n_servers(self, model: str) -> int:
+        """Servers that a model has, replicas included."""
+        spec = self._specs[model]
+        return len(self._servers[model]) if spec.server is not None else len(spec.base_urls) or 1
+
     async def connect(self, model: str) -> Backend | Failure:
-        """The back-end of a model; its server is launched or asked what it is.
+        """The back-end of a model; its servers are launched or asked what they are.
 
         Raises:
             LaunchError: If a server that we launch does not become ready the first time.
@@ -146,63 +163,93 @@ class Fleet:
         """
         self.states[model] = "starting"
         spec = self._specs[model]
-        way = await self._way(spec)
+        n_servers = self.n_servers(model)
+        found = await (self._one(spec, 0) if n_servers == 1 else self._several(spec, n_servers))
+        if isinstance(found, Failure):
+            self._complain(model, found)
+        else:
+            self.states[model] = "ready"
+        return found
+
+    async def _several(self, spec: ModelSpec, n_servers: int) -> Backend | Failure:
+        """All that can be reached, as one."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(spec, number)) for number in range(n_servers)]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        found = [task.result() for task in tasks]
+        failures = [one for one in found if isinstance(one, Failure)]
+        if len(failures) == n_servers:
+            return next((one for one in failures if not one.permanent), failures[0])
+        return Replicas(
+            spec.name,
+            [None if isinstance(one, Failure) else one for one in found],
+            self._errands.put_nowait,
+            lambda number: self._one(spec, number),
+        )
+
+    async def _one(self, spec: ModelSpec, number: int) -> Backend | Failure:
+        """The back-end of one server of a model."""
+        way = await self._way(spec, number)
         if isinstance(way, Failure):
-            self._complain(model, way)
             return way
         backend = self._create(spec, way)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(backend.close)
             provenance = await backend.provenance()
             if isinstance(provenance, Failure):
-                self._complain(model, provenance)
                 return provenance
             label = self._check(spec, provenance)
             if self._probes is not None:
-                await self._probes.check(
-                    Connected(
-                        spec=spec,
-                        kind=way.kind,
-                        endpoint=way.endpoint,
-                        backend=backend,
-                        provenance=provenance,
-                        label=label,
-                    )
+                connected = Connected(
+                    spec=spec,
+                    kind=way.kind,
+                    endpoint=way.endpoint,
+                    backend=backend,
+                    provenance=provenance,
+                    label=label,
                 )
+                await self._probes.check(connected)
             stack.pop_all()
-        self.states[model] = "ready"
-        _log.info(
-            "%s is connected to %s", model, provenance_words(provenance), extra={"model": model}
-        )
+        said = provenance_words(provenance)
+        _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
         return backend
+
+    async def mend(self) -> None:
+        """Bring back servers of models that have others, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                errand = await self._errands.get()
+                group.create_task(errand())
 
     async def rest(self, models: Collection[str]) -> None:
         """End the servers of these models until they are asked again."""
-        found = {id(self._servers[name]): self._servers[name] for name in models}
         async with asyncio.TaskGroup() as group:
-            for server in found.values():
+            for server in _each(self._servers[name] for name in models):
                 group.create_task(server.rest())
         self.states.update(dict.fromkeys(models, "idle"))
 
     async def stop(self) -> None:
         """End every server that was launched, unless it is to be kept."""
         async with asyncio.TaskGroup() as group:
-            for server in {id(server): server for server in self._servers.values()}.values():
+            for server in _each(self._servers.values()):
                 group.create_task(server.stop())
 
     def exit_code(self, model: str) -> int | None:
         """The exit code of a launched server; None while it runs, or if it is not ours."""
         found = self._servers.get(model)
-        return None if found is None else found.exit_code()
+        return None if found is None else found[0].exit_code()
 
-    async def _way(self, spec: ModelSpec) -> _Way | Failure:
-        """How a model is reached; its server is started if need be."""
-        kind, base_url, name, api_key = spec.backend, spec.base_url or "", spec.model, ""
+    async def _way(self, spec: ModelSpec, number: int) -> _Way | Failure:
+        """How a server of a model is reached; it is started if need be."""
+        kind, name, api_key = spec.backend, spec.model, ""
+        base_url = spec.base_urls[number] if spec.base_urls else spec.base_url or ""
         if spec.server is None:
             base_url = base_url.rstrip("/").removesuffix("/v1")
             api_key = _api_key(spec)
         else:
-            launched = self._servers[spec.name]
+            launched = self._servers[spec.name][number]
             server = await launched.running()
             if isinstance(server, Failure):
                 return server
@@ -230,6 +277,8 @@ class Fleet:
         """Hold a server to what answered before; what the store remembers it by."""
         if spec.server is not None:
             provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
+        elif spec.base_urls:
+            provenance = msgspec.structs.replace(provenance, base_url=_address(spec))
         label = server_label(spec.name, self._identities[spec.name])
         earlier = self._store.server_of_model(label)
         if earlier is not None and earlier != provenance and not self._accept_change:

@@ -40,7 +40,7 @@ class Placed(msgspec.Struct, frozen=True):
 
     def words(self) -> tuple[str, ...]:
         """A line for each wave, and one for the machine; nothing where there is nothing to say."""
-        on_gpus = any(share.gpus for share in self.places.shares.values())
+        on_gpus = any(share.gpus for shares in self.places.shares.values() for share in shares)
         missing = [f"no room for {line}" for line in self.without_room]
         if len(self.waves) < 2 and not on_gpus:
             return tuple(missing)
@@ -122,7 +122,8 @@ def place_servers(
             # Without a GPU servers run on the CPU, those too that would take one.
             need = footprint_of(served, allow_code=allow_code) if inventory.gpus else None
             depth = min(depths.get(name, 0) for name in models)
-            demands.append(Demand(models[0], need, depth))
+            replicas = max(spec.replicas for spec in served)
+            demands.append(Demand(models[0], need, depth, replicas))
         return place(demands, inventory)
 
     groups = grouped(list(launched.values()), allow_code=allow_code)
@@ -136,7 +137,7 @@ def place_servers(
         tuple(PlacedServer(name, models[name], shares) for name, shares in wave.items())
         for wave in placement.waves
     ]
-    shares = {name: one.shares[0] for wave in waves for one in wave for name in one.models}
+    shares = {name: one.shares for wave in waves for one in wave for name in one.models}
     lines = [f"the server of {found.name!r}: {found.why}" for found in placement.impossible]
     return Placed(inventory, tuple(waves), Places(shares, apart), tuple(lines))
 

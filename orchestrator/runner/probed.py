@@ -4,6 +4,7 @@ The record of a server is kept in the run's store, by model and identity like it
 the run goes on with the same server, only the most valuable question is asked again.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -75,6 +76,7 @@ class Probes:
         self._accept_change = accept_change
         self._enabled = enabled
         self._unprobed = unprobed
+        self._locks: dict[str, asyncio.Lock] = {}
         self.records: dict[str, ProbeRecord] = {}
 
     async def check(self, found: Connected) -> None:
@@ -87,6 +89,12 @@ class Probes:
         endpoint = found.endpoint
         if not self._enabled or found.kind in self._unprobed or endpoint.base_url == LOCAL:
             return
+        # Of several servers of one model the first is asked everything, the others little.
+        async with self._locks.setdefault(found.spec.name, asyncio.Lock()):
+            await self._check(found)
+
+    async def _check(self, found: Connected) -> None:
+        endpoint = found.endpoint
         held = self._held(found.label)
         known = held is not None and _is_same(held, found.provenance)
         async with Http(endpoint.base_url, endpoint.api_key) as http:

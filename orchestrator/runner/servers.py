@@ -53,12 +53,68 @@ class Places(msgspec.Struct, frozen=True):
     """Where servers run.
 
     Attributes:
-        shares: GPUs and memory of each model's server.
+        shares: GPUs and memory of each model's server, for each of its processes.
         apart: Models that share a server with no other.
     """
 
-    shares: Mapping[str, Share] = {}
+    shares: Mapping[str, tuple[Share, ...]] = {}
     apart: frozenset[str] = frozenset()
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """How the servers of a run are found again and kept.
+
+    Attributes:
+        shelf: Where kept servers are remembered.
+        identities: Of the models.
+        wanted: Whether servers are kept when the run ends.
+    """
+
+    shelf: Shelf
+    identities: Mapping[str, bytes]
+    wanted: bool
+
+
+class Keeping(msgspec.Struct):
+    """How one server is found again and kept.
+
+    Attributes:
+        shelf: Where kept servers are remembered.
+        key: What it serves and how.
+        kind: Of the launch module.
+        models: Names that it answers to.
+        wanted: Whether it is kept when the run ends.
+    """
+
+    shelf: Shelf
+    key: str
+    kind: str
+    models: tuple[str, ...]
+    wanted: bool
+
+    def find(self) -> KeptServer | None:
+        """The server, where an earlier run kept it and no other part of this run has it."""
+        return self.shelf.find(self.key)
+
+    def keep(self, server: RunningServer) -> bool:
+        """Whether a server goes on when the run ends."""
+        if isinstance(server, KeptServer):
+            return server.exit_code() is None
+        kept = let_go(server, self.key, self.kind, self.models) if self.wanted else None
+        if kept is None:
+            return False
+        try:
+            self.shelf.put(kept, server.api_key)
+        except OSError as error:
+            # What nobody would find again must not stay.
+            _log.warning("the server %r can't be kept: %s", kept.name, error)
+            self.shelf.stop(kept)
+        return True
+
+    async def end(self, server: RunningServer) -> None:
+        """End a server although it is kept."""
+        if isinstance(server, KeptServer):
+            await asyncio.to_thread(self.shelf.stop, server.kept)
 
 
 class Launched:
@@ -66,7 +122,8 @@ class Launched:
 
     Args:
         name: The model it is named after, for messages and its log.
-        module: Its launch kind.
+        kind: Of the launch module.
+        module: The launch module.
         config: Settings of that kind.
         log_path: Its log file.
         restarts: How often it is started again.
@@ -75,12 +132,14 @@ class Launched:
     def __init__(
         self,
         name: str,
+        kind: str,
         module: LaunchModule,
         config: Any,  # noqa: ANN401 (the Config of the kind)
         log_path: Path,
         restarts: Restarts | None = None,
     ) -> None:
         self.name = name
+        self.kind = kind
         self.module = module
         self.models: tuple[ServedModel, ...] = ()
         self.server: RunningServer | None = None
@@ -115,6 +174,19 @@ class Launched:
                     self._given_up = failure
                     return failure
             return self.server
+
+    def known_by(self, keep: Keep, number: int) -> Keeping:
+        """What it is found again by: everything that it was started with.
+
+        Args:
+            keep: Of the run.
+            number: Among the servers of its models, from 1.
+        """
+        names = tuple(model.name for model in self.models)
+        served = [(name, keep.identities[name]) for name in sorted(names)]
+        settings = self._config.model_dump_json()
+        key = digest(__version__, self.kind, settings, served, number).hex()
+        return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
 
     def _kept(self) -> RunningServer | None:
         """What an earlier run kept of just this."""
@@ -200,62 +272,6 @@ class Launched:
             await self.server.stop()
 
 
-class Keep(msgspec.Struct, frozen=True):
-    """How the servers of a run are found again and kept.
-
-    Attributes:
-        shelf: Where kept servers are remembered.
-        identities: Of the models.
-        wanted: Whether servers are kept when the run ends.
-    """
-
-    shelf: Shelf
-    identities: Mapping[str, bytes]
-    wanted: bool
-
-
-class Keeping(msgspec.Struct):
-    """How one server is found again and kept.
-
-    Attributes:
-        shelf: Where kept servers are remembered.
-        key: What it serves and how.
-        kind: Of the launch module.
-        models: Names that it answers to.
-        wanted: Whether it is kept when the run ends.
-    """
-
-    shelf: Shelf
-    key: str
-    kind: str
-    models: tuple[str, ...]
-    wanted: bool
-
-    def find(self) -> KeptServer | None:
-        """The server, where an earlier run kept it and no other part of this run has it."""
-        return self.shelf.find(self.key)
-
-    def keep(self, server: RunningServer) -> bool:
-        """Whether a server goes on when the run ends."""
-        if isinstance(server, KeptServer):
-            return server.exit_code() is None
-        kept = let_go(server, self.key, self.kind, self.models) if self.wanted else None
-        if kept is None:
-            return False
-        try:
-            self.shelf.put(kept, server.api_key)
-        except OSError as error:
-            # What nobody would find again must not stay.
-            _log.warning("the server %r can't be kept: %s", kept.name, error)
-            self.shelf.stop(kept)
-        return True
-
-    async def end(self, server: RunningServer) -> None:
-        """End a server although it is kept."""
-        if isinstance(server, KeptServer):
-            await asyncio.to_thread(self.shelf.stop, server.kept)
-
-
 def launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
     """The launch kind of a model.
 
@@ -296,8 +312,8 @@ def launched_servers(
     places: Places | None = None,
     keep: Keep | None = None,
     allow_code: bool,
-) -> Mapping[str, Launched]:
-    """The server of each model that is launched.
+) -> Mapping[str, tuple[Launched, ...]]:
+    """The servers of each model that is launched; several where it has replicas.
 
     Args:
         specs: All models of a run.
@@ -308,24 +324,27 @@ def launched_servers(
     """
     places = places or Places()
     by_name = {spec.name: spec for spec in specs}
-    found: dict[str, Launched] = {}
+    found: dict[str, tuple[Launched, ...]] = {}
     for names in grouped(specs, apart=places.apart, allow_code=allow_code):
-        spec = by_name[names[0]]
-        module = launch_module(spec, allow_code=allow_code)
-        config = None if spec.server is None else spec.server.config
-        share = places.shares.get(spec.name)
-        if share is not None and share.gpus:
-            config = cast("Any", module).placed(config, share.gpus, share.fraction)
-        server = Launched(spec.name, module, config, log_of(spec.name))
-        server.models = tuple(ServedModel(name, by_name[name].weights or "") for name in names)
-        if keep is not None and config is not None:
-            server.keeping = _keeping(keep, spec.server.kind if spec.server else "", config, names)
-        found.update(dict.fromkeys(names, server))
+        served = tuple(ServedModel(name, by_name[name].weights or "") for name in names)
+        copies = []
+        for number, share in enumerate(places.shares.get(names[0]) or (Share(),), 1):
+            name = names[0] if number == 1 else f"{names[0]}.{number}"
+            server = _launched(name, by_name[names[0]], share, log_of, allow_code=allow_code)
+            server.models = served
+            if keep is not None:
+                server.keeping = server.known_by(keep, number)
+            copies.append(server)
+        found.update(dict.fromkeys(names, tuple(copies)))
     return found
 
 
-def _keeping(keep: Keep, kind: str, config: Any, names: tuple[str, ...]) -> Keeping:  # noqa: ANN401
-    """What one server is known by: everything that it was started with."""
-    served = [(name, keep.identities[name]) for name in sorted(names)]
-    key = digest(__version__, kind, config.model_dump_json(), served).hex()
-    return Keeping(keep.shelf, key, kind, names, keep.wanted)
+def _launched(
+    name: str, spec: ModelSpec, share: Share, log_of: Callable[[str], Path], *, allow_code: bool
+) -> Launched:
+    module = launch_module(spec, allow_code=allow_code)
+    config = None if spec.server is None else spec.server.config
+    if share.gpus:
+        config = cast("Any", module).placed(config, share.gpus, share.fraction)
+    kind = "" if spec.server is None else spec.server.kind
+    return Launched(name, kind, module, config, log_of(name))

@@ -10,7 +10,16 @@ import psutil
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
-from tests.e2e.runs import MODELS, ROOT, command, frames, run, write_recipe
+from tests.e2e.runs import (
+    MODELS,
+    ROOT,
+    command,
+    fake_server,
+    frames,
+    run,
+    stats,
+    write_recipe,
+)
 from tests.e2e.test_failures import launched, log_of, n_outcomes, said, server_pid, start, until
 
 __all__ = ["start"]
@@ -169,3 +178,45 @@ def test_a_kept_server_that_is_killed_in_mid_run_is_replaced_by_one_of_the_runs_
         assert not psutil.pid_exists(own)
     finally:
         orchestrator(state, "servers", "stop", "--all")
+
+
+def n_of(url):
+    return stats(url)["total"]
+
+
+def test_replicas_share_the_requests_and_one_that_is_killed_comes_back(start, tmp_path):
+    server = {"kind": "fake", "rules": [{"latency_s": 0.05}]}
+    models = {"m": {"server": server, "weights": MODELS[0], "replicas": 2}}
+    recipe = write_recipe(
+        tmp_path / "r.json", "", n=200, models=models, methods=[ANSWER], limits={"max_in_flight": 2}
+    )
+    process = start(recipe, tmp_path / "run")
+    until(lambda: len(pids(tmp_path / "run")) == 2, 30)
+    until(lambda: n_outcomes(tmp_path / "run") > 8, 60)
+    _, second = pids(tmp_path / "run")
+    os.kill(second, signal.SIGKILL)
+    words = said(process, 100)
+    assert process.returncode == EXIT_COMPLETE, words
+    started = pids(tmp_path / "run")
+    assert len(started) == 3
+    assert not [pid for pid in started if psutil.pid_exists(pid)]
+    logs = sorted(path.name for path in (tmp_path / "run" / "servers").iterdir())
+    assert logs == ["m.2.log", "m.log"]
+
+
+def test_several_addresses_share_the_requests_of_a_model(tmp_path):
+    with fake_server() as one, fake_server() as other:
+        models = {"m": {"base_url": [one, other], "backend": "fake", "model": MODELS[0]}}
+        recipe = write_recipe(
+            tmp_path / "r.json", "", n=40, models=models, methods=[ANSWER],
+            limits={"max_in_flight": 4},
+        )  # fmt: skip
+        assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
+        counts = [n_of(one), n_of(other)]
+        assert sum(counts) == 40
+        assert min(counts) >= 10
+        # The order of the addresses plays no part: nothing is asked again.
+        models["m"]["base_url"] = [other, one]
+        write_recipe(tmp_path / "r.json", "", n=40, models=models, methods=[ANSWER])
+        assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
+        assert n_of(one) + n_of(other) == 40

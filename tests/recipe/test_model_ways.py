@@ -62,3 +62,34 @@ def test_a_base_model_that_can_not_judge_is_refused_before_anything_is_sent(load
     loaded = load_models(method, a=URL, b=URL, j={**URL, "template": "none"})
     with pytest.raises(UsageError, match=r"by 'j' \(openai\): it can't choose for a base model"):
         prepare(loaded, tmp_path)
+
+
+def test_several_addresses_are_one_model_whatever_their_order(load_models):
+    one, other = "http://127.0.0.1:1/v1", "http://127.0.0.1:2"
+    loaded = load_models(a={"base_url": [one, other]}, b={"base_url": [other, one]})
+    a, b = ({**model_identity(spec), "model": "m"} for spec in loaded.models.values())
+    assert a == b
+    assert loaded.models["a"].base_urls == ("http://127.0.0.1:1", other)
+    again = load_models(a=loaded.models["a"].resolved()).models["a"]
+    assert again.base_urls == loaded.models["a"].base_urls
+
+
+def test_one_address_in_a_list_is_as_good_as_alone(load_models):
+    url = "http://127.0.0.1:1"
+    listed, alone = load_models(a={"base_url": [url]}, b={"base_url": url}).models.values()
+    assert (listed.base_url, listed.base_urls) == (alone.base_url, ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"base_url": []}, "one address, or several different ones"),
+        ({"base_url": ["http://127.0.0.1:1", "http://127.0.0.1:1/"]}, "several different ones"),
+        ({"base_url": ["http://127.0.0.1:1", "nowhere"]}, "must be an address"),
+        ({**URL, "replicas": 2}, "goes with 'server', not with 'base_url'"),
+        ({"server": "fake", "weights": "x", "replicas": 0}, "replicas"),
+    ],
+)
+def test_addresses_and_replicas_that_make_no_sense_are_faults(load_models, entry, said):
+    with pytest.raises(RecipeError, match=said):
+        load_models(m=entry)

@@ -53,7 +53,7 @@ class Kind:
 
 
 def launched(kind, restarts=AT_ONCE):
-    return Launched("m", kind, SimpleNamespace(), Path("servers/m.log"), restarts)
+    return Launched("m", "fake", kind, SimpleNamespace(), Path("servers/m.log"), restarts)
 
 
 async def test_a_server_that_ended_is_started_again_after_the_old_one_is_cleared_away():
