@@ -26,11 +26,10 @@ from orchestrator.errors import (
 from orchestrator.recipe.load import available, find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report import numbers, tables
-from orchestrator.report.files import write_frame
 from orchestrator.report.page import print_to, write_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.text import safe_line
-from orchestrator.runner import api, server_commands
+from orchestrator.runner import api, report_commands, server_commands
 from orchestrator.runner.logs import downloads_said
 from orchestrator.runner.prepare import prepare
 
@@ -101,6 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     ended = result.ended
     _show_result(result, options.format, whole=False)
+    report_commands.write_files(result, options)
     if ended is not None and ended.interrupted:
         _complain(
             f"interrupted; all answers are kept in {result.path}; go on with the same command"
@@ -174,7 +174,7 @@ def _check_one(path: Path, options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    result = api.load(_run_path(options.run))
+    result = api.load(report_commands.run_path(options.run))
     if result.n_left:
         _complain(
             f"this run is not finished: {result.n_left:,} units are left, of which nothing is said "
@@ -182,27 +182,13 @@ def _report(options: argparse.Namespace) -> int:
         )
     for note in result.notes:
         _complain(note)
-    _show_result(result, options.format)
-    return EXIT_COMPLETE
-
-
-def _run_path(name: str) -> Path:
-    """A run by its folder, or by its name in runs/."""
-    path = Path(name)
-    return path if path.exists() or not (api.RUNS / name).is_dir() else api.RUNS / name
-
-
-def _export(options: argparse.Namespace) -> int:
-    result = api.load(_run_path(options.run))
-    for name, frame in result.frames.items():
-        path = Path(options.to) / f"{name}.{options.format}"
-        write_frame(frame, path, options.format)
-        write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
+    if not report_commands.write_files(result, options):
+        _show_result(result, options.format)
     return EXIT_COMPLETE
 
 
 def _status(options: argparse.Namespace) -> int:
-    status = api.status(_run_path(options.run))
+    status = api.status(report_commands.run_path(options.run))
     if options.json:
         write_to(sys.stdout, json.dumps(status) + "\n")
     else:
@@ -287,15 +273,10 @@ def _parser() -> argparse.ArgumentParser:
     report = _command(commands, "report", _report, "show what a run found")
     _run_argument(report)
     _format_option(report)
-    export = _command(commands, "export", _export, "write a run's frames to files")
+    report_commands.charts_option(report)
+    export = _command(commands, "export", report_commands.export, "write a run's frames to files")
     _run_argument(export)
-    export.add_argument("--to", required=True, metavar="DIR", help="folder; made if need be")
-    export.add_argument(
-        "--format",
-        choices=["parquet", "csv", "jsonl"],
-        default="parquet",
-        help="parquet (default) and jsonl are exact; csv is made safe for spreadsheets",
-    )
+    report_commands.export_options(export)
     status = _command(commands, "status", _status, "look at a running or ended run")
     _run_argument(status)
     status.add_argument("--json", action="store_true", help="for programs")
@@ -343,6 +324,7 @@ def _format_option(command: argparse.ArgumentParser) -> None:
         default="table",
         help="how the results are written to stdout",
     )
+    report_commands.html_option(command)
 
 
 def _positive(text: str) -> int:

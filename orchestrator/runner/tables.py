@@ -43,6 +43,22 @@ def summarise(
     return found
 
 
+def all_sources(
+    frames: Mapping[str, pl.DataFrame], settings: Mapping[str, Any], *, allow_code: bool = False
+) -> Context:
+    """A context with all methods of the recipe, to read their scores.
+
+    Args:
+        frames: All frames of the run by name.
+        settings: The resolved recipe.
+        allow_code: Import kinds from outside this project.
+    """
+    methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
+    context = _context("report", None, None, settings, frames)
+    sources = [_source(ref, module) for ref, module in methods]
+    return msgspec.structs.replace(context, sources=sources)
+
+
 def _source(ref: PluginRef, module: ModuleType) -> Source:
     scores = getattr(module, "scores", None)
     return Source(

@@ -1,0 +1,126 @@
+"""Tables of plain values as cells of a page, with each interval drawn on its column's axis."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.report import numbers
+from orchestrator.report.generic import cell_text
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.tables import Cell, Column, Measured, Table
+
+_WIDTH: Final = 72.0
+_MAX_CELL: Final = 400
+_FEWEST: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A line from `low` to `high` with a point, in units of the picture; None is not drawn."""
+
+    low: float
+    high: float
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One cell.
+
+    Attributes:
+        text: The value.
+        aside: What stands beside it in small: interval, n, why there is no value.
+        number: Whether it stands on the right.
+        order: What the column is sorted by.
+        interval: The picture, where the column has intervals.
+    """
+
+    text: str
+    aside: str
+    number: bool
+    order: str
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of a page."""
+
+    key: str
+    title: str
+    basis: str
+    notes: Sequence[str]
+    columns: Sequence[tuple[str, bool]]
+    rows: Sequence[Sequence[Shown]]
+
+
+def grid(table: Table, key: str) -> Grid:
+    """A table as it is shown."""
+    axes = [
+        # Plain numbers of a table may be of many kinds, which no axis holds together.
+        None if column.form == "number" else _axis([row[i] for row in table.rows])
+        for i, column in enumerate(table.columns)
+    ]
+    rows = [
+        [
+            _shown(column, value, axis)
+            for column, value, axis in zip(table.columns, row, axes, strict=True)
+        ]
+        for row in table.rows
+    ]
+    columns = [(column.name, column.form != "text") for column in table.columns]
+    return Grid(key, table.title, table.basis, table.notes, columns, rows)
+
+
+def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
+    """What the intervals of a column reach over; None where there are fewer than two."""
+    ends = [
+        value
+        for cell in cells
+        if isinstance(cell, Measured) and cell.low is not None and cell.high is not None
+        for value in (cell.low, cell.high, cell.value)
+        if value is not None and math.isfinite(value)
+    ]
+    if len(ends) < _FEWEST or min(ends) == max(ends):
+        return None
+    return min(ends), max(ends)
+
+
+def _shown(column: Column, value: Cell, axis: tuple[float, float] | None) -> Shown:
+    text, aside = _split(safe_block(cell_text(column, value), _MAX_CELL))
+    number = column.form != "text"
+    interval = _interval(value, axis) if isinstance(value, Measured) and axis else None
+    return Shown(text, aside, number, _order(value), interval)
+
+
+def _split(text: str) -> tuple[str, str]:
+    marks = (" [", " (open", f"{numbers.UNDEFINED} (", " n=")
+    found = [(text.find(mark), mark) for mark in marks if text.find(mark) >= 0]
+    if not found:
+        return text, ""
+    at, mark = min(found)
+    at += 1 if mark.startswith(numbers.UNDEFINED) else 0
+    return text[:at], text[at:].strip()
+
+
+def _order(value: Cell) -> str:
+    number = value.value if isinstance(value, Measured) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return ""
+    return repr(float(number)) if math.isfinite(number) else ""
+
+
+def _interval(value: Measured, axis: tuple[float, float]) -> Interval | None:
+    if value.low is None or value.high is None:
+        return None
+    low, high = axis
+
+    def place(x: float) -> float:
+        share = (min(max(x, low), high) - low) / (high - low)
+        return round(4 + share * (_WIDTH - 8), 1)
+
+    known = value.value is not None and math.isfinite(value.value)
+    return Interval(
+        place(value.low), place(value.high), place(value.value or 0.0) if known else None
+    )

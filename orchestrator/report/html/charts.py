@@ -1,0 +1,282 @@
+"""Altair charts of pictures; needs the extra `[report]`.
+
+Colours are those of Okabe and Ito (2008), safe for the colour-blind. Ink, grid and ground have
+colours of their own here, which the page's style sheet replaces in the dark.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import altair as alt
+
+from orchestrator.report.html.figures import Picture
+
+PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C00")
+INK: Final = "#1b1f24"
+MUTED: Final = "#5b6470"
+GRID: Final = "#dfe3e8"
+FAILED: Final = "#D55E00"
+GOOD: Final = "#0072B2"
+_DARK_TEXT: Final = "#101010"
+_LIGHT_TEXT: Final = "#fdfdfd"
+# Orange to blue through white: safe for the colour-blind, and readable in grey at the ends.
+_DIVERGING: Final = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#c6dbef", "#6baed6", "#1f5fa8")
+_BLUES: Final = ("#e6eef6", "#b8d3ea", "#6baed6", "#2171b5")
+_WIDTH: Final = 640
+_ROW: Final = 26
+_FONT: Final = "Helvetica, Arial, sans-serif"
+
+Chart = alt.TopLevelMixin
+
+
+def draw(picture: Picture) -> Chart:
+    """The chart of a picture."""
+    kinds: dict[str, Callable[[Picture], Any]] = {
+        "intervals": _intervals,
+        "matrix": _matrix,
+        "bars": _bars,
+        "lines": _lines,
+        "stacked": _stacked,
+        "grid": _grid,
+    }
+    chart: Chart = _styled(kinds[picture.kind](picture))
+    return chart
+
+
+def _styled(chart: Any) -> Any:  # noqa: ANN401 (any of Altair's chart classes)
+    return (
+        chart.configure(background="transparent", font=_FONT)
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=INK,
+            titleColor=MUTED,
+            labelFontSize=13,
+            titleFontSize=13,
+            titleFontWeight="normal",
+            gridColor=GRID,
+            domainColor=MUTED,
+            tickColor=MUTED,
+            labelLimit=260,
+        )
+        .configure_legend(labelColor=INK, titleColor=MUTED, labelFontSize=13, labelLimit=260)
+        .configure_header(labelColor=INK, labelFontSize=13, labelLimit=260, labelFontWeight="bold")
+    )
+
+
+def _data(rows: Sequence[Any]) -> alt.InlineData:
+    return alt.InlineData(values=[dict(row) for row in rows])
+
+
+def _colour(groups: Sequence[str]) -> Any:  # noqa: ANN401 (a colour, or a value)
+    if not groups:
+        return alt.value(PALETTE[0])
+    colours = [PALETTE[i % len(PALETTE)] for i in range(len(groups))]
+    return alt.Color(
+        "group:N",
+        scale=alt.Scale(domain=list(groups), range=colours),
+        legend=alt.Legend(title=None, orient="top", columns=4, symbolStrokeWidth=2),
+    )
+
+
+def _form(picture: Picture) -> str:
+    return "%" if picture.options.get("percent") else str(picture.options.get("format", ""))
+
+
+def _zero(picture: Picture) -> list[alt.Chart]:
+    if "zero" not in picture.options:
+        return []
+    rule = alt.Chart(_data([{"at": picture.options["zero"]}])).mark_rule(
+        color=MUTED, strokeDash=[4, 3], aria=False
+    )
+    return [rule.encode(x="at:Q")]
+
+
+def _reach(rows: Sequence[Any]) -> tuple[float, float]:
+    """The ends of all finite values, with room for what is open."""
+    known = [v for row in rows for v in (row["value"], row["low"], row["high"]) if v is not None]
+    low, high = min(known), max(known)
+    room = 0.06 * (high - low) or 1.0
+    return low - room, high + room
+
+
+def _intervals(picture: Picture) -> Any:  # noqa: ANN401
+    low, high = _reach(picture.rows)
+    rows = [
+        {
+            **row,
+            "from": low if row["low_open"] else row["low"],
+            "to": high if row["high_open"] else row["high"],
+        }
+        for row in picture.rows
+    ]
+    order = list(dict.fromkeys(row["label"] for row in rows))
+    data = _data(rows)
+    domain = picture.options.get("domain")
+    scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=False, nice=True)
+    x_axis = alt.Axis(title=picture.x, format=_form(picture), grid=True)
+    y = alt.Y(
+        "label:N", sort=order, title=None, axis=alt.Axis(grid=False, domain=False, ticks=False)
+    )
+    encoded: dict[str, Any] = {"y": y, "color": _colour(picture.groups), "description": "tip:N"}
+    if picture.groups:
+        encoded["yOffset"] = alt.YOffset("group:N", sort=list(picture.groups))
+    base = alt.Chart(data)
+    bars = base.mark_rule(strokeWidth=3, opacity=0.55).encode(
+        x=alt.X("from:Q", scale=scale, axis=x_axis), x2="to:Q", **encoded
+    )
+    dots = base.transform_filter("datum.value !== null").mark_point(filled=True, size=70, opacity=1)
+    dots = dots.encode(
+        x=alt.X("value:Q", scale=scale, axis=x_axis), **encoded, **_shape(picture.groups)
+    )
+    ends = [
+        base.transform_filter(f"datum.{side}_open")
+        .mark_point(shape=f"triangle-{way}", filled=True, size=60, opacity=1)
+        .encode(x=alt.X(f"{end}:Q", scale=scale, axis=x_axis), **encoded)
+        for side, way, end in (("low", "left", "from"), ("high", "right", "to"))
+    ]
+    step = max(_ROW, 11 * max(1, len(picture.groups)) + 10)
+    return alt.layer(*_zero(picture), bars, dots, *ends).properties(
+        width=_WIDTH,
+        height=alt.Step(step, **{"for": "position"}) if picture.groups else alt.Step(step),
+    )
+
+
+def _shape(groups: Sequence[str]) -> dict[str, Any]:
+    """Colour is never the only difference."""
+    if not groups:
+        return {}
+    shapes = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "wedge"]
+    domain = list(groups)
+    chosen = [shapes[i % len(shapes)] for i in range(len(domain))]
+    return {
+        "shape": alt.Shape("group:N", scale=alt.Scale(domain=domain, range=chosen), legend=None)
+    }
+
+
+def _matrix(picture: Picture) -> Any:  # noqa: ANN401
+    options = picture.options
+    colours = _BLUES if options.get("ranks") else _DIVERGING
+    columns, rows = list(options["columns"]), list(options["order"])
+    x = alt.X(
+        "column:N",
+        sort=columns,
+        title=picture.x or None,
+        axis=alt.Axis(
+            orient="top", labelAngle=-40 if len(columns) > 4 else 0, domain=False, ticks=False
+        ),
+    )
+    y = alt.Y("row:N", sort=rows, title=picture.y or None, axis=alt.Axis(domain=False, ticks=False))
+    base = alt.Chart(_data(picture.rows)).encode(x=x, y=y)
+    squares = base.mark_rect(cornerRadius=2).encode(
+        color=alt.Color(
+            "value:Q",
+            scale=alt.Scale(domain=list(options["domain"]), range=list(colours)),
+            legend=None,
+        ),
+        description="tip:N",
+    )
+    # The text would otherwise be in the way of what is said of the square.
+    words = base.mark_text(fontSize=11, aria=False).encode(
+        text="text:N",
+        color=alt.condition("datum.on_dark", alt.value(_LIGHT_TEXT), alt.value(_DARK_TEXT)),
+    )
+    wide = min(90.0, max(34.0, _WIDTH / max(1, len(columns))))
+    return (squares + words).properties(
+        width=wide * len(columns), height=30 * len({row["row"] for row in picture.rows})
+    )
+
+
+def _bars(picture: Picture) -> Any:  # noqa: ANN401
+    options = picture.options
+    y = alt.Y("value:Q", title=None if picture.groups else picture.y, axis=alt.Axis(tickCount=3))
+    title = f"{picture.x} (height: {picture.y})" if picture.groups else picture.x
+    if options.get("binned"):
+        x: Any = alt.X("x:Q", bin="binned", title=title, axis=alt.Axis(grid=False))
+        encoded = {"x": x, "x2": "x2:Q"}
+    else:
+        axis = alt.Axis(labelAngle=0, grid=False)
+        x = alt.X("x:N", sort=list(options["order"]), title=title, axis=axis)
+        encoded = {"x": x}
+    bars = (
+        alt.Chart(_data(picture.rows))
+        .mark_bar()
+        .encode(**encoded, y=y, color=_colour(picture.groups), description="tip:N")
+    )
+    if not picture.groups:
+        return bars.properties(width=_WIDTH, height=160)
+    bars = bars.encode(
+        color=_colour(picture.groups).legend(None),
+        row=alt.Row(
+            "group:N",
+            sort=list(picture.groups),
+            title=None,
+            header=alt.Header(labelAngle=0, labelAnchor="start", labelOrient="top", labelPadding=2),
+        ),
+    )
+    return bars.properties(width=_WIDTH, height=70).configure_facet(spacing=8)
+
+
+def _lines(picture: Picture) -> Any:  # noqa: ANN401
+    x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False))
+    y = alt.Y(
+        "value:Q",
+        title=picture.y,
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format=_form(picture)),
+    )
+    base = alt.Chart(_data(picture.rows))
+    colour = _colour(picture.groups)
+    band = base.mark_area(opacity=0.18, aria=False).encode(
+        x=x, y="low:Q", y2="high:Q", color=colour
+    )
+    line = base.mark_line(strokeWidth=2, aria=False).encode(x=x, y=y, color=colour)
+    dots = base.mark_point(filled=True, size=22, opacity=1).encode(
+        x=x, y=y, color=colour, description="tip:N", **_shape(picture.groups)
+    )
+    return alt.layer(band, *_zero(picture), line, dots).properties(width=_WIDTH, height=260)
+
+
+def _stacked(picture: Picture) -> Any:  # noqa: ANN401
+    parts = list(dict.fromkeys(row["part"] for row in picture.rows))
+    parts.sort(key=lambda part: part != "ok")
+    colours = [GOOD, *(c for c in PALETTE[1:] for _ in range(1))]
+    colour = alt.Color(
+        "part:N",
+        scale=alt.Scale(domain=parts, range=[colours[i % len(colours)] for i in range(len(parts))]),
+        legend=alt.Legend(title=None, orient="top", columns=4),
+    )
+    rows = [{**row, "order": parts.index(row["part"])} for row in picture.rows]
+    return (
+        alt.Chart(_data(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("value:Q", title=picture.x),
+            y=alt.Y("label:N", title=None, sort=None),
+            color=colour,
+            order="order:Q",
+            description="tip:N",
+        )
+        .properties(width=_WIDTH, height=alt.Step(_ROW))
+    )
+
+
+def _grid(picture: Picture) -> Any:  # noqa: ANN401
+    scale = alt.Scale(domain=[0, 1], nice=False)
+    squares = (
+        alt.Chart(_data(picture.rows))
+        .mark_rect(color=PALETTE[0], stroke=GRID, strokeWidth=1)
+        .encode(
+            x=alt.X("x:Q", title=picture.x, scale=scale),
+            x2="x2:Q",
+            y=alt.Y("y:Q", title=picture.y, scale=scale),
+            y2="y2:Q",
+            opacity=alt.Opacity("n:Q", scale=alt.Scale(type="log", range=[0.15, 1.0]), legend=None),
+            description="tip:N",
+        )
+    )
+    diagonal = (
+        alt.Chart(_data([{"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 1.0}]))
+        .mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
+        .encode(x="a:Q", y="b:Q")
+    )
+    return alt.layer(squares, diagonal).properties(width=340, height=340)

@@ -1,0 +1,126 @@
+"""A figure: data to be drawn, in words what it shows, and always the same numbers as a table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from orchestrator.report.generic import cell_text
+from orchestrator.report.text import safe_name
+from orchestrator.statistics.results import Estimate
+from orchestrator.tables import Column, Measured, Table, measured
+
+Kind = Literal["intervals", "matrix", "bars", "lines", "stacked", "grid"]
+
+_MAX_NAME: Final = 40
+MAX_ROWS: Final = 60
+"""Rows of a chart; a table has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What `charts` draws.
+
+    Attributes:
+        kind: Which chart.
+        rows: Plain values; text from outside has gone through `name`.
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis, where the kind has one.
+        groups: Names that get colours, in order; empty for one colour.
+        options: Of the kind: "zero" (a reference value), "domain", "percent".
+    """
+
+    kind: Kind
+    rows: Sequence[Mapping[str, Any]]
+    x: str = ""
+    y: str = ""
+    groups: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of the report.
+
+    Attributes:
+        key: Name for links and files.
+        title: In words.
+        basis: Its n and its method.
+        says: How to read it, in a sentence or two.
+        table: The numbers.
+        picture: None where there is nothing to draw.
+        beside: Tables that belong to it and are not folded away.
+    """
+
+    key: str
+    title: str
+    basis: str
+    says: str
+    table: Table
+    picture: Picture | None = None
+    beside: Sequence[Table] = ()
+
+    @property
+    def alternative(self) -> str:
+        """The figure for those who don't see it."""
+        return f"{self.title}. {self.basis}. {self.says} The numbers are in the table below it."
+
+
+def name(text: str) -> str:
+    """A name from outside as it stands in charts."""
+    return safe_name(text, _MAX_NAME)
+
+
+def key(*parts: str) -> str:
+    """A name for links and files: small letters, digits and hyphens."""
+    text = "-".join(parts).lower()
+    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text)
+    return "-".join(part for part in kept.split("-") if part)[:80] or "figure"
+
+
+def point(label: str, cell: Measured, column: Column, group: str = "") -> dict[str, Any] | None:
+    """A row of an "intervals" picture; None where there is no finite value and no bound."""
+    known = [v for v in (cell.value, cell.low, cell.high) if v is not None and math.isfinite(v)]
+    if not known:
+        return None
+    return {
+        "label": name(label),
+        "group": name(group),
+        "value": finite(cell.value),
+        "low": finite(cell.low),
+        "high": finite(cell.high),
+        "low_open": cell.low is not None and math.isinf(cell.low),
+        "high_open": cell.high is not None and math.isinf(cell.high),
+        "tip": f"{name(label)}{f', {name(group)}' if group else ''}: {cell_text(column, cell)}",
+    }
+
+
+def points(table: Table, label: int, value: int, group: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a table as those of an "intervals" picture, by the places of its columns."""
+    found = []
+    for row in table.rows[:MAX_ROWS]:
+        cell = row[value]
+        if isinstance(cell, int | float):
+            cell = Measured(float(cell))
+        if isinstance(cell, Measured):
+            grouped = "" if group is None else str(row[group])
+            found.append(point(str(row[label]), cell, table.columns[value], grouped))
+    return [row for row in found if row is not None]
+
+
+def finite(value: float | None) -> float | None:
+    """The value if it can be drawn."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def cell(estimate: Estimate) -> Measured:
+    """A statistic as a cell without its n, which stands in the basis."""
+    found = measured(estimate)
+    return Measured(found.value, found.low, found.high, None, found.why)
+
+
+def as_table(
+    figure_key: str, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]
+) -> Table:
+    """The table of a figure."""
+    return Table(figure_key, title, tuple(columns), tuple(tuple(row) for row in rows))

@@ -1,0 +1,234 @@
+"""The page: sections of figures, tables and examples in one file under a strict security policy."""
+
+import base64
+import importlib
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.resources import files
+from types import ModuleType
+from typing import Any, Final
+
+import jinja2
+import yaml
+from markupsafe import Markup
+
+from orchestrator.report.generic import cell_text
+from orchestrator.report.html import compared, ranked, rests, spread
+from orchestrator.report.html.cells import Grid, grid
+from orchestrator.report.html.examples import Examples, examples
+from orchestrator.report.html.figures import Figure, key
+from orchestrator.report.html.material import Material
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.text import safe_line, safe_name
+from orchestrator.tables import Measured, Table
+
+_NEEDED: Final = ("altair", "vl_convert")
+_MAX_RECIPE: Final = 60_000
+_MAX_NOTES: Final = 8
+_MAX_MODELS: Final = 6
+_MOSTLY: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page with a heading.
+
+    Attributes:
+        key: Its anchor.
+        title: Its heading.
+        figures: With their tables folded away.
+        tables: Shown as they are.
+        folded: Tables of which only the title is shown at first.
+        examples: Cases to read.
+    """
+
+    key: str
+    title: str
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+    folded: Sequence[Table] = ()
+    examples: Sequence[Examples] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything in it."""
+        return any((self.figures, self.tables, self.folded, self.examples))
+
+
+def can_draw() -> bool:
+    """Whether the extra `[report]` is installed."""
+    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+
+
+def all_figures(material: Material) -> list[Figure]:
+    """Every figure of a run, in the order of the page."""
+    return [figure for section in _sections(material) for figure in section.figures]
+
+
+def render(material: Material) -> str:
+    """The report as one HTML file.
+
+    Without the extra `[report]` it has no charts; every number is in its tables anyway.
+    """
+    sections = [section for section in _sections(material) if section]
+    drawing = importlib.import_module("orchestrator.report.html.drawing") if can_draw() else None
+    specified: dict[str, Any] = {}
+    drawn: dict[str, Markup] = {}
+    for figure in (figure for section in sections for figure in section.figures):
+        _draw(figure, drawing, specified, drawn)
+    style, script = _own("style.css"), _own("script.js")
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(_own),
+    )
+    environment.filters["line"] = safe_line
+    environment.filters["name"] = safe_name
+    environment.filters["block"] = safe_block
+    return environment.get_template("page.html.j2").render(
+        material=material,
+        sections=sections,
+        glance=_glance(material),
+        legend=ranked.LEGEND if any(one.neighbours for one in material.rankings) else "",
+        warnings=_warnings(material, drawing is not None),
+        facts=rests.facts(material),
+        recipe=_recipe(material),
+        drawn=drawn,
+        grid=_keyed(),
+        style=Markup(style),  # noqa: S704 (our own file)
+        script=Markup(script),  # noqa: S704 (our own file)
+        data=Markup(_harmless_json(specified)),  # noqa: S704 (no `<` is left in it)
+        policy=_policy(style, script),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def _draw(
+    figure: Figure, drawing: ModuleType | None, specified: dict[str, Any], drawn: dict[str, Markup]
+) -> None:
+    found = None if drawing is None else drawing.specification(figure)
+    if drawing is None or found is None:
+        return
+    specified[figure.key] = found
+    picture = drawing.svg(found, figure.key, safe_line(figure.alternative))
+    drawn[figure.key] = Markup(picture)  # noqa: S704 (shapes and text only, checked where made)
+
+
+def _own(name: str) -> str:
+    return (files("orchestrator.report.html") / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is fetched, nothing runs but what stands here, nothing is sent."""
+    parts = [
+        "default-src 'none'",
+        f"style-src '{_hash(style)}'",
+        f"script-src '{_hash(script)}'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join(parts)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _harmless_json(value: object) -> str:
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _keyed() -> Any:  # noqa: ANN401 (a function of the template)
+    """Tables as grids, each with an anchor of its own."""
+    taken: dict[str, int] = {}
+
+    def of(table: Table) -> Grid:
+        base = key("table", table.source, table.key)
+        taken[base] = taken.get(base, 0) + 1
+        return grid(table, base if taken[base] == 1 else f"{base}-{taken[base]}")
+
+    return of
+
+
+def _sections(material: Material) -> Iterator[Section]:
+    rankings = material.rankings
+    yield Section(
+        "ranking",
+        "Rankings",
+        [figure for one in rankings for figure in ranked.of_ranking(one, material.models)],
+    )
+    covered = ranked.coverage(rankings)
+    yield Section(
+        "judge",
+        "The judge",
+        [*ranked.of_judges(rankings), *spread.of_verdicts(material)],
+        tables=[covered] if covered is not None else [],
+    )
+    yield Section("scores", "Scores", spread.of_scores(material))
+    yield Section("probdiff", "ProbDiff", spread.of_probdiff(material))
+    yield Section("glass-box", "Glass-box features", compared.of_glass_box(material))
+    yield Section("agreement", "Methods compared", compared.of_agreement(material))
+    yield Section("examples", "Examples", examples=examples(material))
+    yield Section("tables", "All tables", folded=material.tables)
+    requests = [one for one in (rests.requests(material), rests.lost(material)) if one is not None]
+    yield Section(
+        "basis",
+        "What it rests on",
+        [rests.coverage(material)],
+        tables=[*requests, rests.models(material)],
+    )
+
+
+def _glance(material: Material) -> list[str]:
+    """What the run found, in a few sentences."""
+    found = []
+    for one in material.rankings:
+        if one.neighbours:
+            doubt = " (doubtful: see below)" if one.coverage.share_low > _MOSTLY else ""
+            about = f"{one.source or 'ranking'}, by {one.judge or 'all judges'}"
+            found.append(f"{about}: {ranked.group_words(one)}{doubt}")
+    for table in material.tables:
+        if table.source == table.key and len(table.rows) > 1:
+            found += _best(table)
+    return found
+
+
+def _best(table: Table) -> list[str]:
+    """What a method's first table says about its models: their order by its first measure."""
+    first = next((i for i, c in enumerate(table.columns) if i and c.form != "text"), None)
+    if first is None or table.columns[0].name != "model":
+        return []
+    cells = {str(row[0]): row[first] for row in table.rows}
+    known = {m: c for m, c in cells.items() if isinstance(c, Measured) and c.value is not None}
+    # Several rows a model are not about one measure.
+    if len(known) < len(table.rows):
+        return []
+    order = sorted(known.items(), key=lambda pair: -(pair[1].value or 0.0))[:_MAX_MODELS]
+    shown = ", ".join(
+        f"{safe_name(model, 32)} {cell_text(table.columns[first], cell)}" for model, cell in order
+    )
+    basis = f" ({table.basis})" if table.basis else ""
+    return [f"{table.source}, {table.columns[first].name}: {shown}{basis}"]
+
+
+def _warnings(material: Material, drawn: bool) -> list[str]:  # noqa: FBT001
+    found = [rests.left_words(material), *material.notes[:_MAX_NOTES]]
+    for one in material.rankings:
+        found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
+    if not drawn:
+        found.append("There are no charts here: pip install 'selfeval-orchestrator[report]'.")
+    return [line for line in dict.fromkeys(found) if line]
+
+
+def _recipe(material: Material) -> str:
+    text = yaml.safe_dump(dict(material.settings), sort_keys=False, allow_unicode=True)
+    return safe_block(text, _MAX_RECIPE)

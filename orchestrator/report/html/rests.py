@@ -1,0 +1,162 @@
+"""What a run rests on: rows by method, what is missing and why, requests, servers, settings."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from orchestrator.report import numbers
+from orchestrator.report.html.figures import Figure, Picture, as_table, name
+from orchestrator.report.html.material import Material
+from orchestrator.tables import Column, Table
+
+_OK: Final = "ok"
+_HASH: Final = 12
+_HASHED: Final = 32
+
+
+def coverage(material: Material) -> Figure:
+    """Rows of each method, and why the others are missing."""
+    counts: dict[tuple[str, str], int] = {}
+    for frame in material.frames.values():
+        if "status" not in frame.columns:
+            continue
+        cause = (
+            pl.when(pl.col("status") == _OK)
+            .then(pl.lit(_OK))
+            .otherwise(pl.col("cause").fill_null("unknown"))
+        )
+        for method, why, n in (
+            frame.group_by("method", cause.alias("why")).len().sort("method", "why").iter_rows()
+        ):
+            counts[str(method), str(why)] = n
+    methods = list(dict.fromkeys(method for method, _ in counts))
+    rows: list[list[Any]] = []
+    for method in methods:
+        parts = {why: n for (one, why), n in counts.items() if one == method}
+        total, good = sum(parts.values()), parts.pop(_OK, 0)
+        causes = ", ".join(f"{why} {n:,}" for why, n in sorted(parts.items(), key=lambda p: -p[1]))
+        rows.append([method, total, good, total - good, good / total, causes or numbers.UNDEFINED])
+    columns = [
+        Column("method"),
+        Column("rows", "count"),
+        Column("with a value", "count"),
+        Column("failed", "count"),
+        Column("share", "percent"),
+        Column("causes"),
+    ]
+    table = as_table("coverage-of-rows", "Rows by method", columns, rows)
+    drawn = [
+        {
+            "label": name(method),
+            "part": why,
+            "value": n,
+            "tip": f"{name(method)}: {n:,} {'with a value' if why == _OK else why}",
+        }
+        for (method, why), n in counts.items()
+    ]
+    failed = any(row["part"] != _OK for row in drawn)
+    picture = Picture("stacked", drawn, "rows") if failed else None
+    n_items = max(
+        (f["item"].n_unique() for f in material.frames.values() if "item" in f.columns), default=0
+    )
+    left = f" · {material.n_left:,} units are not done yet" if material.n_left else ""
+    basis = f"n = {numbers.counted(n_items, 'item')} · counts{left}"
+    says = "A failure is a missing value: it is never a score, a tie or a smaller sample unsaid."
+    return Figure("coverage-of-rows", table.title, basis, says, table, picture)
+
+
+def requests(material: Material) -> Table | None:
+    """What the last call that sent something did."""
+    models = material.progress.get("models") or ()
+    rows = [
+        [
+            model.get("name", ""),
+            model.get("done", 0),
+            model.get("failed", 0),
+            model.get("retried", 0),
+            model.get("prompt_tokens", 0),
+            model.get("completion_tokens", 0),
+        ]
+        for model in models
+    ]
+    if not rows:
+        return None
+    columns = [
+        Column("model"),
+        Column("answered", "count"),
+        Column("failed", "count"),
+        Column("sent again", "count"),
+        Column("prompt tokens", "count"),
+        Column("tokens drawn", "count"),
+    ]
+    return as_table("requests", "Requests of the last call that sent any", columns, rows)
+
+
+def lost(material: Material) -> Table | None:
+    """Requests that failed, by model and cause."""
+    rows = [[one.model, one.cause, one.n, one.message] for one in material.lost]
+    if not rows:
+        return None
+    columns = [Column("model"), Column("cause"), Column("requests", "count"), Column("e.g.")]
+    return as_table("failed-requests", "Requests that failed", columns, rows)
+
+
+def models(material: Material) -> Table:
+    """Each model: what it is and what answered."""
+    settings = material.settings.get("models") or {}
+    rows = []
+    for model, identity in material.identities.items():
+        given = settings.get(model) or {}
+        source = given.get("weights") or given.get("answers") or given.get("model") or ""
+        exact = " · ".join(f"{key} {_short(value)}" for key, value in identity.items())
+        served = "; ".join(material.servers.get(model, ())) or "nothing was asked of it"
+        rows.append([model, str(source), served, exact])
+    columns = [Column("model"), Column("source"), Column("answered by"), Column("identity")]
+    return as_table("models", "Models and servers", columns, rows)
+
+
+def _short(value: str) -> str:
+    is_hash = len(value) >= _HASHED and all(c in "0123456789abcdef" for c in value)
+    return value[:_HASH] if is_hash else value
+
+
+def facts(material: Material) -> list[tuple[str, str]]:
+    """What was asked and how, as pairs of words."""
+    settings = material.settings
+    statistics = settings.get("statistics") or {}
+    found = [
+        ("Recipe", material.name),
+        ("Run", material.where),
+        ("Last sent", material.at),
+        ("Dataset", _plain(settings.get("dataset"))),
+        ("Methods", ", ".join(source.name for source in material.context.sources)),
+        ("Models", ", ".join(material.models)),
+        ("Seed", str(settings.get("seed", 0))),
+        (
+            "Intervals",
+            f"{numbers.level(statistics.get('confidence_level', 0.95))}, "
+            f"{statistics.get('n_resamples', 2000):,} resamples",
+        ),
+        ("Version", f"orchestrator {material.version}"),
+    ]
+    return [(label, value) for label, value in found if value]
+
+
+def _plain(value: object) -> str:
+    if not isinstance(value, Mapping):
+        return "" if value is None else str(value)
+    parts = [
+        f"{key} {inner}" for key, inner in value.items() if inner not in (None, "", (), [], {})
+    ]
+    return ", ".join(parts)
+
+
+def left_words(material: Material) -> str:
+    """A warning where the run is not finished."""
+    if not material.n_left:
+        return ""
+    return (
+        f"This run is not finished: {numbers.counted(material.n_left, 'unit')} left, of which "
+        "nothing is said here."
+    )

@@ -1,0 +1,96 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const isDark = () => (root.dataset.theme
+    ? root.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches);
+
+  const theme = document.getElementById("theme");
+  const label = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
+  theme.hidden = false;
+  label();
+  theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
+
+  // What a mark of a chart stands for; the same numbers are in the table below it.
+  const tip = document.getElementById("tip");
+  document.addEventListener("pointermove", (event) => {
+    const mark = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
+    tip.hidden = mark === null;
+    if (mark === null) return;
+    tip.textContent = mark.dataset.tip;
+    const room = innerWidth - tip.offsetWidth - 8;
+    tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, room))}px`;
+    tip.style.top = `${Math.max(8, Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8))}px`;
+  });
+
+  const value = (row, column) => {
+    const cell = row.cells[column];
+    return cell.dataset.order === undefined ? cell.textContent : Number(cell.dataset.order || "NaN");
+  };
+  // What is undefined stays last, whichever way it is sorted.
+  const compare = (one, two, way) => {
+    if (typeof one === "string" || typeof two === "string") return way * String(one).localeCompare(two);
+    if (Number.isNaN(one) || Number.isNaN(two)) return Number.isNaN(one) - Number.isNaN(two);
+    return way * (one - two);
+  };
+  const sort = (heading) => {
+    const column = heading.cellIndex;
+    const table = heading.closest("table");
+    const way = heading.getAttribute("aria-sort") === "descending" ? 1 : -1;
+    for (const other of heading.parentNode.cells) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", way === 1 ? "ascending" : "descending");
+    const body = table.tBodies[0];
+    const rows = Array.from(body.rows);
+    rows.sort((one, two) => compare(value(one, column), value(two, column), way));
+    body.append(...rows);
+  };
+  for (const heading of document.querySelectorAll("table.data thead th")) {
+    if (heading.closest("table").tBodies[0].rows.length < 2 || !heading.textContent) continue;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = heading.textContent;
+    heading.replaceChildren(button);
+    button.addEventListener("click", () => sort(heading));
+  }
+
+  // A chart as a file: the drawing as it stands, or the Vega-Lite that it was drawn from.
+  const specified = JSON.parse(document.getElementById("charts").textContent);
+  const save = (name, type, content) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([content], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  for (const figure of document.querySelectorAll("figure")) {
+    const drawing = figure.querySelector(".chart svg");
+    if (!drawing || !(figure.id in specified)) continue;
+    const place = document.createElement("p");
+    place.className = "save";
+    const offer = (text, action) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.setAttribute("aria-label", `${text} of ${figure.querySelector("h3").textContent}`);
+      button.addEventListener("click", action);
+      place.append(button);
+    };
+    offer("SVG", () => {
+      save(`${figure.id}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(drawing));
+    });
+    offer("Vega-Lite", () => save(
+      `${figure.id}.vl.json`, "application/json", JSON.stringify(specified[figure.id], null, 1)));
+    figure.querySelector("details").before(place);
+  }
+
+  // Folded tables would print as their titles.
+  const closed = [];
+  addEventListener("beforeprint", () => {
+    for (const one of document.querySelectorAll("details.folded:not([open])")) {
+      one.open = true;
+      closed.push(one);
+    }
+  });
+  addEventListener("afterprint", () => { for (const one of closed.splice(0)) one.open = false; });
+})();

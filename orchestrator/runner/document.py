@@ -1,0 +1,93 @@
+"""A run as the HTML report sees it, and the report as a file."""
+
+import importlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UsageError
+from orchestrator.report.html.material import Lost, Material
+from orchestrator.report.html.page import all_figures, can_draw, render
+from orchestrator.runner.api import Result
+from orchestrator.runner.execute import last_revision
+from orchestrator.runner.fleet import identity_key, provenance_words, server_label
+from orchestrator.runner.tables import all_sources
+from orchestrator.store import RunDirectory, Store
+
+REPORT = "report.html"
+
+
+def write_html(result: Result, to: Path | None = None) -> Path:
+    """Write the report of a run to one HTML file, replaced as a whole; its path.
+
+    Args:
+        result: The run.
+        to: Where; `report.html` in the run directory where left out.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    path = result.path / REPORT if to is None else to
+    text = render(material(result))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Lone surrogates, which UTF-8 can't hold, are written out; HTML has none otherwise.
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True) if path.parent.is_dir() else None
+        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+    return path
+
+
+def write_charts(result: Result, folder: Path) -> list[Path]:
+    """Write each chart of a run as SVG and PNG; the paths.
+
+    Raises:
+        UsageError: If the extra `[report]` is not installed, or a file can't be written.
+    """
+    if not can_draw():
+        raise UsageError("charts need Altair: pip install 'selfeval-orchestrator[report]'")
+    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    written: list[Path] = drawing.write_charts(all_figures(material(result)), folder)
+    return written
+
+
+def material(result: Result) -> Material:
+    """What the report is made of."""
+    directory = RunDirectory.open(result.path)
+    revision = last_revision(directory) or {}
+    status = directory.read_status()
+    identities: Mapping[str, Mapping[str, Any]] = revision.get("identities", {})
+    with Store.open(directory.store_path, read_only=True) as store:
+        servers = {
+            model: [
+                provenance_words(one)
+                for one, _ in store.servers_used(server_label(model, identity_key(identity)))
+            ]
+            for model, identity in identities.items()
+        }
+        lost = [Lost(one.model, one.cause, one.n, one.last_message) for one in store.failures()]
+    return Material(
+        name=str(result.settings.get("name", result.path.name)),
+        where=str(result.path),
+        at="" if status is None else status.at.strftime("%Y-%m-%d %H:%M UTC"),
+        version=str(revision.get("orchestrator", "")),
+        settings=result.settings,
+        identities={
+            model: {str(field): str(value) for field, value in identity.items()}
+            for model, identity in identities.items()
+        },
+        servers=servers,
+        progress={} if status is None else status.values,
+        frames=result.frames,
+        rankings=result.rankings,
+        tables=result.tables,
+        context=all_sources(result.frames, result.settings),
+        lost=lost,
+        exact_match=result.exact_match,
+        notes=result.notes,
+        n_left=result.n_left,
+    )

@@ -1,0 +1,80 @@
+"""The commands that make files of a run: their options, and what they print."""
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.report.files import write_frame
+from orchestrator.report.page import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.runner import api
+
+
+def run_path(name: str) -> Path:
+    """A run by its folder, or by its name in runs/."""
+    path = Path(name)
+    return path if path.exists() or not (api.RUNS / name).is_dir() else api.RUNS / name
+
+
+def html_option(command: argparse.ArgumentParser) -> None:
+    """`--html`, of every command that shows results."""
+    command.add_argument(
+        "--html",
+        nargs="?",
+        const="",
+        metavar="F",
+        help="write the report as one HTML file; report.html of the run where F is left out",
+    )
+
+
+def charts_option(command: argparse.ArgumentParser) -> None:
+    """`--charts`."""
+    command.add_argument("--charts", metavar="DIR", help="write each chart there, as SVG and PNG")
+
+
+def write_files(result: api.Result, options: argparse.Namespace) -> bool:
+    """Write the files of a report that are asked for; whether there were any."""
+    charts: str | None = getattr(options, "charts", None)
+    if options.html is None and charts is None:
+        return False
+    if options.html is not None:
+        to = Path(options.html) if options.html else None
+        _say(_document().write_html(result, to))
+    if charts is not None:
+        for path in _document().write_charts(result, Path(charts)):
+            _say(path)
+    return True
+
+
+def _say(path: Path) -> None:
+    # What `run` prints to stdout are its results.
+    write_to(sys.stderr, f"{safe_line(str(path))}\n")
+
+
+def _document() -> ModuleType:
+    # No other command needs what it imports.
+    return importlib.import_module("orchestrator.runner.document")
+
+
+def export_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator export`, but for the run."""
+    command.add_argument("--to", required=True, metavar="DIR", help="folder; made if need be")
+    command.add_argument(
+        "--format",
+        choices=["parquet", "csv", "jsonl"],
+        default="parquet",
+        help="parquet (default) and jsonl are exact; csv is made safe for spreadsheets",
+    )
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a run's frames to files."""
+    result = api.load(run_path(options.run))
+    for name, frame in result.frames.items():
+        path = Path(options.to) / f"{name}.{options.format}"
+        write_frame(frame, path, options.format)
+        write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
+    return EXIT_COMPLETE
