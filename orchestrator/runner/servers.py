@@ -19,6 +19,7 @@ from orchestrator.errors import LaunchError, UsageError
 from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.gpu_memory import wait_until_given_back
 from orchestrator.runner.kept import KeptServer, Shelf, let_go
 from orchestrator.serving import LaunchModule, RunningServer, ServedModel
 
@@ -243,6 +244,7 @@ class Launched:
             self._n_crashes = 0
         self.server = None
         await server.stop()
+        await wait_until_given_back()
         return f"the server {self.name!r} ended with exit code {code}"
 
     def exit_code(self) -> int | None:
@@ -255,6 +257,7 @@ class Launched:
             if self.server is not None and self.keeping is not None:
                 await self.keeping.end(self.server)
             await self._end()
+            await wait_until_given_back()
             self.server = None
             self._n_crashes = 0
 
