@@ -82,9 +82,9 @@ class LlamacppTokenizer:
         Raises:
             Failed: If the server does not say.
         """
-        unknown = tuple({token for token in ids if token not in self._spelled})
-        if unknown:
-            found = await self._ask("/tokenize", lambda: wire.spell(unknown), wire.pieces)
+        if any(token not in self._spelled for token in ids):
+            distinct = tuple(dict.fromkeys(ids))
+            found = await self._ask("/tokenize", lambda: wire.spell(distinct), wire.pieces)
             self._spelled.update(found)
         return [self._spelled.get(token, b"") for token in ids]
 

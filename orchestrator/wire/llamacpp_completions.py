@@ -31,6 +31,8 @@ FRAGMENT: Final = "fragment"
 """Cause of the failure that stands for a token of which the server says nothing."""
 
 _LEAST: Final = -1e30
+_FLOOR: Final = -103.0
+"""The server computes p in float32, so ln p below this is given as that of zero."""
 _UNSAID: Final = "llama-server says nothing of a token that ends inside a character"
 
 
@@ -108,7 +110,8 @@ def looked(
     if not found.listed[0]:
         return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
     known = {one: value for one, value in found.listed[0] if value == value}
-    bound = min(known.values(), default=0.0)
+    # Where the list goes down to what float32 can't hold, all that is not on it lies there.
+    bound = min(known.values(), default=0.0) if len(known) == len(found.listed[0]) else _FLOOR
     if not math.isnan(found.logprobs[0]):
         known[token] = found.logprobs[0]
     return NodeReading(known, bound), found.n_cached

@@ -1,6 +1,7 @@
 """Records a real server's replies to `asks`, with what a forward pass says of the same.
 
-`python -m tests.recorded.record vllm` launches the server of that kind of the conformance suite.
+`python -m tests.recorded.record vllm` (or llamacpp) launches the server of that kind of the
+conformance suite.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from backends import vllm
+from backends import llamacpp, vllm
 from backends._direct_transport import lean_transport
+from backends._openai_compatible import OpenaiCompatible
 from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Generation, Messages, Scored
@@ -41,8 +43,15 @@ async def _record(run: Running, truth: Reference) -> Recording:
         base_url=run.server.base_url, model=MODEL, api_key=run.server.api_key, max_in_flight=1
     )
     transport = Recorder(lean_transport(endpoint, 3.0), kept)
-    backend = vllm.Vllm(endpoint, transport, vllm.Config(**run.kind.backend))
-    stated = known(await backend.provenance())
+
+    def connected() -> OpenaiCompatible:
+        """A back-end that knows nothing yet, so that every ask can be played by itself."""
+        if run.kind.name == "llamacpp":
+            settings = llamacpp.Config.model_validate(run.kind.backend)
+            return llamacpp.Llamacpp(endpoint, transport, settings)
+        return vllm.Vllm(endpoint, transport, vllm.Config.model_validate(run.kind.backend))
+
+    stated = known(await connected().provenance())
     assert isinstance(stated, Provenance)
     kept.about = {
         "server": stated.backend,
@@ -52,15 +61,15 @@ async def _record(run: Running, truth: Reference) -> Recording:
         "settings": str(dict(run.kind.settings)),
     }
     for name, ask in (DRAWS | SCORES).items():
-        outcome = known(await asked(backend, ask))
+        outcome = known(await asked(connected(), ask))
         kept.truth[name] = _of_ids(truth, ask.messages, outcome)
     for name, choice in CHOICES.items():
-        known(await asked(backend, choice))
+        known(await asked(connected(), choice))
         kept.truth[name] = _of_labels(truth, choice)
     for faulty in FAULTY.values():
-        await asked(backend, faulty)
-    await backend.load()
-    await backend.close()
+        await asked(connected(), faulty)
+    await connected().load()
+    await transport.close()
     return kept
 
 

@@ -59,7 +59,9 @@ def _shortened(reply: str) -> str:
     return "\n".join(line for line in reply.splitlines() if _METRICS.match(line)) + "\n"
 
 
-_METRICS = re.compile(r"\w+:(num_requests|kv_cache_usage|prefix_cache)")
+_METRICS = re.compile(
+    r"\w+:(num_requests|kv_cache_usage|prefix_cache|requests_|prompt_tokens(_cached)?_total)"
+)
 
 
 def request_of(path: str, body: bytes | None) -> str:

@@ -1,0 +1,400 @@
+"""The llama.cpp back-end on replies recorded from a real server, and on a fake one's oddities."""
+
+import json
+import logging
+import math
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from backends import llamacpp
+from backends._transport import Reply, Transport
+from launch._fake_server import serving
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Backend, Endpoint, Provenance
+from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
+from tests.conformance.servers import KINDS
+from tests.recorded.asks import CHOICES, DRAWS, FAULTY, PROMPT, SCORES, SEED, SYMBOLS, asked
+from tests.recorded.replay import Player, Recording
+
+RECORDED = Recording.read("llamacpp")
+SETTINGS = KINDS["llamacpp"].backend
+TOLERANCE = 2e-4
+TASK = (Message("user", "kofu bade kofu. Tell me more."),)
+
+
+def backend_on(player: Transport, **endpoint: object) -> llamacpp.Llamacpp:
+    at = Endpoint(base_url="http://127.0.0.1:1", model="judge")
+    at = msgspec.structs.replace(at, **endpoint)
+    return llamacpp.Llamacpp(at, player, llamacpp.Config(**SETTINGS))
+
+
+@pytest.fixture
+def player() -> Player:
+    return Player(RECORDED.exchanges)
+
+
+@pytest.fixture
+def backend(player: Player) -> llamacpp.Llamacpp:
+    return backend_on(player)
+
+
+def replaced(change: Callable[[dict[str, object]], None], *, path: str = "/completion") -> Player:
+    """The recording with every answered reply of a path changed."""
+
+    def changed(request: str, status: int, body: str) -> tuple[int, str]:
+        if status != 200 or not request.startswith(path):
+            return status, body
+        reply = json.loads(body)
+        change(reply)
+        return status, json.dumps(reply)
+
+    return Player(
+        {
+            request: changed(request, status, body)
+            for request, (status, body) in RECORDED.exchanges.items()
+        }
+    )
+
+
+def test_it_is_a_backend(backend):
+    assert isinstance(backend, Backend)
+
+
+def test_the_recording_names_its_build_and_no_machine():
+    assert RECORDED.about["version"]
+    (props,) = [body for request, (_, body) in RECORDED.exchanges.items() if request == "/props"]
+    assert json.loads(props)["model_path"] == ".llamacpp/models/judge.gguf"
+
+
+@pytest.mark.parametrize("name", DRAWS)
+async def test_a_recorded_draw_has_the_numbers_of_a_forward_pass(backend, name):
+    truth = RECORDED.truth[name]
+    drawn = await backend.generate(DRAWS[name], SEED)
+    assert isinstance(drawn, Generation)
+    assert drawn.token_ids is not None
+    assert drawn.logprobs is not None
+    assert drawn.token_ids.tolist() == truth["ids"]
+    np.testing.assert_allclose(drawn.logprobs, truth["logprobs"], atol=TOLERANCE)
+    assert drawn.raw
+
+
+@pytest.mark.parametrize("name", SCORES)
+async def test_a_recorded_score_has_the_numbers_of_a_forward_pass(backend, name):
+    truth = RECORDED.truth[name]
+    scored = await backend.score(SCORES[name])
+    assert isinstance(scored, Scored)
+    assert scored.token_ids.tolist() == truth["ids"]
+    np.testing.assert_allclose(scored.logprobs, truth["logprobs"], atol=TOLERANCE)
+    assert (scored.method, scored.boundary) == ("llamacpp.forced", "separate")
+
+
+@pytest.mark.parametrize("name", CHOICES)
+async def test_a_recorded_choice_has_the_numbers_of_a_forward_pass(backend, name):
+    chosen = await backend.choose(CHOICES[name])
+    assert isinstance(chosen, Choice)
+    np.testing.assert_allclose(chosen.logprobs, RECORDED.truth[name], atol=TOLERANCE)
+    assert chosen.exact
+    assert chosen.upper == chosen.logprobs
+
+
+@pytest.mark.parametrize("name", ["sampled", "listed"])
+async def test_recorded_alternatives_are_the_best_of_a_forward_pass(backend, name):
+    truth = RECORDED.truth[name]
+    seen = await asked(backend, (DRAWS | SCORES)[name])
+    assert isinstance(seen, Generation | Scored)
+    assert seen.top is not None
+    assert seen.top.token_ids.tolist() == truth["best_ids"]
+    np.testing.assert_allclose(seen.top.logprobs, truth["best_logprobs"], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["too_long", "too_long_to_score"])
+async def test_a_recorded_refusal_has_its_cause(backend, name):
+    outcome = await asked(backend, FAULTY[name])
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("too_long", True)
+    assert "context size" in outcome.message
+
+
+async def test_recorded_provenance_is_build_and_fingerprint(backend):
+    stated = await backend.provenance()
+    assert isinstance(stated, Provenance)
+    assert (stated.backend, stated.version) == ("llamacpp", RECORDED.about["version"])
+    assert stated.fingerprint == RECORDED.about["fingerprint"]
+
+
+async def test_recorded_metrics_are_its_load(backend):
+    load = await backend.load()
+    assert load is not None
+    assert (load.running, load.waiting) == (0, 0)
+    assert load.prefix_queries is not None
+    assert load.prefix_hits is not None
+    assert 0 < load.prefix_hits < load.prefix_queries
+
+
+async def test_no_request_names_a_slot(backend, player):
+    await backend.generate(DRAWS["greedy"], SEED)
+    await backend.score(SCORES["ended"])
+    await backend.choose(CHOICES["nested"])
+    assert not any("id_slot" in request for request in player.sent)
+
+
+async def test_every_sampler_is_written_out(backend, player):
+    await backend.generate(DRAWS["sampled"], SEED)
+    (sent,) = [one for one in player.sent if one.startswith("/completion")]
+    body = json.loads(sent.partition(" ")[2])
+    assert body["samplers"] == ["temperature", "top_k", "top_p"]
+    named = {"min_p", "typical_p", "repeat_penalty", "dry_multiplier", "xtc_probability", "seed"}
+    assert named <= body.keys()
+
+
+async def test_what_the_server_is_is_asked_once(backend, player):
+    await backend.choose(CHOICES["symbols"])
+    n_first = len(player.sent)
+    await backend.choose(CHOICES["symbols"])
+    assert not [one for one in player.sent[n_first:] if not one.startswith("/completion")]
+
+
+@pytest.mark.parametrize("name", ["greedy", "ids", "symbols"])
+async def test_a_server_that_read_another_prompt_is_found_out(name):
+    def add_bos(reply):
+        reply["tokens_evaluated"] += 1
+
+    outcome = await asked(backend_on(replaced(add_bos)), (DRAWS | SCORES | CHOICES)[name])
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("unparseable", True)
+
+
+@pytest.mark.parametrize("name", ["ids", "symbols"])
+async def test_tokens_that_were_not_forced_are_no_numbers(name):
+    def draw_another(reply):
+        reply["tokens"] = [token + 1 for token in reply["tokens"]]
+
+    outcome = await asked(backend_on(replaced(draw_another)), (SCORES | CHOICES)[name])
+    assert isinstance(outcome, Failure)
+    assert outcome.cause == "unparseable"
+
+
+@pytest.mark.parametrize("name", ["greedy", "ids"])
+async def test_a_number_below_what_float32_holds_is_unknown_and_not_impossible(name):
+    def sink(reply):
+        reply["completion_probabilities"][0]["logprob"] = -3.4028234663852886e38
+
+    seen = await asked(backend_on(replaced(sink)), (DRAWS | SCORES)[name])
+    assert isinstance(seen, Generation | Scored)
+    assert seen.logprobs is not None
+    assert math.isnan(seen.logprobs[0])
+    assert np.isfinite(seen.logprobs[1:]).all()
+
+
+async def test_a_server_that_guesses_ahead_is_refused_with_the_flag():
+    def guess(reply):
+        reply["default_generation_settings"]["params"]["speculative.types"] = "draft-simple"
+
+    backend = backend_on(replaced(guess, path="/props"))
+    for ask in (DRAWS["greedy"], SCORES["ids"], CHOICES["symbols"]):
+        outcome = await asked(backend, ask)
+        assert isinstance(outcome, Failure)
+        assert (outcome.cause, outcome.permanent) == ("unsupported", True)
+        assert "--model-draft" in outcome.message
+
+
+async def test_a_model_that_is_not_served_is_named_with_those_that_are(player):
+    stated = await backend_on(player, model="other").provenance()
+    assert isinstance(stated, Failure)
+    assert (stated.cause, stated.permanent) == ("not_found", True)
+    assert "it has judge" in stated.message
+
+
+async def test_features_are_refused_with_the_server_that_has_them(backend, player):
+    outcome = await backend.score(ScoreAsk("m", PROMPT, (1,), features=("entropy",)))
+    assert isinstance(outcome, Failure)
+    assert "embedded" in outcome.message
+    assert not player.sent
+
+
+async def test_the_score_of_nothing_is_known_without_asking(backend, player):
+    outcome = await backend.score(ScoreAsk("m", PROMPT, (), ""))
+    assert isinstance(outcome, Scored)
+    assert math.isnan(outcome.mean_logprob)
+    assert not player.sent
+
+
+async def test_several_turns_are_refused_for_a_base_model(player):
+    turns = (*PROMPT, Message("assistant", "x"), Message("user", "y"))
+    backend = backend_on(player, plain=True)
+    for ask in (
+        GenerateAsk("m", turns, Sampling()),
+        ScoreAsk("m", turns, (1,)),
+        ChooseAsk("m", turns, SYMBOLS),
+    ):
+        outcome = await asked(backend, ask)
+        assert isinstance(outcome, Failure)
+        assert outcome.cause == "unsupported"
+
+
+@pytest.mark.parametrize("field", ["n_probs", "samplers", "id_slot", "seed"])
+def test_a_field_that_is_the_recipes_may_not_be_an_extra(field):
+    with pytest.raises(ValidationError, match="set by the recipe"):
+        llamacpp.Config(extra_body={field: 1})
+
+
+async def test_without_metrics_the_flag_is_named_once(caplog):
+    backend = backend_on(Scripted({"/metrics": (501, {"error": {"message": "not enabled"}})}))
+    with caplog.at_level(logging.INFO):
+        assert await backend.load() is None
+        assert await backend.load() is None
+    assert caplog.text.count("--metrics") == 1
+
+
+# -- llama-cpp-python's server ---------------------------------------------------------------------
+
+
+class Scripted:
+    """A transport with a reply for each path; 404 for others."""
+
+    def __init__(self, replies: dict[str, tuple[int, object]]) -> None:
+        self._replies = replies
+        self.bodies: list[dict[str, object]] = []
+
+    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply:
+        self.bodies.append(json.loads(body))
+        return await self.get(path, timeout_s)
+
+    async def get(self, path: str, timeout_s: float) -> Reply:
+        status, reply = self._replies.get(path, (404, {"detail": "Not Found"}))
+        return Reply(status, {}, json.dumps(reply).encode())
+
+    async def close(self) -> None:
+        pass
+
+
+def python_server() -> Scripted:
+    """Replies in the shapes of llama-cpp-python 0.3.36, from its source."""
+    listed = [
+        {"token": "A", "logprob": -0.1, "bytes": None},
+        {"token": "B", "logprob": -2.5, "bytes": None},
+    ]
+    entry = {"token": "A", "logprob": -0.1, "bytes": None, "top_logprobs": listed}
+    chat = {
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "A"},
+                "logprobs": {"content": [entry], "refusal": None},
+                "finish_reason": "length",
+            }
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6},
+    }
+    models = {"object": "list", "data": [{"id": "judge", "object": "model"}]}
+    return Scripted({"/v1/chat/completions": (200, chat), "/v1/models": (200, models)})
+
+
+async def test_llama_cpp_pythons_server_is_told_apart_and_draws():
+    server = python_server()
+    backend = backend_on(server)
+    drawn = await backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=1)), 1)
+    assert isinstance(drawn, Generation)
+    assert drawn.text == "A"
+    assert drawn.token_ids is None
+    (body,) = server.bodies
+    assert (body["repeat_penalty"], body["min_p"]) == (1.0, 0.0)
+    stated = await backend.provenance()
+    assert isinstance(stated, Provenance)
+    assert stated.version == "llama-cpp-python"
+
+
+async def test_llama_cpp_pythons_server_scores_nothing_and_the_one_that_does_is_named():
+    outcome = await backend_on(python_server()).score(ScoreAsk("m", PROMPT, (1,)))
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("unsupported", True)
+    assert "llama-server" in outcome.message
+
+
+async def test_llama_cpp_pythons_server_chooses_among_labels_of_one_token():
+    chosen = await backend_on(python_server()).choose(ChooseAsk("m", PROMPT, labels("A", "B")))
+    assert isinstance(chosen, Choice)
+    assert chosen.logprobs == pytest.approx((-0.1, -2.5))
+
+
+# -- the fake server's dialect ---------------------------------------------------------------------
+
+
+@pytest.fixture
+async def connect():
+    """Starts a fake llama-server with quirks and gives a back-end to it."""
+    opened = []
+
+    async def open_one(*quirks: str, **settings: object) -> Backend:
+        rules = {"dialect": "llama_server", "quirks": list(quirks)}
+        manager = serving(rules, models=["fake:0.7"], key="sk-1234")
+        url, _ = await manager.__aenter__()
+        endpoint = Endpoint(base_url=url, model="fake:0.7", api_key="sk-1234", timeout_s=10.0)
+        backend = llamacpp.create(endpoint, llamacpp.Config(**settings))
+        opened.append((backend, manager))
+        return backend
+
+    yield open_one
+    for backend, manager in opened:
+        await backend.close()
+        await manager.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("text", ["kofu bade", "é 漢字 🙂", "a<|end|>b", "é"])
+async def test_steps_without_a_grammar_give_the_numbers_of_one(connect, text):
+    ask = ScoreAsk("m", TASK, (), text, top_logprobs=3, end_of_turn=True)
+    together = await (await connect()).score(ask)
+    one_by_one = await (await connect("no_token_grammar")).score(ask)
+    assert isinstance(together, Scored)
+    assert isinstance(one_by_one, Scored)
+    assert together.token_ids.tolist() == one_by_one.token_ids.tolist()
+    np.testing.assert_array_equal(together.logprobs, one_by_one.logprobs)
+    assert together.top is not None
+    assert one_by_one.top is not None
+    np.testing.assert_array_equal(together.top.logprobs, one_by_one.top.logprobs)
+
+
+@pytest.mark.parametrize("stop", [(), ("e",), (" k",), ("fu", "ba")])
+async def test_scoring_a_draw_gives_its_numbers_wherever_it_was_stopped(connect, stop):
+    backend = await connect()
+    sampling = Sampling(max_tokens=30, temperature=1.0, stop=stop)
+    drawn = await backend.generate(GenerateAsk("m", TASK, sampling, top_logprobs=2), 3)
+    assert isinstance(drawn, Generation)
+    assert drawn.token_ids is not None
+    assert drawn.logprobs is not None
+    scored = await backend.score(ScoreAsk("m", TASK, tuple(drawn.token_ids.tolist())))
+    assert isinstance(scored, Scored)
+    np.testing.assert_allclose(drawn.logprobs, scored.logprobs, atol=1e-6)
+
+
+async def test_labels_that_are_not_listed_are_forced(connect):
+    few = await connect(choose_top_logprobs=1, choose_negligible=0)
+    many = await connect(choose_top_logprobs=64, choose_negligible=0)
+    names = labels("kofu", "bade", "漢", "zuzu")
+    ask = ChooseAsk("m", TASK, names)
+    one, other = await few.choose(ask), await many.choose(ask)
+    assert isinstance(one, Choice)
+    assert isinstance(other, Choice)
+    assert one.exact
+    assert one.logprobs == pytest.approx(other.logprobs, abs=1e-6)
+    assert one.n_requests > 1
+
+
+@pytest.mark.parametrize("quirk", ["double_bos", "silent_truncation"])
+async def test_a_prompt_that_is_not_read_as_sent_is_found_out(connect, quirk):
+    long = (Message("user", "kofu bade. " * 40),)
+    outcome = await (await connect(quirk)).generate(GenerateAsk("m", long, Sampling()), 1)
+    assert isinstance(outcome, Failure)
+    assert outcome.cause == "unparseable"
+
+
+async def test_a_reply_without_log_probabilities_is_a_failure(connect):
+    backend = await connect("ignored_fields")
+    drawn = await backend.generate(GenerateAsk("m", TASK, Sampling(max_tokens=4)), 1)
+    scored = await backend.score(ScoreAsk("m", TASK, (65, 66)))
+    assert isinstance(drawn, Failure)
+    assert isinstance(scored, Failure)
