@@ -226,3 +226,20 @@ async def test_the_key_is_in_no_log_and_no_command_line(server):
     key = server.server.api_key
     assert len(key) > 20
     assert key.encode() not in server.server.log_path.read_bytes()
+
+
+async def test_a_base_model_is_drawn_from_scored_and_read_after_plain_text(server):
+    truth, text = reference(BUNDLED / MODEL), "Task: repeat: f k\nAnswer: "
+    before = truth.tokenizer.encode(text)
+    async with server.connected(plain=True) as backend:
+        prompt = (Message("user", text),)
+        drawn = known(await backend.generate(GenerateAsk("m", prompt, Sampling(max_tokens=6)), 1))
+        ids = tuple(drawn.token_ids.tolist())
+        scored = known(await backend.score(ScoreAsk("m", prompt, ids, drawn.text)))
+        chosen = known(await backend.choose(ChooseAsk("m", prompt, SYMBOLS)))
+    expected = truth.scores(before, ids)
+    np.testing.assert_allclose(drawn.logprobs, expected, atol=1e-4)
+    np.testing.assert_allclose(scored.logprobs, expected, atol=1e-4)
+    paths = [truth.encode(label.name) for label in SYMBOLS]
+    expected = [truth.scores(before, path).sum() for path in paths]
+    np.testing.assert_allclose(chosen.logprobs, expected, atol=1e-4)
