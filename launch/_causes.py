@@ -25,6 +25,11 @@ _CAUSES: Final = tuple(
             "another program holds the GPU's memory: end it, or lower gpu_memory_utilization",
         ),
         (
+            r"memory .* is less than desired CPU memory utilization",
+            "too little memory is free for what vLLM reserves: set cpu_kv_cache_gb, or lower "
+            "gpu_memory_utilization, which on a CPU is a share of its memory",
+        ),
+        (
             r"No available memory for the cache blocks",
             "no memory is left for the KV cache: raise gpu_memory_utilization (on a CPU "
             "cpu_kv_cache_gb), or serve a smaller model",
@@ -114,7 +119,11 @@ _CAUSES: Final = tuple(
             "CUDA is not available: set device to cpu, or install a CUDA build of torch",
         ),
         (ADDRESS_IN_USE.pattern, "another program took its port, several times in a row"),
-        (r"trust_remote_code", "the model brings its own code, which is never run"),
+        # A dump of all settings also names the setting.
+        (
+            r"trust_remote_code=True|contains? custom code|execute the configuration file",
+            "the model brings its own code, which is never run",
+        ),
         (
             r"Model architectures? .* not supported|does not recognize this architecture|"
             r"Unrecognized model in|unsupported model",

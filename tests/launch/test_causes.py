@@ -52,6 +52,12 @@ from launch._causes import likely_cause
         ("error: invalid argument: --bogus", "command line: invalid argument: --bogus"),
         ("server.py: error: unrecognized arguments: --x", "unrecognized arguments: --x"),
         ("ValueError: set trust_remote_code=True", "which is never run"),
+        (
+            "Initializing an engine with config: trust_remote_code=False\nValueError: Available "
+            "memory on node 0 (20.47/23.54 GiB) on startup is less than desired CPU memory "
+            "utilization (0.92, 21.66 GiB).",
+            "set cpu_kv_cache_gb",
+        ),
         ("error: --model x is given twice", "--model x is given twice"),
         ("server.py: error: argument --dtype: invalid choice", "argument --dtype: invalid choice"),
     ],
