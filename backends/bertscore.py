@@ -16,6 +16,7 @@ from backends._local import SIMILARITY_CAPABILITIES, Comparer, LocalBackend
 from launch import _weights
 from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint
 from orchestrator.errors import LaunchError, UsageError
+from orchestrator.paths import expanded
 from orchestrator.recipe.similarity import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.records import PairScores
 
@@ -155,7 +156,7 @@ def _folder(encoder: str, base: Path) -> Path:
         if package is None or not package.submodule_search_locations:
             raise UsageError(f"the encoder {encoder} is not installed; {_EXTRA}")
         return Path(package.submodule_search_locations[0]) / "model"
-    relative = base / Path(encoder).expanduser()
+    relative = base / expanded(encoder)
     try:
         return _weights.resolve(str(relative) if relative.is_dir() else encoder)
     except LaunchError as error:

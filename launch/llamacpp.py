@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from launch import _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
+from orchestrator.paths import expanded
 from orchestrator.serving import RunningServer, ServedModel
 
 KIND = "llamacpp"
@@ -125,7 +126,7 @@ class Config(BaseModel):
 
 def _in_folder(path: str, info: ValidationInfo) -> str:
     """A path that may start from the recipe's folder, in full."""
-    return str(Path((info.context or {}).get("folder", "."), Path(path).expanduser()).absolute())
+    return str(Path((info.context or {}).get("folder", "."), expanded(path)).absolute())
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from launch import _memory, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
+from orchestrator.paths import expanded
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "vllm"
@@ -144,7 +145,7 @@ class Config(BaseModel):
 
 def _in_folder(path: str, info: ValidationInfo) -> str:
     """A path that may start from the recipe's folder, in full."""
-    return str(Path((info.context or {}).get("folder", "."), Path(path).expanduser()).absolute())
+    return str(Path((info.context or {}).get("folder", "."), expanded(path)).absolute())
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from orchestrator.analyses._scores import KEYS, score, source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
+from orchestrator.paths import answers, expanded
 from orchestrator.summaries._base import Context
 
 
@@ -39,8 +40,8 @@ class Gold(Settings):
         folder = (info.context or {}).get("folder")
         if value is None or folder is None:
             return value  # a run that is done names it by its whole path
-        file = Path(folder) / Path(value).expanduser()
-        if not file.is_file():
+        file = Path(folder) / expanded(value)
+        if not answers(file, Path.is_file):
             raise ValueError(f"there is no file {value!r}")
         return str(file.resolve())
 

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
+from orchestrator.paths import answers, expanded
 from orchestrator.summaries._base import Context
 
 Floats = NDArray[np.float64]
@@ -52,8 +53,8 @@ class Winner(Settings):
         folder = (info.context or {}).get("folder")
         if value is None or folder is None:
             return value  # a run that is done names it by its whole path
-        file = Path(folder) / Path(value).expanduser()
-        if not file.is_file():
+        file = Path(folder) / expanded(value)
+        if not answers(file, Path.is_file):
             raise ValueError(f"there is no file {value!r}")
         return str(file.resolve())
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.errors import DatasetError
+from orchestrator.paths import answers, expanded
 from orchestrator.recipe.schema import Settings
 
 
@@ -22,10 +23,10 @@ def located(path: str, base: Path) -> tuple[Path, str]:
     Raises:
         DatasetError: If it is not there.
     """
-    given = Path(path).expanduser()
+    given = expanded(path)
     file = base / given
-    if not file.is_file():
-        what = "is a folder" if file.is_dir() else "there is no such file"
+    if not answers(file, Path.is_file):
+        what = "is a folder" if answers(file, Path.is_dir) else "there is no such file"
         raise DatasetError(f"{path}: {what}")
     try:
         return file, str(file.resolve().relative_to(Path.cwd()))

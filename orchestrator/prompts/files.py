@@ -17,13 +17,14 @@ import ast
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
+from orchestrator.paths import answers, expanded
 from orchestrator.prompts import PromptError, render, variables
 
 DATA: Final = "ORCHESTRATOR_DATA"
@@ -126,24 +127,17 @@ def _load(value: Any, info: ValidationInfo, where: str) -> Any:  # noqa: ANN401
 
 def find_file(path: str, folder: str) -> Path | None:
     """The file, from the recipe's folder or the folder of data; None where there is none."""
-    return next((found for found in _places(path, folder) if _is(found, Path.is_file)), None)
+    return next((found for found in _places(path, folder) if answers(found, Path.is_file)), None)
 
 
 def find_folder(path: str, folder: str) -> Path | None:
     """The folder, looked for as a file is."""
-    return next((found for found in _places(path, folder) if _is(found, Path.is_dir)), None)
+    return next((found for found in _places(path, folder) if answers(found, Path.is_dir)), None)
 
 
 def _places(path: str, folder: str) -> list[Path]:
     data = os.environ.get(DATA)
-    return [Path(start) / Path(path).expanduser() for start in (folder, data) if start]
-
-
-def _is(place: Path, what: Callable[[Path], bool]) -> bool:
-    try:
-        return what(place)
-    except (OSError, ValueError):
-        return False  # too long, or with a zero byte
+    return [Path(start) / expanded(path) for start in (folder, data) if start]
 
 
 def read_wordings(file: Path) -> dict[str, Wording]:

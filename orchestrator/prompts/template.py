@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
+from orchestrator.paths import expanded
+
 SUFFIXES: Final = (".j2", ".jinja")
 _MOST_BYTES: Final = 1 << 20
 
@@ -27,10 +29,9 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
     path = _path(value)
     if path is None:
         return value
-    file = Path((info.context or {}).get("folder", ".")) / Path(path).expanduser()
+    folder = Path((info.context or {}).get("folder", "."))
     try:
-        with file.open("rb") as stream:
-            content = stream.read(_MOST_BYTES + 1)
+        content = _content(folder / expanded(path))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path!r} can't be read: {_why(error)}") from error
     if len(content) > _MOST_BYTES:
@@ -42,6 +43,14 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
     if "{{" not in text:
         raise ValueError(f"{path!r} shows nothing of the item: it has no {{{{ … }}}}")
     return text
+
+
+def _content(file: Path) -> bytes:
+    """What is read of a file; no more than tells that it is too large."""
+    if file.is_fifo() or file.is_char_device():
+        raise ValueError("it is no file")
+    with file.open("rb") as stream:
+        return stream.read(_MOST_BYTES + 1)
 
 
 def _path(value: object) -> str | None:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from orchestrator import plugins
 from orchestrator.errors import Fault
+from orchestrator.paths import answers, expanded
 from orchestrator.recipe.faults import about
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
@@ -172,14 +173,8 @@ class ModelLoader:
 
 def existing(path: str, base: Path) -> Path | None:
     """The absolute path of what is there, looked for from `base`, then from the working folder."""
-    given = Path(path).expanduser()
-    for folder in (base, Path.cwd()):
-        try:
-            if (folder / given).exists():
-                return (folder / given).resolve()
-        except (OSError, ValueError):
-            return None  # too long, or with a zero byte
-    return None
+    places = (folder / expanded(path) for folder in (base, Path.cwd()))
+    return next((place.resolve() for place in places if answers(place, Path.exists)), None)
 
 
 def _article(way: str) -> str:

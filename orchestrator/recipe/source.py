@@ -20,6 +20,7 @@ MAX_CHARACTERS: Final = 1_000_000
 MAX_VALUES: Final = 20_000
 MAX_DEPTH: Final = 50
 
+_TOO_MANY: Final = f"more than {MAX_VALUES:,} values, aliases counted"
 _TAG: Final = "tag:yaml.org,2002:"
 _NULL: Final = re.compile(r"(?:~|null|Null|NULL|)\Z")
 _BOOL: Final = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
@@ -44,6 +45,18 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str | None, list[tuple[str, re.Pattern[str]]]] = {  # noqa: RUF012 (PyYAML's own shape)
         None: list(_RESOLVERS)
     }
+    n_nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # Before the text is read whole: a million characters of short values take half a minute.
+        self.n_nodes += 1
+        if self.n_nodes > 2 * MAX_VALUES:  # keys are nodes too
+            raise _TooManyError(problem_mark=self.get_mark())
+        return super().compose_node(parent, index)
+
+
+class _TooManyError(yaml.MarkedYAMLError):
+    """More nodes than values are allowed."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -159,6 +172,8 @@ def _code(character: object) -> int:
 
 
 def _syntax_message(error: yaml.MarkedYAMLError) -> str:
+    if isinstance(error, _TooManyError):
+        return _TOO_MANY
     problem = error.problem or "not valid YAML"
     if "'\\t'" in problem:
         return "a tab; YAML is indented by spaces"
@@ -184,7 +199,7 @@ class _Builder:
         self.lines.setdefault(path, line)
         self.n_values += 1
         if self.n_values > MAX_VALUES:
-            raise _error(self.file, line, f"more than {MAX_VALUES:,} values, aliases counted")
+            raise _error(self.file, line, _TOO_MANY)
         if len(path) > MAX_DEPTH:
             message = f"nested deeper than {MAX_DEPTH} levels, or an alias holds itself"
             raise _error(self.file, line, message)

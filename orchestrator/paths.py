@@ -1,0 +1,20 @@
+"""Paths as users write them: any text, which may name nothing that a file system can hold."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+def expanded(path: str) -> Path:
+    """The path with `~` as the home folder; as it is written where there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def answers(place: Path, what: Callable[[Path], bool]) -> bool:
+    """Whether `what` is true of a place, such as `Path.is_file`; never of one that can't be."""
+    try:
+        return what(place)
+    except (OSError, ValueError):
+        return False  # too long, or with a zero byte
