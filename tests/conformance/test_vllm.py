@@ -241,5 +241,5 @@ async def test_a_base_model_is_drawn_from_scored_and_read_after_plain_text(serve
     np.testing.assert_allclose(drawn.logprobs, expected, atol=1e-4)
     np.testing.assert_allclose(scored.logprobs, expected, atol=1e-4)
     paths = [truth.encode(label.name) for label in SYMBOLS]
-    expected = [truth.scores(before, path).sum() for path in paths]
-    np.testing.assert_allclose(chosen.logprobs, expected, atol=1e-4)
+    sums = [truth.scores(before, path).sum() for path in paths]
+    np.testing.assert_allclose(chosen.logprobs, sums, atol=1e-4)
