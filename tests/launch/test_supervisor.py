@@ -232,3 +232,26 @@ def test_no_server_is_left_when_we_are_ended_by(number, tmp_path):
         ours.send_signal(number)
         assert wait_gone(pid, 10)
         assert wait_gone(int(child.read_text()), 10)
+
+
+KEEPING = ORPHANING.replace(
+    "await asyncio.sleep(120)", "print(server.keep(), flush=True); await server.stop()"
+)
+
+
+def test_a_kept_server_outlives_us_and_ends_with_its_children_on_sigterm(tmp_path):
+    child = tmp_path / "pid"
+    script = KEEPING.format(folder=str(STUB.parent), child=str(child), log=str(tmp_path / "m.log"))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    pid, watchdog = map(int, done.stdout.split())
+    try:
+        # Longer than the watchdog takes to see that its parent is another one.
+        time.sleep(2.5)
+        assert is_alive(pid)
+    finally:
+        os.kill(watchdog, signal.SIGTERM)
+    assert wait_gone(pid, 10)
+    assert wait_gone(int(child.read_text()), 10)
+    assert wait_gone(watchdog, 10)
