@@ -36,7 +36,7 @@ test: lint types layers ## all checks and the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-all: setup ## the slow tests (after make test)
-	$(BIN)/python -m pytest -m "slow and not vllm" -o timeout=600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not vllm" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
 	@$(BIN)/python tools/set_up_vllm.py
