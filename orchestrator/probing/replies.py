@@ -23,7 +23,9 @@ class HttpReply(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What an error body says, on one line without control characters."""
+        """What an error body says, on one line without control characters; nothing of a reply."""
+        if self.status == 200:
+            return "a reply without what was asked for"
         return failures.clean(failures.message_in(self.body))
 
     def json(self) -> Any:  # noqa: ANN401 (any JSON)

@@ -62,3 +62,8 @@ def test_ids_are_read_in_every_shape_and_from_no_other():
     assert ids(refusal("no")) is None
     assert text(reply({"prompt": "x"}), "prompt") == "x"
     assert text(reply({"prompt": 5}), "prompt") is None
+
+
+def test_the_words_of_a_reply_are_never_what_a_model_said():
+    assert "secret thought" not in reply({"choices": [{"text": "secret thought"}]}).words
+    assert refusal("too long").words == "too long"
