@@ -15,7 +15,6 @@ PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 INK: Final = "#1b1f24"
 MUTED: Final = "#5b6470"
 GRID: Final = "#dfe3e8"
-FAILED: Final = "#D55E00"
 GOOD: Final = "#0072B2"
 _DARK_TEXT: Final = "#101010"
 _LIGHT_TEXT: Final = "#fdfdfd"
@@ -24,13 +23,12 @@ _DIVERGING: Final = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#c6dbef", "#6b
 _BLUES: Final = ("#e6eef6", "#b8d3ea", "#6baed6", "#2171b5")
 _WIDTH: Final = 640
 _ROW: Final = 26
+_ROWS: Final = "rows"
 _FONT: Final = "Helvetica, Arial, sans-serif"
 
-Chart = alt.TopLevelMixin
 
-
-def draw(picture: Picture) -> Chart:
-    """The chart of a picture."""
+def draw(picture: Picture) -> dict[str, Any]:
+    """The chart of a picture as Vega-Lite, its rows under "datasets"."""
     kinds: dict[str, Callable[[Picture], Any]] = {
         "intervals": _intervals,
         "matrix": _matrix,
@@ -39,8 +37,29 @@ def draw(picture: Picture) -> Chart:
         "stacked": _stacked,
         "grid": _grid,
     }
-    chart: Chart = _styled(kinds[picture.kind](picture))
-    return chart
+    specified: dict[str, Any] = _styled(kinds[picture.kind](picture)).to_dict(validate=False)
+    specified["datasets"] = specified.get("datasets", {}) | {_ROWS: _rows(picture)}
+    return specified
+
+
+def _rows(picture: Picture) -> list[dict[str, Any]]:
+    """The rows, with what their chart needs beside them."""
+    rows = [dict(row) for row in picture.rows]
+    if picture.kind == "intervals":
+        low, high = _reach(rows)
+        for row in rows:
+            row["from"] = low if row["low_open"] else row["low"]
+            row["to"] = high if row["high_open"] else row["high"]
+    if picture.kind == "stacked":
+        parts = _stack(rows)
+        for row in rows:
+            row["order"] = parts.index(row["part"])
+    return rows
+
+
+def _stack(rows: Sequence[Any]) -> list[str]:
+    """The parts of a stack, what is well first."""
+    return sorted(dict.fromkeys(row["part"] for row in rows), key=lambda part: part != "ok")
 
 
 def _styled(chart: Any) -> Any:  # noqa: ANN401 (any of Altair's chart classes)
@@ -63,8 +82,9 @@ def _styled(chart: Any) -> Any:  # noqa: ANN401 (any of Altair's chart classes)
     )
 
 
-def _data(rows: Sequence[Any]) -> alt.InlineData:
-    return alt.InlineData(values=[dict(row) for row in rows])
+def _base() -> alt.Chart:
+    # Altair copies a chart at each step, so its rows come in at the end.
+    return alt.Chart(alt.NamedData(name=_ROWS))
 
 
 def _colour(groups: Sequence[str]) -> Any:  # noqa: ANN401 (a colour, or a value)
@@ -85,7 +105,7 @@ def _form(picture: Picture) -> str:
 def _zero(picture: Picture) -> list[alt.Chart]:
     if "zero" not in picture.options:
         return []
-    rule = alt.Chart(_data([{"at": picture.options["zero"]}])).mark_rule(
+    rule = alt.Chart(alt.InlineData(values=[{"at": picture.options["zero"]}])).mark_rule(
         color=MUTED, strokeDash=[4, 3], aria=False
     )
     return [rule.encode(x="at:Q")]
@@ -100,17 +120,7 @@ def _reach(rows: Sequence[Any]) -> tuple[float, float]:
 
 
 def _intervals(picture: Picture) -> Any:  # noqa: ANN401
-    low, high = _reach(picture.rows)
-    rows = [
-        {
-            **row,
-            "from": low if row["low_open"] else row["low"],
-            "to": high if row["high_open"] else row["high"],
-        }
-        for row in picture.rows
-    ]
-    order = list(dict.fromkeys(row["label"] for row in rows))
-    data = _data(rows)
+    order = list(dict.fromkeys(row["label"] for row in picture.rows))
     domain = picture.options.get("domain")
     scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=False, nice=True)
     x_axis = alt.Axis(title=picture.x, format=_form(picture), grid=True)
@@ -120,7 +130,7 @@ def _intervals(picture: Picture) -> Any:  # noqa: ANN401
     encoded: dict[str, Any] = {"y": y, "color": _colour(picture.groups), "description": "tip:N"}
     if picture.groups:
         encoded["yOffset"] = alt.YOffset("group:N", sort=list(picture.groups))
-    base = alt.Chart(data)
+    base = _base()
     bars = base.mark_rule(strokeWidth=3, opacity=0.55).encode(
         x=alt.X("from:Q", scale=scale, axis=x_axis), x2="to:Q", **encoded
     )
@@ -166,7 +176,7 @@ def _matrix(picture: Picture) -> Any:  # noqa: ANN401
         ),
     )
     y = alt.Y("row:N", sort=rows, title=picture.y or None, axis=alt.Axis(domain=False, ticks=False))
-    base = alt.Chart(_data(picture.rows)).encode(x=x, y=y)
+    base = _base().encode(x=x, y=y)
     squares = base.mark_rect(cornerRadius=2).encode(
         color=alt.Color(
             "value:Q",
@@ -198,7 +208,7 @@ def _bars(picture: Picture) -> Any:  # noqa: ANN401
         x = alt.X("x:N", sort=list(options["order"]), title=title, axis=axis)
         encoded = {"x": x}
     bars = (
-        alt.Chart(_data(picture.rows))
+        _base()
         .mark_bar()
         .encode(**encoded, y=y, color=_colour(picture.groups), description="tip:N")
     )
@@ -224,7 +234,7 @@ def _lines(picture: Picture) -> Any:  # noqa: ANN401
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format=_form(picture)),
     )
-    base = alt.Chart(_data(picture.rows))
+    base = _base()
     colour = _colour(picture.groups)
     band = base.mark_area(opacity=0.18, aria=False).encode(
         x=x, y="low:Q", y2="high:Q", color=colour
@@ -237,17 +247,15 @@ def _lines(picture: Picture) -> Any:  # noqa: ANN401
 
 
 def _stacked(picture: Picture) -> Any:  # noqa: ANN401
-    parts = list(dict.fromkeys(row["part"] for row in picture.rows))
-    parts.sort(key=lambda part: part != "ok")
-    colours = [GOOD, *(c for c in PALETTE[1:] for _ in range(1))]
+    parts = _stack(picture.rows)
+    colours = [GOOD, *PALETTE[1:]]
     colour = alt.Color(
         "part:N",
         scale=alt.Scale(domain=parts, range=[colours[i % len(colours)] for i in range(len(parts))]),
         legend=alt.Legend(title=None, orient="top", columns=4),
     )
-    rows = [{**row, "order": parts.index(row["part"])} for row in picture.rows]
     return (
-        alt.Chart(_data(rows))
+        _base()
         .mark_bar()
         .encode(
             x=alt.X("value:Q", title=picture.x),
@@ -263,7 +271,7 @@ def _stacked(picture: Picture) -> Any:  # noqa: ANN401
 def _grid(picture: Picture) -> Any:  # noqa: ANN401
     scale = alt.Scale(domain=[0, 1], nice=False)
     squares = (
-        alt.Chart(_data(picture.rows))
+        _base()
         .mark_rect(color=PALETTE[0], stroke=GRID, strokeWidth=1)
         .encode(
             x=alt.X("x:Q", title=picture.x, scale=scale),
@@ -275,7 +283,7 @@ def _grid(picture: Picture) -> Any:  # noqa: ANN401
         )
     )
     diagonal = (
-        alt.Chart(_data([{"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 1.0}]))
+        alt.Chart(alt.InlineData(values=[{"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 1.0}]))
         .mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
         .encode(x="a:Q", y="b:Q")
     )

@@ -34,8 +34,7 @@ def specification(figure: Figure) -> dict[str, Any] | None:
     """The figure as Vega-Lite; None where it has no picture."""
     if figure.picture is None:
         return None
-    found: dict[str, Any] = charts.draw(figure.picture).to_dict(validate=False)
-    return found
+    return charts.draw(figure.picture)
 
 
 def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
@@ -89,9 +88,8 @@ def write_charts(figures: list[Figure], folder: Path) -> list[Path]:
         for figure in figures:
             if figure.picture is None:
                 continue
-            chart = charts.draw(figure.picture)
             # A file of its own stands on any ground, so it brings one.
-            found = {**chart.to_dict(validate=False), "background": "white", "padding": 12}
+            found = {**charts.draw(figure.picture), "background": "white", "padding": 12}
             for suffix, content in (
                 ("svg", vl_convert.vegalite_to_svg(found).encode()),
                 ("png", vl_convert.vegalite_to_png(found, scale=_SCALE)),

@@ -5,10 +5,11 @@ import importlib
 import importlib.util
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.resources import files
+from itertools import chain, count
 from types import ModuleType
 from typing import Any, Final
 
@@ -160,6 +161,19 @@ def _keyed() -> Any:  # noqa: ANN401 (a function of the template)
 
 
 def _sections(material: Material) -> Iterator[Section]:
+    """The sections, each figure with a key of its own: names may differ in what keys leave out."""
+    taken: set[str] = set()
+    for section in _parts(material):
+        figures = []
+        for figure in section.figures:
+            numbered = (f"{figure.key}-{n}" for n in count(2))
+            free = next(one for one in chain([figure.key], numbered) if one not in taken)
+            taken.add(free)
+            figures.append(figure if free == figure.key else replace(figure, key=free))
+        yield replace(section, figures=figures)
+
+
+def _parts(material: Material) -> Iterator[Section]:
     rankings = material.rankings
     yield Section(
         "ranking",

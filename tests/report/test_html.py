@@ -1,0 +1,229 @@
+import base64
+import json
+import re
+from hashlib import sha256
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.report.html import cells, drawing, page, ranked
+from orchestrator.report.html.examples import examples
+from orchestrator.report.html.figures import key
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.runner.tables import all_sources
+from orchestrator.tables import Column, Measured, make_table
+from tests.report import hostile
+from tests.report.samples import an_analysis
+
+_ALLOWED_SCRIPTS = 2
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would find in a page."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.content: dict[str, list[str]] = {"script": [], "style": [], "pre": []}
+        self._inside = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag in self.content:
+            self.content[tag].append("")
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside in self.content:
+            self.content[self._inside][-1] += data
+
+
+@pytest.fixture(scope="module")
+def material():
+    return hostile.material()
+
+
+@pytest.fixture(scope="module")
+def whole(material):
+    return page.render(material)
+
+
+@pytest.fixture(scope="module")
+def figures(material):
+    return page.all_figures(material)
+
+
+@pytest.fixture(scope="module")
+def read(whole):
+    reader = Reader()
+    reader.feed(whole)
+    return reader
+
+
+def test_no_tag_of_a_model_becomes_a_tag(read):
+    names = [tag for tag, _ in read.tags]
+    assert names.count("script") == _ALLOWED_SCRIPTS
+    assert names.count("style") == 1
+    assert not {"img", "iframe", "base", "object", "embed", "link", "form"} & set(names)
+
+
+def test_no_attribute_runs_anything(read):
+    found = [name for _, attributes in read.tags for name in attributes]
+    assert not [name for name in found if name.startswith("on") or name == "style"]
+
+
+def test_links_stay_in_the_page(read):
+    links = [a[n] for _, a in read.tags for n in ("href", "src", "xlink:href") if n in a]
+    assert links
+    assert all(link.startswith("#") for link in links)
+
+
+def test_nothing_is_fetched(read):
+    assert "url(" not in read.content["style"][0]
+    assert "@import" not in read.content["style"][0]
+    outside = re.findall(r"fetch\(|XMLHttpRequest|import\(|WebSocket", read.content["script"][1])
+    assert outside == []
+
+
+def test_the_policy_allows_what_stands_in_the_page_and_nothing_else(read):
+    policy = next(a["content"] for tag, a in read.tags if tag == "meta" and "http-equiv" in a)
+    own = read.content["script"][1], read.content["style"][0]
+    for text in own:
+        assert base64.b64encode(sha256(text.encode()).digest()).decode() in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_data_of_the_charts_is_json_without_markup(read):
+    text = read.content["script"][0]
+    assert "<" not in text
+    assert "ratings" in " ".join(json.loads(text))
+
+
+def test_every_anchor_is_there_once(read):
+    ids = [a["id"] for _, a in read.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    targets = [a["href"][1:] for tag, a in read.tags if tag == "a"]
+    assert set(targets) <= set(ids)
+
+
+def test_answers_are_shown_as_they_are(read):
+    assert any(text.startswith(hostile.SCRIPT) for text in read.content["pre"])
+
+
+def test_a_huge_answer_does_not_make_a_huge_page(whole):
+    assert "x" * 3000 not in whole
+    assert len(whole) < 2_000_000
+
+
+def test_what_reorders_or_hides_text_is_written_out(whole):
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b\u2028\x00\x1b]", whole)
+    assert r"\u202e" in whole
+
+
+def test_templates_in_answers_are_not_filled_in(whole):
+    assert "{{ 7 * 7 }}" in whole
+
+
+def test_every_figure_says_its_n(figures):
+    assert len(figures) >= 9
+    assert [figure.key for figure in figures if not figure.basis.startswith("n = ")] == []
+
+
+def test_every_figure_has_its_numbers_as_a_table(figures):
+    for figure in figures:
+        assert figure.table.rows, figure.key
+        assert all(len(row) == len(figure.table.columns) for row in figure.table.rows)
+
+
+def test_without_the_extra_there_are_tables_and_a_word(material, monkeypatch):
+    monkeypatch.setattr(page, "can_draw", lambda: False)
+    text = page.render(material)
+    assert "[report]" in text
+    assert "<figure" in text
+    assert 'role="img"' not in text
+
+
+def test_a_run_without_results_still_has_a_page():
+    empty = hostile.material(
+        frames={}, rankings=[], tables=[], context=all_sources({}, hostile.SETTINGS)
+    )
+    assert "not finished" in page.render(empty)
+
+
+def test_drawings_hold_shapes_and_text_only(figures):
+    for figure in figures:
+        found = drawing.specification(figure)
+        if found is None:
+            continue
+        text = drawing.svg(found, figure.key, "alternative")
+        root = ET.fromstring(text)  # noqa: S314 (our own drawing)
+        assert root.get("role") == "img"
+        assert root.get("aria-label") == "alternative"
+        assert not [n for e in root.iter() for n in e.attrib if n.startswith("on") or "href" in n]
+
+
+def test_a_drawing_with_anything_else_is_refused():
+    linked = {
+        "mark": "image",
+        "data": {"values": [{"u": "data:,"}]},
+        "encoding": {"url": {"field": "u"}},
+    }
+    with pytest.raises(drawing.DrawingError):
+        drawing.svg(linked, "a", "b")
+
+
+def test_ids_of_two_drawings_differ(figures):
+    found = drawing.specification(figures[0])
+    assert found is not None
+    ids = [set(re.findall(r'id="([^"]+)"', drawing.svg(found, key, ""))) for key in ("a", "b")]
+    assert not ids[0] & ids[1]
+
+
+def test_groups_are_cut_where_neighbours_can_be_told_apart():
+    assert ranked.groups(an_analysis()) == [["expert"], ["apprentice"], ["novice"]]
+    assert ranked.groups(an_analysis({"a": 0.01, "b": 0.0}, n_items=10)) in (
+        [["a", "b"]],
+        [["b", "a"]],
+    )
+
+
+def test_flipped_examples_have_another_winner_in_the_other_order(material):
+    flipped = next(one for one in examples(material) if one.key == "flipped")
+    assert flipped.cases
+    for case in flipped.cases:
+        assert len({bar.share > 0.5 for bar in case.bars[:2]}) == 2
+
+
+def test_undefined_cells_say_why_and_have_no_order():
+    table = make_table("k", "t", [Column("x", "number")], [[Measured(None, why="no values")]])
+    (cell,) = cells.grid(table, "k").rows[0]
+    assert (cell.order, cell.interval) == ("", None)
+    assert "no values" in cell.text + cell.aside
+
+
+def test_intervals_of_a_column_share_one_axis():
+    rows = [[Measured(0.5, 0.4, 0.6)], [Measured(0.1, 0.0, 0.2)]]
+    table = make_table("k", "t", [Column("x", "percent")], rows)
+    high, low = (row[0].interval for row in cells.grid(table, "k").rows)
+    assert low is not None
+    assert high is not None
+    assert low.high < high.low
+    assert low.low < (low.at or 0.0) < low.high
+
+
+@given(st.text(max_size=60))
+def test_a_block_has_nothing_that_moves_its_neighbours(text):
+    shown = safe_block(text)
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\x00-\x08\x7f]", shown)
+
+
+@given(st.text(alphabet=st.characters(codec="ascii"), max_size=60))
+def test_anchors_are_safe_for_files_and_links(text):
+    assert re.fullmatch(r"[a-z0-9-]{1,80}", key(text))
