@@ -21,7 +21,8 @@ T = TypeVar("T")
 _CONTROL_TIMEOUT_S: Final = 10.0
 _NO_SUCH_ROUTE: Final = (404, 405, 501)
 _NO_SCORE: Final = (
-    "this endpoint can't score given tokens; a server with /v1/score can (kind: embedded)"
+    "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) of such a "
+    "server, or serve the weights by kind embedded"
 )
 NO_LOGPROBS: Final = "log-probabilities are switched off (logprobs: false)"
 _NO_PREFIX: Final = (

@@ -11,7 +11,7 @@ from orchestrator.plan import Part
 from orchestrator.recipe.schema import ModelSpec, Recipe
 
 _REMEDY: Final = {
-    "score": "scoring given tokens takes a server of kind embedded, or one whose back-end scores",
+    "score": "scoring given tokens takes a back-end that scores, such as embedded, vllm, sglang",
     "choose": "reading label probabilities takes a server that returns log-probabilities",
     "features": "the embedded server gives them: serve the weights by `server: embedded`, or score "
     "the answers by another model",
@@ -26,7 +26,7 @@ _GIVEN: Final = (
 
 
 _NO_PLAIN_CHOICE: Final = (
-    "it can't choose for a base model (template: none); the embedded server can"
+    "it can't choose for a base model (template: none); the embedded server and vLLM can"
 )
 
 

@@ -179,8 +179,8 @@ def _refuse(
         else f"label {labels[at].name!r} is more than one token (the first is {shown!r})"
     )
     said = (
-        f"{what}; from the alternatives of one token such labels can't be read. A server with "
-        f"/v1/choose can (kind: embedded), or choose labels of one token, such as A, B, C"
+        f"{what}; from the alternatives of one token such labels can't be read. Kinds "
+        f"embedded, vllm, sglang and llamacpp can; or choose labels of one token, such as A, B, C"
     )
     return Failure("unsupported", said, permanent=True)
 
