@@ -21,8 +21,8 @@ T = TypeVar("T")
 _CONTROL_TIMEOUT_S: Final = 10.0
 _NO_SUCH_ROUTE: Final = (404, 405, 501)
 _NO_SCORE: Final = (
-    "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) of such a "
-    "server, or serve the weights by kind embedded"
+    "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) of such "
+    "servers, or serve the weights by kind embedded"
 )
 NO_LOGPROBS: Final = "log-probabilities are switched off (logprobs: false)"
 _NO_PREFIX: Final = (
