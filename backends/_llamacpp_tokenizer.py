@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from backends._tokens import Ids
+from backends._tokens import Failed, Ids
 from orchestrator.records import Failure, Message, Messages
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire import llamacpp_completions as completions
@@ -95,7 +95,10 @@ class LlamacppTokenizer:
             Failed: If the server does not say.
         """
         if self._letter is None:
-            self._letter = (await self.plain("a", special=False))[-1]
+            found = await self.plain("a", special=False)
+            if not found:
+                raise Failed(Failure("unparseable", "the server makes no tokens of a letter"))
+            self._letter = found[-1]
         return self._letter
 
     async def _begins(self) -> Ids:

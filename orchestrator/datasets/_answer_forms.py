@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from orchestrator.datasets._fields import DEFAULTS
 
+_MANY: Final = 10**9
 _KEYS: Final = ("key", "item", "question_id", "doc_id", "id")
 _PROMPTS: Final = DEFAULTS["prompt"]
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
@@ -103,7 +104,7 @@ def _turn(row: Mapping[str, Any]) -> int:
     turn = row.get("turn")
     if turn is None:
         return 0
-    if isinstance(turn, bool) or not isinstance(turn, int) or turn < 1:
+    if isinstance(turn, bool) or not isinstance(turn, int) or not 0 < turn < _MANY:
         raise FormError(f"'turn' must be a number from 1, not {turn!r:.40}")
     return turn
 
@@ -130,7 +131,10 @@ def _choices(value: object) -> tuple[tuple[str, ...], ...]:
         raise FormError("'choices' must be a list of {index, turns}")
     if not all(isinstance(choice, Mapping) for choice in value):
         raise FormError("'choices' must be a list of {index, turns}")
-    ordered = sorted(value, key=lambda choice: choice.get("index") or 0)
+    try:
+        ordered = sorted(value, key=lambda choice: choice.get("index") or 0)
+    except TypeError as error:
+        raise FormError("'choices' have indexes that are no numbers") from error
     return tuple(_turns(choice.get("turns"), "choices[].turns") for choice in ordered)
 
 

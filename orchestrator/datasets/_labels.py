@@ -75,7 +75,7 @@ def _label(row: Mapping[str, Any], columns: Mapping[str, str | None]) -> tuple[A
     if item is None or label is None:
         raise ValueError(f"the {'item' if item is None else 'label'} is missing")
     turn = text("turn")
-    if turn is not None and not (turn.isascii() and turn.isdecimal()):
+    if turn is not None and not (turn.isascii() and turn.isdecimal() and len(turn) < 10):
         raise ValueError(f"the turn must be a number, not {turn!r:.40}")
     models = (text("model"), text("model_a"), text("model_b"))
     return (item, turn and int(turn), *models, label, _number(label), text("annotator"))

@@ -35,7 +35,7 @@ class ParquetRows:
         self.file = shown
         try:
             self._frame = pl.read_parquet(path)
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             message = str(error).partition("\n")[0]
             raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
         self.columns = tuple(self._frame.columns)

@@ -12,6 +12,8 @@ from orchestrator.wire import failures
 MAX_BODY_BYTES: Final = 64 * 2**20
 SENTINEL: Final = -9998.5
 """vLLM writes -9999.0 for -inf, others the smallest float32; no real value lies below this."""
+MAX_COUNT: Final = 2**31 - 1
+"""More of anything is no count of one reply; the sum of a run's still fits 64 bits."""
 ROUNDING: Final = 1e-2
 """A log-probability may exceed 0 by rounding, not by more."""
 
@@ -41,24 +43,30 @@ class Usage(msgspec.Struct, gc=False):
     @property
     def n_prompt(self) -> int:
         """Prompt tokens, 0 where not said."""
-        return max(self.prompt_tokens or 0, 0)
+        return count(self.prompt_tokens)
 
     @property
     def n_completion(self) -> int:
         """Generated tokens, 0 where not said."""
-        return max(self.completion_tokens or 0, 0)
+        return count(self.completion_tokens)
 
     @property
     def n_cached(self) -> int:
         """Prompt tokens from the prefix cache, 0 where not said."""
         details = self.prompt_tokens_details
-        return max(self.cached_tokens or (details and details.cached_tokens) or 0, 0)
+        return count(self.cached_tokens or (details.cached_tokens if details else None))
 
     @property
     def n_thinking(self) -> int | None:
         """Tokens of the reasoning before the answer; None where not said."""
         details = self.completion_tokens_details
-        return details.reasoning_tokens if details else None
+        said = details.reasoning_tokens if details else None
+        return None if said is None or count(said) != said else said
+
+
+def count(said: int | None) -> int:
+    """A count as a server gives it; 0 where it gives none, or a number that counts nothing."""
+    return said if said is not None and 0 < said <= MAX_COUNT else 0
 
 
 NO_USAGE: Final = Usage()

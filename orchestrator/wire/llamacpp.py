@@ -14,8 +14,8 @@ import msgspec
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
-from orchestrator.wire._parsing import Decoder, TokenId, error_in
-from orchestrator.wire.metrics import LoadFigures
+from orchestrator.wire._parsing import Decoder, TokenId, error_in, text_of
+from orchestrator.wire.metrics import LoadFigures, figure
 from orchestrator.wire.requests import encode, messages_of
 from orchestrator.wire.trie import Path
 
@@ -304,7 +304,7 @@ def props(body: bytes, secret: str = "") -> Props | Failure:
     return Props(
         n_slots=max(reply.total_slots, 1),
         n_ctx=settings.n_ctx,
-        build=reply.build_info,
+        build=text_of(reply.build_info),
         ftype=reply.model_ftype,
         template=reply.chat_template,
         eos=reply.eos_token.encode("utf-8", "replace"),
@@ -328,7 +328,8 @@ def served(body: bytes, secret: str = "") -> tuple[Served, ...] | Failure:
 
 def load_figures(text: bytes) -> LoadFigures | None:
     """Figures from `/metrics`; None where there are none."""
-    found = {name: int(float(number)) for name, number in _SERIES.findall(text)}
+    read = {name: figure(number) for name, number in _SERIES.findall(text)}
+    found = {name: int(value) for name, value in read.items() if value is not None}
     if not found:
         return None
     hits = found.get(b"prompt_tokens_cached_total")

@@ -22,7 +22,7 @@ from orchestrator.wire._drawn import (
     Reading,
     drawn,
 )
-from orchestrator.wire._parsing import ROUNDING, Decoder, TokenId, Usage, error_in, logprob
+from orchestrator.wire._parsing import ROUNDING, Decoder, TokenId, Usage, count, error_in, logprob
 from orchestrator.wire.llamacpp import CONTROL
 from orchestrator.wire.trie import Path
 from orchestrator.wire.trie import Reading as NodeReading
@@ -96,8 +96,8 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
         return Failure("unparseable", said, permanent=True)
     values = [_value(entry.logprob) for entry in entries]
     listed = [_pairs(entry) for entry in entries]
-    n_cached = (reply.timings and reply.timings.cache_n) or 0
-    return Step(values, listed, max(n_cached, 0))
+    n_cached = count(reply.timings.cache_n if reply.timings else None)
+    return Step(values, listed, n_cached)
 
 
 def looked(

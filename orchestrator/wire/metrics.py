@@ -1,6 +1,5 @@
 """Load figures in Prometheus text."""
 
-import math
 import re
 from typing import Final, NamedTuple
 
@@ -23,6 +22,7 @@ _SERIES: Final = re.compile(
     + rb")(?:\{([^}\n]*)\})?[ \t]+([0-9.eE+-]+)",
     re.MULTILINE,
 )
+_MOST: Final = 2.0**53
 _MODEL: Final = re.compile(rb'(?:^|,)\s*model_name="((?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
@@ -46,7 +46,7 @@ def load_figures(text: bytes, model: str) -> LoadFigures | None:
     mine: dict[str, float] = {}
     unnamed: dict[str, float] = {}
     for name, found, number in _SERIES.findall(text):
-        value = _number(number)
+        value = figure(number)
         if value is None:
             continue
         labelled = _MODEL.search(found)
@@ -67,9 +67,10 @@ def _add(figures: dict[str, float], field: str, value: float) -> None:
     figures[field] = max(before, value) if field == "kv_cache" else before + value
 
 
-def _number(number: bytes) -> float | None:
+def figure(number: bytes) -> float | None:
+    """A published number; None for what is none, or is more than can be counted."""
     try:
         value = float(number)
     except ValueError:
         return None
-    return max(0.0, value) if math.isfinite(value) else None
+    return max(0.0, value) if value <= _MOST else None

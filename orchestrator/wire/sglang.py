@@ -20,9 +20,11 @@ from orchestrator.wire._parsing import (
     Decoder,
     TokenId,
     Usage,
+    count,
     error_in,
     logprob,
     logprob_array,
+    text_of,
     too_large,
 )
 from orchestrator.wire.replies import Reading
@@ -223,7 +225,7 @@ def text(body: bytes, secret: str) -> str | Failure:
 def version(body: bytes, secret: str) -> str | Failure:
     """The version in a reply of `/server_info`."""
     reply = _info(body, secret)
-    return reply if isinstance(reply, Failure) else reply.version
+    return reply if isinstance(reply, Failure) else text_of(reply.version)
 
 
 def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Failure:
@@ -272,7 +274,7 @@ def forced(
     if isinstance(values, Failure):
         return values
     top = _top(meta.input_top_logprobs, len(wanted), top_logprobs) if top_logprobs else None
-    return top if isinstance(top, Failure) else Forced(values, top, meta.cached_tokens or 0)
+    return top if isinstance(top, Failure) else Forced(values, top, count(meta.cached_tokens))
 
 
 def _scored(listed: Sequence[_Triple | None] | None, wanted: Path) -> FloatArray | Failure:
@@ -300,7 +302,7 @@ def looked(
         if isinstance(read, Failure):
             return read
         readings.append(read)
-        n_cached += (reply.meta_info and reply.meta_info.cached_tokens) or 0
+        n_cached += count(reply.meta_info.cached_tokens if reply.meta_info else None)
     return Looked(tuple(readings), n_cached)
 
 

@@ -205,7 +205,9 @@ def token_ids(body: bytes, secret: str) -> Ids | Failure:
 def version(body: bytes, secret: str) -> tuple[str, str] | Failure:
     """Version and commit in a reply of `/info`."""
     reply = _info(body, secret)
-    return reply if isinstance(reply, Failure) else (reply.version, reply.sha or "")
+    return (
+        reply if isinstance(reply, Failure) else (text_of(reply.version), text_of(reply.sha or ""))
+    )
 
 
 def generation(

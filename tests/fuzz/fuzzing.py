@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -88,8 +89,11 @@ JUNK: st.SearchStrategy[Any] = (
     | st.booleans()
     | NUMBERS
     | TEXTS
-    | st.sampled_from([[], {}, [[]], [None], [[None]], {"": None}, [{}], ["token_id:7"]])
-    | st.sampled_from([nested(40, lists=True), nested(40, lists=False)])
+    # Copied, since what is drawn may be changed again.
+    | st.sampled_from([[], {}, [[]], [None], [[None]], {"": None}, [{}], ["token_id:7"]]).map(
+        deepcopy
+    )
+    | st.booleans().map(lambda lists: nested(40, lists=lists))
     | st.lists(NUMBERS | TEXTS, max_size=3)
     | st.dictionaries(TEXTS | NAMES, NUMBERS, max_size=3)
 )
@@ -111,7 +115,7 @@ def change(draw: st.DrawFn, body: Any, junk: st.SearchStrategy[Any] = JUNK) -> A
     if act == "drop":
         del place[step]
     elif act == "repeat" and isinstance(place, list):
-        place.insert(step, inner)
+        place.insert(step, deepcopy(inner))
     elif act == "rename" and isinstance(place, dict):
         place[draw(TEXTS | NAMES)] = place.pop(step)
     else:
