@@ -5,16 +5,17 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.html import cells, drawing, page, ranked
+from orchestrator.report.html import cells, drawing, page, ranked, summed
 from orchestrator.report.html.examples import examples
 from orchestrator.report.html.figures import key
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.runner.tables import all_sources
-from orchestrator.tables import Column, Measured, make_table
+from orchestrator.tables import Cell, Column, Measured, make_table
 from tests.report import hostile
 from tests.report.samples import an_analysis
 
@@ -227,3 +228,19 @@ def test_a_block_has_nothing_that_moves_its_neighbours(text):
 @given(st.text(alphabet=st.characters(codec="ascii"), max_size=60))
 def test_anchors_are_safe_for_files_and_links(text):
     assert re.fullmatch(r"[a-z0-9-]{1,80}", key(text))
+
+
+def test_a_method_without_a_drawing_of_its_own_is_drawn_from_its_first_table():
+    columns = [Column("model"), Column("win rate", "percent")]
+    rows: list[list[Cell]] = [["a", Measured(0.6, 0.5, 0.7)], ["b", Measured(0.4, 0.3, 0.5)]]
+    table = make_table("consistency", "Win rates", columns, rows, basis="20 prompts")
+    settings = hostile.SETTINGS | {"methods": [{"kind": "consistency"}]}
+    (figure,) = summed.of_summaries(
+        hostile.material(
+            tables=[msgspec.structs.replace(table, source="consistency")],
+            context=all_sources({}, settings),
+        )
+    )
+    assert figure.picture is not None
+    assert [row["value"] for row in figure.picture.rows] == [0.6, 0.4]
+    assert figure.basis == "n = 20 prompts"

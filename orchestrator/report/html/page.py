@@ -18,7 +18,7 @@ import yaml
 from markupsafe import Markup
 
 from orchestrator.report.generic import cell_text
-from orchestrator.report.html import compared, ranked, rests, spread
+from orchestrator.report.html import compared, ranked, rests, spread, summed
 from orchestrator.report.html.cells import Grid, grid
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, key
@@ -190,6 +190,7 @@ def _parts(material: Material) -> Iterator[Section]:
     yield Section("scores", "Scores", spread.of_scores(material))
     yield Section("probdiff", "ProbDiff", spread.of_probdiff(material))
     yield Section("glass-box", "Glass-box features", compared.of_glass_box(material))
+    yield Section("methods", "Other methods", summed.of_summaries(material))
     yield Section("agreement", "Methods compared", compared.of_agreement(material))
     yield Section("examples", "Examples", examples=examples(material))
     yield Section("tables", "All tables", folded=material.tables)
