@@ -196,8 +196,8 @@ class OpenaiCompatible:
             backend=self.kind,
             base_url=self._endpoint.base_url,
             model=self._endpoint.model,
-            version=version,
-            fingerprint=fingerprint,
+            version=failures.clean(version, self._endpoint.api_key),
+            fingerprint=failures.clean(fingerprint, self._endpoint.api_key),
         )
 
 

@@ -18,12 +18,17 @@ Format = Literal["parquet", "csv", "jsonl"]
 
 _CHUNK_ROWS: Final = 20_000
 # What JSON need not escape, but a terminal obeys or shows as nothing. Escapes change no value.
-_HIDDEN: Final = re.compile("[\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-_CONTROL: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+_UNSEEN: Final = (
+    "\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
 )
-# A formula to a spreadsheet; "- item" and "-1.5" are none.
-_FORMULA: Final = re.compile(r"\s*(?:[=@]|[+-](?!\s)(?![\d.,]+(?:[eE][+-]?\d+)?%?\s*$))")
+_HIDDEN: Final = re.compile(f"[{_UNSEEN}]")
+_CONTROL: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f{_UNSEEN}]")
+# A formula to a spreadsheet, in some locales of full width; "- item" and "-1.5" are none.
+_FORMULA: Final = re.compile(
+    r"\s*(?:[=@\uff1d\uff20]"
+    r"|[+\-\uff0b\uff0d](?!\s)(?![\d.,]+(?:[eE][+-]?\d+)?%?\s*$))"
+)
 
 
 def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:

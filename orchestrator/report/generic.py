@@ -13,6 +13,7 @@ from orchestrator.report import numbers
 from orchestrator.report.markdown import escaped
 from orchestrator.report.page import FAINT, HEADING, Column, Page, Paged
 from orchestrator.report.structured import plain
+from orchestrator.report.text import safe_line
 from orchestrator.tables import Cell, Measured, Table
 from orchestrator.tables import Column as TableColumn
 
@@ -186,7 +187,7 @@ def _only(table: Table, chosen: Sequence[int]) -> Table:
 def _widths(table: Table, *, under: bool) -> list[int]:
     widths = []
     for index, column in enumerate(table.columns):
-        lines = [column.name]
+        lines = [safe_line(column.name)]
         for row in table.rows:
             text = cell_text(column, row[index])
             lines += _split(text) if under and column.form != "text" else [text]
@@ -206,7 +207,7 @@ def _laid_out(
 ) -> tuple[list[Column], list[list[RenderableType]]]:
     left = [column.form == "text" for column in table.columns]
     columns = [
-        Column(column.name, "left" if is_left else "right")
+        Column(safe_line(column.name), "left" if is_left else "right")
         for column, is_left in zip(table.columns, left, strict=True)
     ]
     rows: list[list[RenderableType]] = []

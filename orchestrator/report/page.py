@@ -146,10 +146,12 @@ class Page:
         return Text("\n".join(lines), style=style, overflow="fold")
 
     def heading(self, text: str, aside: str = "") -> Text:
-        """A section's heading."""
-        return Text.assemble(
-            self.words(text, HEADING), "  " if aside else "", self.words(aside, FAINT)
-        )
+        """A section's heading, which may hold names from outside."""
+        parts = [
+            self.words(safe_line(own_words(part, ascii_only=self.ascii_only)), style)
+            for part, style in ((text, HEADING), (aside, FAINT))
+        ]
+        return Text.assemble(parts[0], "  " if aside else "", parts[1])
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[RenderableType]]) -> Table:
         """A table without lines: headings, then rows."""

@@ -10,12 +10,21 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, Generation, IntArray, TopLogprobs
+from orchestrator.wire import failures
 from orchestrator.wire._parsing import TokenId, Usage, logprob_array, text_of
 
 _PLACEHOLDER: Final = "token_id:"
 _UNFINISHED: Final = (None, "abort", "error")
+_USUAL: Final = ("stop", "length")
 UNKNOWN_ID: Final = -1
 """Stands for an alternative's id where the server names it by its text only."""
+
+_LEAST_SECRET: Final = 12
+_KEY_REPEATED: Final = Failure(
+    "server_error",
+    "the answer repeats the key that it was asked with, which is not to be stored",
+    permanent=True,
+)
 
 _Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
 
@@ -95,13 +104,15 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | Failure:
     """What was drawn, with what was observed of the answer, the thinking set aside.
 
-    Failures: "no_logprobs", "server_error" for an unfinished answer, and "no_answer" where the
-    thinking did not end.
+    Failures: "no_logprobs", "server_error" for an unfinished answer or one that repeats the key,
+    and "no_answer" where the thinking did not end.
     """
     if answer.finish_reason in _UNFINISHED:
         said = f"the server ended the answer with finish_reason {answer.finish_reason!r}"
         return Failure("server_error", said)
     message = answer.message or Message()
+    if _repeats(message, reading.secret):
+        return _KEY_REPEATED
     thought = _set_aside(message, answer.finish_reason, reading.thinking_end)
     if isinstance(thought, Failure):
         return thought
@@ -113,7 +124,7 @@ def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | F
     n_thinking = usage.n_thinking if observed.n_thinking is None else observed.n_thinking
     return Generation(
         text,
-        text_of(str(answer.finish_reason)),
+        _ended(str(answer.finish_reason), reading.secret),
         usage.n_prompt,
         usage.n_completion,
         observed.token_ids,
@@ -125,6 +136,18 @@ def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | F
         thinking=thinking,
         n_thinking_tokens=n_thinking if thinking or thought else None,
     )
+
+
+def _ended(said: str, secret: str) -> str:
+    return said if said in _USUAL else failures.clean(said, secret)
+
+
+def _repeats(message: Message, secret: str) -> bool:
+    """Whether a text holds the key; a short one, such as EMPTY, may well be a word of an answer."""
+    if len(secret) < _LEAST_SECRET:
+        return False
+    said = (message.content, message.refusal, message.reasoning, message.reasoning_content)
+    return any(text is not None and secret in text for text in said)
 
 
 def _set_aside(message: Message, finish_reason: str | None, end: str) -> str | Failure:

@@ -13,7 +13,7 @@ Check = Callable[..., None]
 
 
 def fuzz(few: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Check], Check]:
-    """A test of `few` fixed examples, and a slow one of forty times as many that are new each time.
+    """A test of `few` fixed examples, and a slow one of ten times as many that are new each time.
 
     The fixed ones are the same on each machine, so that a change is never blamed for a fault that
     was there before it.
@@ -25,7 +25,7 @@ def fuzz(few: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Check], Ch
         )
         def test(long: bool) -> None:  # noqa: FBT001 (a parameter of a test)
             chosen = settings(
-                max_examples=few * 40 if long else few,
+                max_examples=few * 10 if long else few,
                 derandomize=not long,
                 database=None,
                 deadline=None,

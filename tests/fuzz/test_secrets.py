@@ -1,0 +1,119 @@
+"""A key goes into one header, and nowhere else whatever the server does with it."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from orchestrator.records import Failure, Generation
+from orchestrator.store import Store
+from orchestrator.wire import replies
+from orchestrator.wire.replies import Reading
+from tests.conftest import ROOT
+from tests.fuzz.echo import WAYS, answered, echoing
+
+KEY = 'sk-fuzz/+"0123456789abcdef'
+SPELLINGS = {KEY, json.dumps(KEY)[1:-1], quote(KEY, safe=""), "0123456789abcdef"}
+
+
+def call(folder: Path, *arguments: str) -> bytes:
+    """What a command writes to both streams."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore", "-m", "orchestrator", *arguments],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), "A_KEY": KEY}, timeout=100,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    return done.stdout
+
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def called(tmp_path_factory):
+    """A folder in which a run met nothing but a server that echoes the key, and what was written.
+
+    Two transports, so that errors of both packages come up.
+    """
+    folder = tmp_path_factory.mktemp("echo")
+    with echoing() as url:
+        backends = {
+            "lean": {"kind": "openai", "logprobs": False},
+            "sdk": {"kind": "openai", "logprobs": False, "transport": "openai"},
+        }
+        recipe = {
+            "models": {
+                name: {"base_url": url, "api_key_env": "A_KEY", "backend": backend}
+                for name, backend in backends.items()
+            },
+            "dataset": {"kind": "demo", "n": 2 * len(WAYS)},
+            "methods": [{"kind": "answers", "answer": {"max_tokens": 4}}],
+            "limits": {"max_attempts": 1, "max_in_flight": 2, "dead_after_s": 2, "timeout_s": 5},
+        }
+        (folder / "r.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+        written = [
+            call(folder, *arguments)
+            for arguments in (
+                ("check", "r.yaml"),
+                ("plan", "r.yaml"),
+                ("probe", "r.yaml"),
+                ("run", "r.yaml", "--run-dir", "run", "--display", "plain"),
+                ("run", "r.yaml", "--run-dir", "run", "--display", "json"),
+                ("status", "run", "--json"),
+                *(("report", "run", "--format", form) for form in ("table", "markdown", "json")),
+                ("report", "run", "--html"),
+                *(("export", "run", "--to", "out", "--format", form) for form in ("csv", "jsonl")),
+                ("check", "r.yaml", "--set", f"models.lean.api_key={KEY}"),
+            )
+        ]
+    return folder, written
+
+
+def test_an_answer_that_repeats_the_key_is_refused():
+    for text in (KEY, f"Your key is {KEY}."):
+        found = replies.generation(answered(text, "stop"), Reading(logprobs=False, secret=KEY))
+        assert isinstance(found, Failure)
+        assert found.permanent
+        assert KEY not in found.message
+
+
+def test_a_short_key_may_be_a_word_of_an_answer():
+    word = "EMPTY"
+    found = replies.generation(answered(word, "stop"), Reading(logprobs=False, secret=word))
+    assert isinstance(found, Generation)
+
+
+def test_a_reason_that_repeats_the_key_does_not_show_it():
+    found = replies.generation(answered("x", KEY), Reading(logprobs=False, secret=KEY))
+    assert isinstance(found, Generation)
+    assert found.finish_reason == "[key]"
+
+
+@pytest.mark.slow
+def test_the_key_is_in_no_output_and_no_file(called):
+    folder, written = called
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert {path.name for path in files} >= {"store.sqlite", "log.jsonl", "status.json"}
+    for spelling in SPELLINGS:
+        assert [path for path, content in files.items() if spelling.encode() in content] == []
+        assert [output for output in written if spelling.encode() in output] == []
+
+
+@pytest.mark.slow
+def test_the_key_is_in_no_stored_failure(called):
+    folder, _ = called
+    with Store.open(folder / "run" / "store.sqlite", read_only=True) as store:
+        messages = [one.last_message for one in store.failures()]
+    assert any("[key]" in message for message in messages)
+    assert not any(spelling in message for message in messages for spelling in SPELLINGS)
+
+
+@pytest.mark.slow
+def test_a_run_directory_is_its_owners_alone(called):
+    folder, _ = called
+    assert stat.S_IMODE((folder / "run").stat().st_mode) == 0o700
