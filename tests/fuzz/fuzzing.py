@@ -1,6 +1,7 @@
 """How hard a fuzz test tries, and what it throws."""
 
 import json
+import os
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -13,10 +14,10 @@ Check = Callable[..., None]
 
 
 def fuzz(few: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Check], Check]:
-    """A test of `few` fixed examples, and a slow one of ten times as many that are new each time.
+    """A test of `few` fixed examples, and a slow one of ten times as many.
 
-    The fixed ones are the same on each machine, so that a change is never blamed for a fault that
-    was there before it.
+    They are the same on each machine, so that a change is never blamed for a fault that was there
+    before it; with FUZZ=random in the environment the slow ones are new each time.
     """
 
     def decorate(check: Check) -> Check:
@@ -26,7 +27,7 @@ def fuzz(few: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Check], Ch
         def test(long: bool) -> None:  # noqa: FBT001 (a parameter of a test)
             chosen = settings(
                 max_examples=few * 10 if long else few,
-                derandomize=not long,
+                derandomize=not (long and os.environ.get("FUZZ") == "random"),
                 database=None,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
