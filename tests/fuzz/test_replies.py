@@ -49,7 +49,7 @@ def check_scored(scored: Scored) -> None:
 
 
 def check_choice(chosen: Choice) -> None:
-    assert len(chosen.logprobs) == len(chosen.upper) in {3, 5}
+    assert len(chosen.logprobs) == len(chosen.upper) in {2, 3, 5}
     for value, upper in zip(chosen.logprobs, chosen.upper, strict=True):
         assert upper <= 0
         assert math.isnan(value) or value <= upper + 1e-6
