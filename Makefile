@@ -77,7 +77,7 @@ schema: setup ## write recipes/schema.json (for editors) and the tables of docs/
 	$(BIN)/python -m orchestrator.recipe.reference docs/recipes.md
 
 bench: setup ## run the benchmarks (each prints what it measured)
-	@for file in $(filter-out %_server.py,$(sort $(wildcard benchmarks/*.py))); do \
+	@for file in $(filter-out %_server.py benchmarks/_%.py,$(sort $(wildcard benchmarks/*.py))); do \
 		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 constraints: setup ## write the versions in .venv to constraints.txt
