@@ -7,8 +7,8 @@ of the prompt is in its cache after the first step.
 
 from typing import Final
 
-from backends._llamacpp_tokenizer import COMPLETION, AskServer, LlamacppTokenizer
-from backends._tokens import Failed, Ids
+from backends._llamacpp_tokenizer import COMPLETION, LlamacppTokenizer
+from backends._tokens import AskServer, Failed, Ids
 from orchestrator.records import Failure
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire.llamacpp_completions import FRAGMENT, Step, forced, looked

@@ -1,29 +1,15 @@
 """llama-server's template and tokenizer, as `backends._tokens` wants them."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
-from backends._tokens import Failed, Ids
+from backends._tokens import AskServer, Failed, Ids
 from orchestrator.records import Failure, Message, Messages
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire import llamacpp_completions as completions
 
-T = TypeVar("T")
 COMPLETION: Final = "/completion"
 _NEXT: Final = Message("user", "z")
-
-
-class AskServer(Protocol):
-    """Sends a body to a path and reads the reply; raises `backends._tokens.Failed`."""
-
-    def __call__(
-        self,
-        path: str,
-        encode: Callable[[], bytes],
-        decode: Callable[[bytes, str], T | Failure],
-    ) -> Awaitable[T]:
-        """What the reply says."""
-        ...
 
 
 class LlamacppTokenizer:

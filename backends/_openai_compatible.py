@@ -10,6 +10,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from backends._direct_transport import lean_transport
+from backends._tokens import known
 from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Capabilities, Endpoint, Provenance, ServerLoad
@@ -18,7 +19,8 @@ from orchestrator.wire import completions, failures, labels, metrics, replies, r
 from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
-_CONTROL_TIMEOUT_S: Final = 10.0
+CONTROL_TIMEOUT_S: Final = 10.0
+"""How long a question about the server itself may take."""
 _NO_SUCH_ROUTE: Final = (404, 405, 501)
 _NO_SCORE: Final = (
     "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) of such "
@@ -130,7 +132,7 @@ class OpenaiCompatible:
 
     async def provenance(self) -> Provenance | Failure:
         """What the server says it is; hosted endpoints say little."""
-        reply = await self._transport.get(f"{self.path}/models", _CONTROL_TIMEOUT_S)
+        reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure):
             return reply
         if reply.status != 200 and reply.status not in _NO_SUCH_ROUTE:
@@ -160,13 +162,27 @@ class OpenaiCompatible:
             return reply
         return reply.body if reply.status == 200 else self._classified(reply)
 
+    async def _ask(
+        self,
+        path: str,
+        encode: Callable[[], bytes],
+        decode: Callable[[bytes, str], T | Failure],
+    ) -> T:
+        """What a reply says.
+
+        Raises:
+            Failed: If there is none.
+        """
+        body = known(await self._post_to(path, encode))
+        return known(decode(body, self._endpoint.api_key))
+
     def _classified(self, reply: Reply) -> Failure:
         secret = self._endpoint.api_key
         return failures.classify(reply.status, reply.body, reply.headers, secret)
 
     async def _served(self) -> tuple[str, ...] | Failure:
         """The names that the server lists; a failure if the model is not among them."""
-        reply = await self._transport.get(f"{self.path}/models", _CONTROL_TIMEOUT_S)
+        reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
         names = self._read(reply, replies.model_names)
         if isinstance(names, Failure) or self._endpoint.model in names:
             return names
@@ -175,7 +191,7 @@ class OpenaiCompatible:
 
     async def _version(self) -> tuple[str, str] | Failure:
         """Version and fingerprint that the server states."""
-        reply = await self._transport.get("/version", _CONTROL_TIMEOUT_S)
+        reply = await self._transport.get("/version", CONTROL_TIMEOUT_S)
         return self._read(reply, replies.version)
 
     def _read(self, reply: Reply | Failure, decode: Callable[[bytes], T | Failure]) -> T | Failure:
@@ -185,7 +201,7 @@ class OpenaiCompatible:
 
     async def _metrics(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""
-        reply = await self._transport.get("/metrics", _CONTROL_TIMEOUT_S)
+        reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure) or reply.status != 200:
             return None
         found = metrics.load_figures(reply.body, self._endpoint.model)
@@ -199,6 +215,12 @@ class OpenaiCompatible:
             version=failures.clean(version, self._endpoint.api_key),
             fingerprint=failures.clean(fingerprint, self._endpoint.api_key),
         )
+
+
+def without_version(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with the server's own address; users copy it with `/v1` and without."""
+    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
+    return msgspec.structs.replace(endpoint, base_url=base_url)
 
 
 class Native(OpenaiCompatible):

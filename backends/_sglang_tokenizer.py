@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from backends._tokens import Ids
-from backends._vllm_tokenizer import AskServer
+from backends._tokens import AskServer, Ids
 from orchestrator.records import Message, Messages
 from orchestrator.wire import sglang as wire
 

@@ -4,7 +4,7 @@ For servers that tokenise on request and take ids. What depends on the model alo
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -40,6 +40,19 @@ def known(value: V | Failure) -> V:
     if isinstance(value, Failure):
         raise Failed(value)
     return value
+
+
+class AskServer(Protocol):
+    """Sends a body to a path and reads the reply; raises `Failed`."""
+
+    def __call__(
+        self,
+        path: str,
+        encode: Callable[[], bytes],
+        decode: Callable[[bytes, str], V | Failure],
+    ) -> Awaitable[V]:
+        """What the reply says."""
+        ...
 
 
 class Tokenizer(Protocol):

@@ -1,27 +1,13 @@
 """vLLM's `/tokenize` and `/detokenize`, as `backends._tokens` wants them."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
-from backends._tokens import Ids
-from orchestrator.records import Failure, Messages
+from backends._tokens import AskServer, Ids
+from orchestrator.records import Messages
 from orchestrator.wire import vllm as wire
 
-T = TypeVar("T")
 COMPLETIONS: Final = "/v1/completions"
-
-
-class AskServer(Protocol):
-    """Sends a body to a path and reads the reply; raises `backends._tokens.Failed`."""
-
-    def __call__(
-        self,
-        path: str,
-        encode: Callable[[], bytes],
-        decode: Callable[[bytes, str], T | Failure],
-    ) -> Awaitable[T]:
-        """What the reply says."""
-        ...
 
 
 class VllmTokenizer:

@@ -9,18 +9,17 @@ import asyncio
 import hashlib
 import logging
 import math
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
-from backends._label_paths import label_paths
 from backends._llamacpp_forcing import Forcer
 from backends._llamacpp_tokenizer import COMPLETION, LlamacppTokenizer
-from backends._openai_compatible import OpenaiCompatible
+from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, without_version
 from backends._tokens import Contexts, Failed, Ids, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
@@ -30,26 +29,25 @@ from orchestrator.wire import failures, replies, trie
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire import llamacpp_completions as completions
 from orchestrator.wire.requests import Dialect
-from orchestrator.wire.trie import Trie, Walk
+from orchestrator.wire.trie import Walk
 
 CAPABILITIES: Final = Capabilities(
     generate=True, score=True, choose="exact", choose_requests=6, plain_choose=True
 )
 
-T = TypeVar("T")
-_CONTROL_TIMEOUT_S: Final = 10.0
 _NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
 _SMALL_VOCABULARY: Final = 4096
 """Of vocabularies up to this size the whole distribution is asked for."""
-_NO_FEATURES: Final = "llama-server gives no {}; the embedded server does"
 _DRAFTS: Final = (
     "the server guesses tokens ahead ({}) and gives those it accepts the log-probability 0; start "
     "it without --model-draft and --spec-type"
 )
-_PYTHON_SERVER: Final = (
+_PYTHON_SERVER: Final = Failure(
+    "unsupported",
     "llama-cpp-python's server pairs the log-probabilities of given tokens with the wrong ones "
-    "unless the model has a BOS; serve the same GGUF with llama-server (kind: llamacpp)"
+    "unless the model has a BOS; serve the same GGUF with llama-server (kind: llamacpp)",
+    permanent=True,
 )
 _NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
 _PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
@@ -107,8 +105,7 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
     Raises:
         UsageError: If the base URL or the key can't be used.
     """
-    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
-    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
+    endpoint = without_version(endpoint)
     return Llamacpp(endpoint, lean_transport(endpoint, config.keepalive_s), config)
 
 
@@ -129,10 +126,12 @@ class _Server(msgspec.Struct, frozen=True):
     turns: asyncio.Semaphore
 
 
-class Llamacpp(OpenaiCompatible):
+class Llamacpp(ByIds):
     """A connection to one model of llama-server, or of llama-cpp-python's server."""
 
     kind = "llamacpp"
+    server_name = "llama-server"
+    score_method = "forced"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
         # What llama-cpp-python's server is asked; llama-server has routes of its own.
@@ -163,33 +162,6 @@ class Llamacpp(OpenaiCompatible):
             return await super().generate(ask, seed)
         return await outcome(self._generate(server, ask, seed))
 
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        if ask.features:
-            said = _NO_FEATURES.format(", ".join(ask.features))
-            return Failure("unsupported", said, permanent=True)
-        if not ask.token_ids and not ask.text and not ask.end_of_turn:
-            return replies.scored_nothing(f"{self.kind}.forced", ask)
-        server = await outcome(self._server())
-        if isinstance(server, Failure):
-            return server
-        if server is None:
-            return Failure("unsupported", _PYTHON_SERVER, permanent=True)
-        return await outcome(self._score(server, ask))
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
-        """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        server = await outcome(self._server())
-        if isinstance(server, Failure):
-            return server
-        if server is None:
-            return await super().choose(ask)
-        return await outcome(self._choose(server, ask))
-
     async def provenance(self) -> Provenance | Failure:
         """Build and fingerprint; a failure if the server does not have the model."""
         server = await outcome(self._server())
@@ -198,7 +170,7 @@ class Llamacpp(OpenaiCompatible):
         if server is None:
             served = await self._served()
             return served if isinstance(served, Failure) else self._stated("llama-cpp-python", "")
-        reply = await self._transport.get("/health", _CONTROL_TIMEOUT_S)
+        reply = await self._transport.get("/health", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure):
             return reply
         if reply.status != 200:
@@ -207,7 +179,7 @@ class Llamacpp(OpenaiCompatible):
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where the server was started without them."""
-        reply = await self._transport.get("/metrics", _CONTROL_TIMEOUT_S)
+        reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure):
             return None
         found = wire.load_figures(reply.body) if reply.status == 200 else None
@@ -254,46 +226,32 @@ class Llamacpp(OpenaiCompatible):
                 reading, _ = await server.forcer.look_up(before, made.tokens[at], n_listed)
                 completions.fill(made, at, reading, n_listed)
 
-    async def _score(self, server: _Server, ask: ScoreAsk) -> Scored:
-        prompt = await self._contexts.prompt(ask.messages)
-        ids, boundary = ask.token_ids, "separate"
-        if not ids and ask.text:
-            found = await self._contexts.continuation(prompt, ask.text)
-            ids, boundary = found.ids, found.boundary
-        if ask.end_of_turn:
-            ids = (*ids, await self._contexts.end_of_turn())
+    async def _score(self, ask: ScoreAsk) -> Scored:
+        server = await self._server()
+        if server is None:
+            raise Failed(_PYTHON_SERVER)
+        given = await self._given(ask)
         async with server.turns:
-            step = await server.forcer.force(prompt, ids, ask.top_logprobs)
+            step = await server.forcer.force(given.prompt, given.ids, ask.top_logprobs)
         top = known(completions.top_of(step.listed, ask.top_logprobs)) if ask.top_logprobs else None
         return Scored(
-            np.array(ids, dtype=np.int32),
+            np.array(given.ids, dtype=np.int32),
             completions.logprobs_of(step.logprobs),
-            len(prompt),
-            boundary,
-            f"{self.kind}.forced",
+            len(given.prompt),
+            given.boundary,
+            f"{self.kind}.{self.score_method}",
             step.n_cached,
             top,
         )
 
-    async def _choose(self, server: _Server, ask: ChooseAsk) -> Choice:
-        prompt = await self._contexts.prompt(ask.messages)
-        begun = ask.prefix.token_ids
-        if not begun and ask.prefix.text:
-            begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
-        whole = (*prompt, *begun)
-        paths = await label_paths(self._contexts, whole, len(begun), ask.labels)
-        share = self._config.choose_negligible
-        tree = Trie.of([path for group in paths for path in group])
-        walk = Walk(tree, math.log(share) if share else -math.inf)
+    async def _choose(self, ask: ChooseAsk) -> Choice:
+        server = await self._server()
+        if server is None:
+            return known(await OpenaiCompatible.choose(self, ask))
+        found = await self._labels(ask, self._config.choose_negligible)
         async with server.turns:
-            n_cached, n_requests = await self._look(server, walk, whole)
-        values = [
-            trie.total([trie.value(path, walk.read) for path in dict.fromkeys(group)])
-            for group in paths
-        ]
-        logprobs, upper = zip(*values, strict=True)
-        method = f"{self.kind}.n_probs"
-        return Choice(logprobs, upper, method, len(whole), n_cached, n_requests)
+            n_cached, n_requests = await self._look(server, found.walk, found.whole)
+        return found.choice(f"{self.kind}.n_probs", n_cached, n_requests)
 
     async def _look(self, server: _Server, walk: Walk, whole: Ids) -> tuple[int, int]:
         """Read what matters of a trie; prompt tokens cached at its root, and requests it took."""
@@ -333,14 +291,14 @@ class Llamacpp(OpenaiCompatible):
         return self._found
 
     async def _find(self) -> _Server | None:
-        reply = known(await self._transport.get("/props", _CONTROL_TIMEOUT_S))
+        reply = known(await self._transport.get("/props", CONTROL_TIMEOUT_S))
         if reply.status in _NOT_FOUND:
             return None
         props = known(self._read(reply, wire.props))
         if props.drafts != "none":
             said = failures.clean(_DRAFTS.format(props.drafts))
             raise Failed(Failure("unsupported", said, permanent=True))
-        listed = known(await self._transport.get("/v1/models", _CONTROL_TIMEOUT_S))
+        listed = known(await self._transport.get("/v1/models", CONTROL_TIMEOUT_S))
         models = known(self._read(listed, wire.served))
         name = self._endpoint.model
         model = next((one for one in models if name in one.names), None)
@@ -352,20 +310,6 @@ class Llamacpp(OpenaiCompatible):
             self._ask, self._tokenizer, model.n_vocab, props.eos, cache=self._config.cache_prompt
         )
         return _Server(props, model, forcer, asyncio.Semaphore(props.n_slots))
-
-    async def _ask(
-        self,
-        path: str,
-        encode: Callable[[], bytes],
-        decode: Callable[[bytes, str], T | Failure],
-    ) -> T:
-        """What a reply says.
-
-        Raises:
-            Failed: If there is none.
-        """
-        body = known(await self._post_to(path, encode))
-        return known(decode(body, self._endpoint.api_key))
 
 
 def _fingerprint(server: _Server) -> str:

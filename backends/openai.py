@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import NO_LOGPROBS, OpenaiCompatible
+from backends._openai_compatible import NO_LOGPROBS, OpenaiCompatible, without_version
 from backends._transport import KEEPALIVE_S, AiohttpTransport, Transport, is_private
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint
@@ -97,7 +97,6 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
     Raises:
         UsageError: If the base URL or the key can't be used.
     """
-    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
     reasoning = config.reasoning
     dialect = Dialect(
         max_tokens_field="max_completion_tokens" if reasoning else config.max_tokens_field,
@@ -107,7 +106,7 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
         omit=(*config.omit, *(_REFUSED_BY_REASONING if reasoning else ())),
         extra=config.extra_body,
     )
-    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
+    endpoint = without_version(endpoint)
     return Openai(
         endpoint,
         _transport(endpoint, config),

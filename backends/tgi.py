@@ -6,16 +6,15 @@ the ids that it gave to the prompt.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import OpenaiCompatible
-from backends._tokens import Cache, Failed, known, outcome
+from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, without_version
+from backends._tokens import Cache, Failed, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
 from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
@@ -29,9 +28,7 @@ CAPABILITIES: Final = Capabilities(
     generate=True, score=True, choose="exact", choose_requests=10, plain_choose=True
 )
 
-T = TypeVar("T")
 _GENERATE: Final = "/generate"
-_CONTROL_TIMEOUT_S: Final = 10.0
 _MOST_CACHED_CHARACTERS: Final = 2**20
 _TAIL: Final = 24
 """Characters before a label that can change how it is cut; checked, not trusted."""
@@ -59,8 +56,7 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
     Raises:
         UsageError: If the base URL or the key can't be used.
     """
-    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
-    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
+    endpoint = without_version(endpoint)
     return Tgi(endpoint, lean_transport(endpoint, config.keepalive_s), config)
 
 
@@ -109,7 +105,7 @@ class Tgi(OpenaiCompatible):
     async def provenance(self) -> Provenance | Failure:
         """Version and commit."""
         secret = self._endpoint.api_key
-        reply = await self._transport.get("/info", _CONTROL_TIMEOUT_S)
+        reply = await self._transport.get("/info", CONTROL_TIMEOUT_S)
         stated = self._read(reply, lambda body: wire.version(body, secret))
         return stated if isinstance(stated, Failure) else self._stated(*stated)
 
@@ -262,20 +258,6 @@ class Tgi(OpenaiCompatible):
         return await self._ask(
             "/tokenize", lambda: wire.tokenize(text, special=special), wire.token_ids
         )
-
-    async def _ask(
-        self,
-        path: str,
-        encode: Callable[[], bytes],
-        decode: Callable[[bytes, str], T | Failure],
-    ) -> T:
-        """What a reply says.
-
-        Raises:
-            Failed: If there is none.
-        """
-        body = known(await self._post_to(path, encode))
-        return known(decode(body, self._endpoint.api_key))
 
 
 def _value(token: int, found: dict[int, float], bound: float) -> tuple[float, float]:

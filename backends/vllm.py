@@ -5,36 +5,32 @@ server with `--max-logprobs 64` or more; only what is missing there is asked for
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
 from backends._gate import Gate, gate_of
-from backends._label_paths import label_paths
-from backends._openai_compatible import OpenaiCompatible
+from backends._openai_compatible import without_version
 from backends._tokens import Contexts, Failed, Ids, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
 from orchestrator.records import Choice, Failure, Generation, Scored
-from orchestrator.wire import replies, trie
 from orchestrator.wire import vllm as wire
 from orchestrator.wire.requests import Dialect
-from orchestrator.wire.trie import Path, Trie, Walk
+from orchestrator.wire.trie import Path, Walk
 
 CAPABILITIES: Final = Capabilities(
     generate=True, score=True, choose="exact", choose_requests=3, plain_choose=True
 )
 
-T = TypeVar("T")
-_NO_FEATURES: Final = "vLLM gives no {}; the embedded server does"
 _FEW: Final = (
     "{} alternatives a token were asked for and the server lists at most {}; start it with "
     "--max-logprobs {}"
@@ -96,15 +92,16 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
     Raises:
         UsageError: If the base URL or the key can't be used.
     """
-    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
-    endpoint = msgspec.structs.replace(endpoint, base_url=base_url)
+    endpoint = without_version(endpoint)
     return Vllm(endpoint, lean_transport(endpoint, config.keepalive_s), config)
 
 
-class Vllm(OpenaiCompatible):
+class Vllm(ByIds):
     """A connection to one model of a vLLM server."""
 
     kind = "vllm"
+    server_name = "vLLM"
+    score_method = "prompt_logprobs"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
         extra = {**_EXPLICIT, **config.extra_body}
@@ -132,23 +129,6 @@ class Vllm(OpenaiCompatible):
         async with self._reading():
             return _checked(await super().generate(ask, seed))
 
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        if ask.features:
-            said = _NO_FEATURES.format(", ".join(ask.features))
-            return Failure("unsupported", said, permanent=True)
-        if not ask.token_ids and not ask.text and not ask.end_of_turn:
-            return replies.scored_nothing(f"{self.kind}.prompt_logprobs", ask)
-        return await outcome(self._score(ask))
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
-        """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        return await outcome(self._choose(ask))
-
     async def provenance(self) -> Provenance | Failure:
         """Version and fingerprint, after a token was drawn; a failure without the model."""
         return await outcome(self._find_provenance())
@@ -171,39 +151,27 @@ class Vllm(OpenaiCompatible):
     async def _score(self, ask: ScoreAsk) -> Scored:
         if ask.top_logprobs:
             await self._enough(ask.top_logprobs)
-        prompt = await self._contexts.prompt(ask.messages)
-        ids, boundary = ask.token_ids, "separate"
-        if not ids and ask.text:
-            found = await self._contexts.continuation(prompt, ask.text)
-            ids, boundary = found.ids, found.boundary
-        if ask.end_of_turn:
-            ids = (*ids, await self._contexts.end_of_turn())
-        model, whole = self._endpoint.model, (*prompt, *ids)
+        given = await self._given(ask)
+        model, n_prompt, n_top = self._endpoint.model, len(given.prompt), ask.top_logprobs
+        whole = (*given.prompt, *given.ids)
         forced = await self._ask(
             COMPLETIONS,
-            lambda: wire.score(model, whole, ask.top_logprobs),
-            lambda body, secret: wire.forced(body, whole, len(prompt), ask.top_logprobs, secret),
+            lambda: wire.score(model, whole, n_top),
+            lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
         return Scored(
-            np.array(ids, dtype=np.int32),
+            np.array(given.ids, dtype=np.int32),
             forced.logprobs,
-            len(prompt),
-            boundary,
-            f"{self.kind}.prompt_logprobs",
+            n_prompt,
+            given.boundary,
+            f"{self.kind}.{self.score_method}",
             forced.n_cached,
             forced.top,
         )
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
-        prompt = await self._contexts.prompt(ask.messages)
-        begun = ask.prefix.token_ids
-        if not begun and ask.prefix.text:
-            begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
-        whole = (*prompt, *begun)
-        paths = await label_paths(self._contexts, whole, len(begun), ask.labels)
-        share = self._config.choose_negligible
-        negligible = math.log(share) if share else -math.inf
-        walk = Walk(Trie.of([path for group in paths for path in group]), negligible)
+        found = await self._labels(ask, self._config.choose_negligible)
+        whole, walk = found.whole, found.walk
         # The shared beginning first: then its tokens are in the prefix cache, and what it rules
         # out is not asked.
         n_cached, n_requests, n_exact = await self._look(walk, whole, [()]), 1, 0
@@ -216,13 +184,8 @@ class Vllm(OpenaiCompatible):
                 n_exact += await self._look_exactly(walk, whole, missing)
             else:
                 break
-        values = [
-            trie.total([trie.value(path, walk.read) for path in dict.fromkeys(group)])
-            for group in paths
-        ]
         method = f"{self.kind}.top_logprobs" + ("+token_ids" if n_exact else "")
-        logprobs, upper = zip(*values, strict=True)
-        return Choice(logprobs, upper, method, len(whole), n_cached, n_requests + n_exact)
+        return found.choice(method, n_cached, n_requests + n_exact)
 
     async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
         """Read the alternatives at nodes; how many prompt tokens were cached."""
@@ -285,20 +248,6 @@ class Vllm(OpenaiCompatible):
         if not (trial.has_ids and trial.has_logprobs):
             raise Failed(Failure("unsupported", _NOT_VLLM, permanent=True))
         return self._stated(version, trial.fingerprint)
-
-    async def _ask(
-        self,
-        path: str,
-        encode: Callable[[], bytes],
-        decode: Callable[[bytes, str], T | Failure],
-    ) -> T:
-        """What a reply says.
-
-        Raises:
-            Failed: If there is none.
-        """
-        body = known(await self._post_to(path, encode))
-        return known(decode(body, self._endpoint.api_key))
 
     def _reading(self) -> AbstractAsyncContextManager[None]:
         return self._shared_gate().reading() if self._config.gate else nullcontext()
