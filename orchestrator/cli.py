@@ -29,7 +29,7 @@ from orchestrator.report import numbers, tables
 from orchestrator.report.page import print_to, write_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.text import safe_line
-from orchestrator.runner import api, report_commands, server_commands
+from orchestrator.runner import api, control_commands, report_commands, server_commands
 from orchestrator.runner.logs import downloads_said
 from orchestrator.runner.prepare import prepare
 
@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
     report_commands.write_files(result, options)
     if ended is not None and ended.interrupted:
         _complain(
-            f"interrupted; all answers are kept in {result.path}; go on with the same command"
+            f"{ended.stopping}; all answers are kept in {result.path}; go on with the same command"
         )
         return EXIT_INTERRUPTED
     return _exit_code(result)
@@ -249,6 +249,12 @@ Evaluates language models with the models' own probabilities.
   orchestrator run RECIPE        runs it, or goes on where it stopped
   orchestrator report RUN        shows what a run found
 """
+_STEERING = (
+    (control_commands.pause, "have a running run send nothing more for now"),
+    (control_commands.resume, "have a paused run go on"),
+    (control_commands.limit, "change how many requests a model may have at a time"),
+    (control_commands.stop, "stop a running run as Ctrl-C does"),
+)
 _EXITS = """\
 exit codes: 0 complete; 1 the run failed; 2 the recipe or the command is wrong; 3 finished, but some
 units failed or a budget was reached; 130 interrupted, go on with the same command"""
@@ -280,6 +286,11 @@ def _parser() -> argparse.ArgumentParser:
     status = _command(commands, "status", _status, "look at a running or ended run")
     _run_argument(status)
     status.add_argument("--json", action="store_true", help="for programs")
+    for handler, text in _STEERING:
+        steer = _command(commands, handler.__name__, handler, text)
+        _run_argument(steer)
+        if handler is control_commands.limit:
+            control_commands.limit_options(steer)
     runs = _command(commands, "runs", _runs, "list the runs kept in a folder")
     runs.add_argument("folder", nargs="?", default=str(api.RUNS), help="runs/ where left out")
     _serve_options(_command(commands, "serve", _serve, "serve models on this machine"))

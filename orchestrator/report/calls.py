@@ -279,7 +279,7 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
     left = progress.units_total - progress.units_stored - progress.units_done
     age = numbers.duration(values.get("age_s"))
     if values.get("is_alive", True):
-        state = page.words("stopping" if progress.stopping else "running", f"{HEADING} {GOOD}")
+        state = page.words(_running(progress), f"{HEADING} {GOOD}")
     elif left:
         state = page.words(f"stopped {age} ago", f"{HEADING} {DOUBTFUL}")
     else:
@@ -289,3 +289,9 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
     yield from page.flow(_request_parts(progress))
     yield Text("")
     yield _models(page, progress.models)
+
+
+def _running(progress: Progress) -> str:
+    if progress.stopping:
+        return "stopping"
+    return "paused" if progress.paused else "running"

@@ -32,6 +32,7 @@ class PlainPainter:
         self._pace = Pace()
         self._states: dict[str, str] = {}
         self._stopping = ""
+        self._paused = False
         self._last: Progress | None = None
         self._last_line_s = 0.0
 
@@ -75,12 +76,15 @@ class PlainPainter:
                 f"{numbers.count(n_in_flight)} requests in flight"
             )
         self._stopping = progress.stopping
+        if progress.paused != self._paused:
+            lines.append("paused" if progress.paused else "goes on")
+        self._paused = progress.paused
         return lines
 
     def _numbers(self, progress: Progress) -> None:
         self._last_line_s = progress.elapsed_s
         parts = [*unit_parts(progress), *rate_parts(self._pace.total())]
-        if not progress.stopping:
+        if not (progress.stopping or progress.paused):
             parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
         parts += [self._model(model) for model in progress.models if model.state != "idle"]
         self._write(f"[{numbers.clock(progress.elapsed_s)}] " + _SEPARATOR.join(parts))

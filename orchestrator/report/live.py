@@ -36,6 +36,8 @@ _MAX_BAR: Final = 100
 _KEEP: Final = "Ctrl-C stops sending and keeps what was answered; the same command goes on."
 _STOPPING: Final = "Ctrl-C again does not wait for what is in flight. The same command goes on."
 
+_PAUSED: Final = "Paused: nothing is sent until `orchestrator resume`."
+
 _STATE_STYLES: Final = {
     "idle": FAINT,
     "starting": DOUBTFUL,
@@ -115,12 +117,14 @@ def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[R
             page.words(f"{numbers.count(n_in_flight)} requests in flight", DOUBTFUL),
         ]
         yield from page.flow(parts)
+    elif progress.paused:
+        yield page.words(_PAUSED, DOUBTFUL)
     yield page.words(_STOPPING if progress.stopping else _KEEP, FAINT)
 
 
 def _heading(page: Page, title: str, progress: Progress, pace: Pace) -> Text:
     clock = numbers.clock(progress.elapsed_s)
-    eta_s = None if progress.stopping else pace.eta_s()
+    eta_s = None if progress.stopping or progress.paused else pace.eta_s()
     right = clock if eta_s is None else f"{clock} · ETA {numbers.duration(eta_s)}"
     end = page.cell(right)
     left = page.data(title, max(0, page.width - end.cell_len - 2), HEADING)

@@ -50,6 +50,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         models: One entry a model, in the recipe's order.
         failures: Units that failed in this call by cause.
         stopping: Why the run is stopping; empty while it is not.
+        paused: Whether it sends nothing until it is told to go on.
     """
 
     run_dir: str
@@ -66,6 +67,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[ModelProgress, ...] = ()
     failures: dict[str, int] = {}
     stopping: str = ""
+    paused: bool = False
 
     @property
     def eta_s(self) -> float | None:

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -22,6 +20,7 @@ from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.probed import Probes, needs_of
 from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch, Wiring
+from orchestrator.runner.steering import Interrupts, obey
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from orchestrator.store import RunDirectory, Store
@@ -30,8 +29,6 @@ _SPENT = "spent"
 _MEGABYTE = 1e6
 # How often displays and status.json are brought up to date, seconds.
 _WATCH_S = 1.0
-# How long requests in flight may go on after a first interrupt, seconds.
-_GRACE_S = 15.0
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +155,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
     fleet.warn_of_missing_keys()
     told = _Told(session, fleet, run_dir, store, budget, watch)
-    interrupts = _Interrupts(session, stop)
+    interrupts = Interrupts(session, stop)
     _log.info("sending begins", extra={"units_left": opened.done.count(0)})
     with interrupts.handled():
         try:
@@ -217,11 +214,12 @@ def _fleet(
     )
 
 
-async def _to_end(told: "_Told", interrupts: "_Interrupts") -> None:
+async def _to_end(told: "_Told", interrupts: Interrupts) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             watchers = [
                 group.create_task(_watch(told, interrupts)),
+                group.create_task(obey(told.run_dir, told.session, interrupts)),
                 group.create_task(told.fleet.mend()),
             ]
             interrupts.task = group.create_task(told.session.run())
@@ -311,66 +309,13 @@ class _Told(msgspec.Struct, frozen=True):
         return progress
 
 
-async def _watch(told: _Told, interrupts: "_Interrupts") -> None:
+async def _watch(told: _Told, interrupts: Interrupts) -> None:
     """Keep displays, status.json and the record of what is spent up to date."""
     while True:
         told.tell()
         told.store.set_meta(_SPENT, msgspec.json.encode(told.budget.spent).decode())
         interrupts.look()
         await asyncio.sleep(_WATCH_S)
-
-
-class _Interrupts:
-    """SIGINT and SIGTERM: the first stops sending, the second stops waiting too.
-
-    Python gives signals to the main thread only; elsewhere `stop` is looked at.
-    """
-
-    def __init__(self, session: Session, stop: threading.Event | None) -> None:
-        self._session = session
-        self._stop = stop
-        self._loop = asyncio.get_running_loop()
-        self.count = 0
-        self.task: asyncio.Task[None] | None = None
-
-    @contextmanager
-    def handled(self) -> Iterator[None]:
-        """Handle the signals inside this block."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        for number in before:
-            self._loop.add_signal_handler(number, self._on_signal)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                self._loop.remove_signal_handler(number)
-                signal.signal(number, handler)
-
-    def look(self) -> None:
-        """Interrupt once if another thread asked for it."""
-        if self._stop is not None and self._stop.is_set() and self.count == 0:
-            self._on_signal()
-
-    def _on_signal(self) -> None:
-        self.count += 1
-        _log.info("interrupted", extra={"n_signals": self.count})
-        if self.count == 1:
-            self._session.stop("interrupted")
-            self._loop.call_later(_GRACE_S, self._give_up)
-        else:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
-
-    async def wait(self) -> None:
-        """Until the session's task ended, cancelled or not."""
-        if self.task is not None:
-            await asyncio.wait([self.task])
 
 
 def _unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:

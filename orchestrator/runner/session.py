@@ -141,6 +141,23 @@ class Session:
             self.stopping = why
         self._scheduler.stop()
 
+    def pause(self) -> None:
+        """Send nothing more until `resume`; what is in flight is recorded."""
+        self._scheduler.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._scheduler.resume()
+
+    def limit(self, model: str, n: int) -> int:
+        """Change how many requests a model may have at a time; how many it was before."""
+        return self._scheduler.set_limit(model, n)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of the run."""
+        return tuple(self._w.core.models)
+
     # -- told by the scheduler -------------------------------------------------------------------
 
     def may_send(self, request: Request) -> bool:  # noqa: ARG002 (the budget is the whole run's)
@@ -347,6 +364,7 @@ class Session:
             models=models,
             failures=dict(self._failures),
             stopping=self.stopping,
+            paused=self._w.core.paused,
         )
 
     @property

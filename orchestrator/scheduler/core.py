@@ -77,12 +77,16 @@ class Core:
     Args:
         limits: By model.
         retry: Policy for failures of the moment.
+
+    Attributes:
+        paused: Nothing is sent; what is in flight ends as ever.
     """
 
     def __init__(self, limits: dict[str, Limits], retry: RetryPolicy) -> None:
         self.models = {name: ModelState(limit) for name, limit in limits.items()}
         self._retry = retry
         self._n = 0
+        self.paused = False
 
     def submit(self, request: Request) -> Settled | None:
         """Queue a request; a dead model's fails at once."""
@@ -101,7 +105,7 @@ class Core:
             _, _, request = heapq.heappop(state.delayed)
             self._n += 1
             heapq.heappush(state.ready, (request.position, self._n, request))
-        if not state.ready or state.in_flight >= state.limits.max_in_flight:
+        if self.paused or not state.ready or state.in_flight >= state.limits.max_in_flight:
             return None
         if state.down_since is not None and (state.in_flight or now < state.next_trial):
             return None
@@ -198,8 +202,20 @@ class Core:
         waiting.sort(key=lambda request: request.position)
         return [self._settle_dead(state, request) for request in waiting]
 
+    def set_limit(self, model: str, n: int) -> int:
+        """Change how many requests a model's servers may have at a time; how many it was before.
+
+        Those in flight beyond it end as ever.
+        """
+        state = self.models[model]
+        before = state.limits.max_in_flight
+        state.limits = msgspec.structs.replace(state.limits, max_in_flight=n)
+        return before
+
     def wake_at(self, model: str) -> float | None:
         """When something of a model becomes due that no event will announce; None for never."""
+        if self.paused:
+            return None
         state = self.models[model]
         due = [state.delayed[0][0]] if state.delayed else []
         if state.ready and state.down_since is not None and not state.in_flight:
@@ -213,7 +229,7 @@ class Core:
     def has_ready(self, model: str) -> bool:
         """Whether requests of a model could be sent now, if there were room."""
         state = self.models[model]
-        return bool(state.ready) and state.down_since is None
+        return bool(state.ready) and state.down_since is None and not self.paused
 
     def busy(self) -> bool:
         """Whether anything is queued or in flight."""

@@ -153,6 +153,28 @@ class Scheduler:
         await work()
         self._guarded(then)
 
+    def pause(self) -> None:
+        """Send nothing more until `resume`; what is in flight ends as ever."""
+        self._core.paused = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._core.paused = False
+        for link in self._links.values():
+            self._fill(link)
+
+    def set_limit(self, model: str, n: int) -> int:
+        """Change how many requests a model may have at a time; how many it was before."""
+        before = self._core.set_limit(model, n)
+        self._fill(self._links[model])
+        return before
+
+    def _fill(self, link: _Link) -> None:
+        """Wake or make as many workers as there is work for: no end of a request will do it."""
+        state = self._core.models[link.model]
+        for _ in range(min(state.n_queued, state.limits.max_in_flight - state.in_flight)):
+            self._wake(link)
+
     def stop(self) -> None:
         """Send nothing more; `run` returns when what is in flight has ended.
 

@@ -132,9 +132,9 @@ class RunDirectory:
         return self.path / "status.json"
 
     @property
-    def control_path(self) -> Path:
-        """The socket that takes commands."""
-        return self.path / "control.sock"
+    def control(self) -> Path:
+        """Folder where a running run is given commands."""
+        return self.path / "control"
 
     def server_log(self, model: str) -> Path:
         """The log of a model's server; two models never share one."""
@@ -209,7 +209,7 @@ class RunDirectory:
         if not (self.path / _MARK).exists():
             _replace(self.path / _MARK, msgspec.json.encode(mark), durable=True)
         _read_mark(self.path)
-        for folder in (self.results, self.servers, self.revisions):
+        for folder in (self.results, self.servers, self.revisions, self.control):
             folder.mkdir(exist_ok=True)
 
 

@@ -199,3 +199,52 @@ async def test_the_window_bounds_how_many_units_are_open():
     look()
     await session.run()
     assert 0 < max(seen) <= 5
+
+
+async def test_a_paused_session_sends_nothing_until_it_goes_on():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers)
+    loop = asyncio.get_running_loop()
+    counted = []
+
+    def hold():
+        session.pause()
+        loop.call_later(1.0, lambda: counted.append(servers["a"].n_asked))
+        loop.call_later(100.0, lambda: counted.append(servers["a"].n_asked))
+        loop.call_later(100.0, session.resume)
+
+    loop.call_later(0.25, hold)
+    await session.run()
+    assert counted[0] == counted[1] < 60
+    assert len(wiring.store.units) == 60
+
+
+async def test_a_session_paused_before_its_first_request_goes_on_at_full_width():
+    servers = {"a": Server()}
+    _, _, session = make(servers)
+    session.pause()
+    asyncio.get_running_loop().call_later(5.0, session.resume)
+    start = asyncio.get_running_loop().time()
+    await session.run()
+    assert servers["a"].most_at_once == 8
+    assert asyncio.get_running_loop().time() - start < 5.0 + 60 / 8 * 0.1 + 0.2
+
+
+async def test_a_raised_limit_is_used_at_once_and_a_lowered_one_kept():
+    servers = {"a": Server()}
+    _, _, session = make(servers, limits=Limits(max_in_flight=2), n_items=400)
+    loop = asyncio.get_running_loop()
+    most = []
+
+    def note():
+        most.append(servers["a"].most_at_once)
+        servers["a"].most_at_once = 0
+
+    for at, change in ((1.05, 16), (2.05, 4)):
+        loop.call_later(at, note)
+        loop.call_later(at, session.limit, "a", change)
+    # What was in flight when the limit was lowered has ended by then.
+    loop.call_later(2.25, note)
+    await session.run()
+    assert most[:2] == [2, 16]
+    assert servers["a"].most_at_once == 4

@@ -208,3 +208,29 @@ def test_a_rate_cap_met_while_connecting_does_not_take_the_model_down():
     (end,) = c.not_connected(c.take("m", 0.0), BUSY, 0.0)
     assert isinstance(end, Retried)
     assert not c.is_down("m")
+
+
+def test_a_paused_core_sends_nothing_and_asks_for_no_timer():
+    c = core()
+    c.submit(request(position=0))
+    (end,) = c.done(c.take("m", 0.0), BUSY, 0.0)
+    assert isinstance(end, Retried)
+    c.submit(request(position=1))
+    c.paused = True
+    assert c.take("m", 1e9) is None
+    assert c.wake_at("m") is None
+    c.paused = False
+    assert c.take("m", 1e9) is not None
+
+
+def test_a_lowered_limit_lets_what_is_in_flight_end_first():
+    c = core(max_in_flight=3)
+    for position in range(5):
+        c.submit(request(position=position))
+    taken = [c.take("m", 0.0) for _ in range(3)]
+    assert c.set_limit("m", 1) == 3
+    for sent in taken[:2]:
+        c.done(sent, generation("x"), 0.0)
+        assert c.take("m", 0.0) is None
+    c.done(taken[2], generation("x"), 0.0)
+    assert c.take("m", 0.0) is not None

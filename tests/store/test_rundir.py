@@ -67,7 +67,7 @@ def test_paths_are_where_the_documentation_says(run: Path) -> None:
     directory = RunDirectory(run)
     names = [directory.store_path, directory.log_path, directory.status_path]
     assert [path.name for path in names] == ["store.sqlite", "log.jsonl", "status.json"]
-    assert directory.control_path.name == "control.sock"
+    assert directory.control.name == "control"
 
 
 def test_second_process_is_told_who_holds_the_run(run: Path) -> None:
