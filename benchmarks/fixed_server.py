@@ -1,7 +1,9 @@
 """A server that gives fixed replies as fast as Python can: it must not be what limits a client.
 
 GET and POST are answered by path from a table; the request's body is read and thrown away. A path
-that ends in /chat/completions answers with a text that differs by model, so that answers differ.
+that ends in /chat/completions answers with a text that differs by model, so that answers differ, or
+with the body that `--chat` names. /counts says how often each path was asked, and /first when a
+chat was asked first (monotonic seconds).
 """
 
 import argparse
@@ -9,6 +11,7 @@ import asyncio
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,7 +31,9 @@ NAMES = ("m1", "m2", "m3", "m4", "m5", "judge")
 MODELS = json.dumps({"object": "list", "data": [{"id": name} for name in NAMES]})
 
 
-def _chat(model: str) -> bytes:
+def _chat(request: bytes) -> bytes:
+    found = _MODEL.search(request)
+    model = found.group(1).decode() if found else "m"
     words = [f" {model}", " gives", " this", " answer"]
     content = [
         {"token": word, "logprob": -0.25, "bytes": None, "top_logprobs": []} for word in words
@@ -48,9 +53,11 @@ class FixedProtocol(asyncio.Protocol):
     """HTTP/1.1 with keep-alive, enough for well-behaved clients."""
 
     counts: ClassVar[dict[str, int]] = {}
+    first: ClassVar[list[float]] = []
 
-    def __init__(self, replies: dict[str, bytes]) -> None:
+    def __init__(self, replies: dict[str, bytes], chat: bytes) -> None:
         self._replies = replies
+        self._chat = chat
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
 
@@ -74,8 +81,11 @@ class FixedProtocol(asyncio.Protocol):
     def _answer(self, path: str, body: bytes) -> None:
         self.counts[path] = self.counts.get(path, 0) + 1
         if path.endswith("/chat/completions"):
-            found = _MODEL.search(body)
-            reply = _chat(found.group(1).decode() if found else "m")
+            if not self.first:
+                self.first.append(time.monotonic())
+            reply = self._chat or _chat(body)
+        elif path == "/first":
+            reply = json.dumps(self.first).encode()
         elif path == "/counts":
             reply = json.dumps(self.counts).encode()
         else:
@@ -85,9 +95,9 @@ class FixedProtocol(asyncio.Protocol):
             self._transport.write(head.encode() + b"\r\n\r\n" + reply)
 
 
-async def _serve(port: int, replies: dict[str, bytes]) -> None:
+async def _serve(port: int, replies: dict[str, bytes], chat: bytes) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: FixedProtocol(replies), "127.0.0.1", port)
+    server = await loop.create_server(lambda: FixedProtocol(replies, chat), "127.0.0.1", port)
     address = server.sockets[0].getsockname()
     sys.stderr.write(f"ready http://127.0.0.1:{address[1]}\n")
     sys.stderr.flush()
@@ -98,6 +108,7 @@ def main() -> None:
     """Serve until killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--chat", type=Path, metavar="FILE")
     parser.add_argument("--reply", action="append", default=[], metavar="PATH=FILE")
     options = parser.parse_args()
     replies = {
@@ -109,7 +120,7 @@ def main() -> None:
     for entry in options.reply:
         path, _, file = entry.partition("=")
         replies[path] = Path(file).read_bytes()
-    uvloop.run(_serve(options.port, replies))
+    uvloop.run(_serve(options.port, replies, options.chat.read_bytes() if options.chat else b""))
 
 
 if __name__ == "__main__":

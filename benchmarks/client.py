@@ -1,0 +1,194 @@
+"""What the client costs: processor time, memory, resuming, and bytes stored.
+
+`orchestrator run` of whole recipes against a fixed-reply server that answers at once: plan, render,
+schedule, send, decode, distribution, durable store, rows, tables. Each figure is measured on
+processes of their own and comes from their resource usage (all threads and children); slopes
+between two sizes leave out what a call costs once.
+
+    python benchmarks/client.py judge     CPU and bytes of a judgment of one token
+    python benchmarks/client.py reply     the same of an answer of 256 tokens
+    python benchmarks/client.py memory    peak memory of short and of long runs
+    python benchmarks/client.py resume    from the command to the first new request
+
+Each prints what was measured beside its target, and with --write puts it into its section of
+docs/performance.md. Without a name all are measured.
+"""
+
+import argparse
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import _page
+import _runs
+from _runs import Measured
+
+MEGABYTE = 1 << 20
+_STOPPED = 3
+TARGETS = {
+    "judge": (0.25, 1100.0),
+    "reply": (2.5, 14 * 1024.0),
+}
+
+
+def verdict(value: float, target: float) -> str:
+    """Whether a target is met, in words."""
+    return "met" if value <= target else f"**missed** by {100 * (value / target - 1):.0f} %"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table with numbers to the right."""
+    lines = [f"| {' | '.join(row)} |" for row in (head, ["--:"] * len(head), *rows)]
+    return [*lines, ""]
+
+
+def run_once(
+    kind: str, n_requests: int, *, body: str = "", options: Sequence[str] = ()
+) -> Measured:
+    """A whole run in a new folder."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        reply = _runs.bodies(folder)[body or kind]
+        with _runs.served(reply) as server:
+            _runs.write_recipe(folder, kind, n_requests, server.url)
+            return _runs.measure(folder, server, *options)
+
+
+def slope(small: Measured, large: Measured) -> float:
+    """Milliseconds of processor time that one more request takes."""
+    return 1000 * (large.cpu_s - small.cpu_s) / (large.n_requests - small.n_requests)
+
+
+def cost(kind: str, title: str, sizes: Sequence[int], repeat: int, body: str = "") -> list[str]:
+    """Processor time and bytes of a request."""
+    pairs = [tuple(run_once(kind, size, body=body) for size in sizes) for _ in range(repeat)]
+    slopes = [slope(*pair) for pair in pairs]
+    cpu, n_bytes = statistics.median(slopes), pairs[-1][-1].n_bytes
+    most_cpu, most_bytes = TARGETS[kind]
+    return [
+        f"{title}: **{cpu:.3f} ms** of processor time (median of {len(slopes)} slopes, "
+        f"{min(slopes):.3f} to {max(slopes):.3f}; target {most_cpu:g}: {verdict(cpu, most_cpu)}), "
+        f"**{n_bytes:,.0f} bytes** stored (target {most_bytes:,.0f}: "
+        f"{verdict(n_bytes, most_bytes)}).",
+        "",
+        *table(
+            ("requests", "CPU s", "wall s", "peak RSS MB", "store B a request"),
+            (
+                (
+                    f"{run.n_requests:,}", f"{run.cpu_s:.2f}", f"{run.wall_s:.1f}",
+                    f"{run.rss_mb:.0f}", f"{run.n_bytes:,.0f}",
+                )
+                for pair in pairs
+                for run in pair
+            ),
+        ),
+    ]  # fmt: skip
+
+
+def judge(options: argparse.Namespace) -> list[str]:
+    """Judgments of one token."""
+    return cost("judge", "A judgment of one token", options.sizes or (20_000, 100_000),
+                options.repeat)  # fmt: skip
+
+
+def reply(options: argparse.Namespace) -> list[str]:
+    """Answers of 256 tokens."""
+    sizes = options.sizes or (1_000, 4_000)
+    return [
+        *cost("reply", "An answer of 256 tokens, alternatives by id", sizes, options.repeat),
+        *cost("reply", "The same, alternatives by their texts", sizes, options.repeat, "words"),
+    ]
+
+
+def memory(options: argparse.Namespace) -> list[str]:
+    """Peak memory of short and long runs."""
+    small, large = options.sizes or (20_000, 200_000)
+    rows, said = [], []
+    for kind, scale in (("judge", 1), ("reply", 20)):
+        runs = [run_once(kind, size // scale) for size in (small, large)]
+        grown, peak = runs[1].rss_mb - runs[0].rss_mb, runs[1].rss_mb
+        rows += [(kind, f"{run.n_requests:,}", f"{run.rss_mb:.0f}") for run in runs]
+        said.append(
+            f"{kind}: **{grown:+.0f} MB** (target 40: {verdict(grown, 40)}), "
+            f"peak **{peak:.0f} MB** (target 350: {verdict(peak, 350)})"
+        )
+    return [
+        f"Peak memory of the long run minus that of the short one: {'; '.join(said)}.",
+        "",
+        *table(("kind", "requests", "peak RSS MB"), rows),
+    ]
+
+
+def resume(options: argparse.Namespace) -> list[str]:
+    """From the command to the first new request."""
+    rows = []
+    for size, target in zip(options.sizes or (200_000, 1_000_000), (2.0, 5.0), strict=False):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with _runs.served(_runs.bodies(folder)["judge"]) as server:
+                _runs.write_recipe(folder, "judge", size + 400, server.url)
+                stop = ("--set", f"budget.requests={size}")
+                first = _runs.measure(folder, server, *stop, ends=(_STOPPED,))
+            times, cpu = zip(*(_resumed(folder) for _ in range(options.repeat)), strict=True)
+        took = statistics.median(times)
+        spread = f"{min(times):.2f} to {max(times):.2f}"
+        rows.append((f"{first.n_requests:,}", f"{took:.2f}", spread, f"{target:g}",
+                     verdict(took, target), f"{statistics.median(cpu):.2f}"))  # fmt: skip
+    return [
+        f"From the command to the first new request, median of {options.repeat} calls:",
+        "",
+        *table(("outcomes stored", "wall s", "spread", "target", "", "CPU s"), rows),
+    ]
+
+
+def _resumed(folder: Path) -> tuple[float, float]:
+    """Seconds to the first request of a call that goes on in a copy of a stopped run: wall, CPU."""
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name) / "copy"
+        shutil.copytree(folder, copy)
+        with _runs.served(copy / "judge.json") as server:
+            recipe = (copy / "recipe.json").read_text(encoding="utf-8")
+            moved = re.sub(r"http://127.0.0.1:\d+", server.url, recipe)
+            (copy / "recipe.json").write_text(moved, encoding="utf-8")
+            done = _runs.measure(copy, server)
+            return done.first_s, done.first_cpu_s
+
+
+SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], list[str]]]] = {
+    "judge": ("Client: judgments", judge),
+    "reply": ("Client: long answers", reply),
+    "memory": ("Client: memory", memory),
+    "resume": ("Client: going on", resume),
+}
+
+
+def main() -> None:
+    """Measure, print, and write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", metavar="NAME", help=", ".join(SECTIONS))
+    parser.add_argument("--sizes", type=int, nargs=2, help="requests of the two runs")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md")
+    options = parser.parse_args()
+    for name in options.what or SECTIONS:
+        title, measured = SECTIONS[name]
+        machine = _page.machine()
+        text = "\n".join([*measured(options), f"{machine}. {_how(name, options)}"])
+        print(f"## {title}\n\n{text}\n", flush=True)
+        if options.write:
+            _page.write_section(f"client-{name}", f"## {title}\n\n{text}")
+
+
+def _how(name: str, options: argparse.Namespace) -> str:
+    sizes = f" --sizes {options.sizes[0]} {options.sizes[1]}" if options.sizes else ""
+    return f"Command: `python benchmarks/client.py {name}{sizes} --repeat {options.repeat}`"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
