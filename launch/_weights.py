@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -61,6 +62,22 @@ def identity(weights: str) -> dict[str, str]:
         "tokenizer": digest(_existing(folder, _TOKENIZER_FILES)),
         "chat_template": digest([template]) if template.exists() else _inline_template(folder),
     }
+
+
+def adapters(folders: Mapping[str, str]) -> dict[str, str]:
+    """sha256 of the weights and settings of LoRA adapters, by their names.
+
+    Raises:
+        LaunchError: If a folder holds none.
+    """
+    return {f"adapter.{name}": _adapter(folder) for name, folder in sorted(folders.items())}
+
+
+def _adapter(folder: str) -> str:
+    files = sorted(Path(folder).glob("adapter_*"))
+    if not any(path.suffix == ".safetensors" for path in files):
+        raise LaunchError(f"no adapter_*.safetensors in {folder}: not a LoRA adapter")
+    return digest(files)
 
 
 def _bundled(name: str) -> Path:

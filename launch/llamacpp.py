@@ -4,10 +4,7 @@ The command is `llama-server` on the PATH, else that of `.llamacpp` beside the p
 program was started (`python tools/set_up_llamacpp.py` builds it).
 """
 
-import json
-import os
 import re
-import shutil
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,10 +12,9 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _weights
+from launch import _settings, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.paths import expanded
 from orchestrator.serving import RunningServer, ServedModel
 
 KIND = "llamacpp"
@@ -28,7 +24,6 @@ KEY_VARIABLE: Final = "LLAMA_API_KEY"
 
 _COMMAND: Final = "llama-server"
 _OWN: Final = Path(".llamacpp")
-_PROJECT: Final = Path(__file__).parents[1]
 _MAGIC: Final = b"GGUF"
 _PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<n>\d{5})\.gguf")
 _OWN_ARGUMENTS: Final = frozenset((
@@ -96,37 +91,29 @@ class Config(BaseModel):
     @field_validator("command")
     @classmethod
     def _find_command(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return _in_folder(value, info) if value and "/" in value else value
+        return _settings.program_in_folder(value, info)
 
     @field_validator("chat_template")
     @classmethod
     def _find_template(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value and _in_folder(value, info)
+        return value and _settings.in_folder(value, info)
 
     @field_validator("lora")
     @classmethod
     def _find_adapters(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        return tuple(_in_folder(path, info) for path in value)
+        return tuple(_settings.in_folder(path, info) for path in value)
 
     @model_validator(mode="after")
     def _leave_alone_what_is_ours(self) -> Self:
+        _settings.refuse(self, _OWN_ARGUMENTS, (KEY_VARIABLE,))
         for argument in self.extra_args:
             name = argument.partition("=")[0]
-            if name in _OWN_ARGUMENTS:
-                raise ValueError(f"extra_args: {name} is set by this program")
             if name in _SPECULATIVE or name.startswith("--spec-"):
                 raise ValueError(
                     "extra_args: llama-server gives tokens that it guessed ahead the "
                     "log-probability 0"
                 )
-        if KEY_VARIABLE in self.env:
-            raise ValueError(f"env: {KEY_VARIABLE} is set by this program")
         return self
-
-
-def _in_folder(path: str, info: ValidationInfo) -> str:
-    """A path that may start from the recipe's folder, in full."""
-    return str(Path((info.context or {}).get("folder", "."), expanded(path)).absolute())
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
@@ -144,11 +131,7 @@ def identity(config: Config, weights: str) -> dict[str, str]:
         found["chat_template"] = _weights.digest([_file(config.chat_template)])
     if config.lora:
         found["lora"] = _weights.digest([_file(path) for path in config.lora])
-    if config.extra_args:
-        found["extra_args"] = json.dumps(config.extra_args)
-    if config.env:
-        found["env"] = json.dumps(config.env, sort_keys=True)
-    return found
+    return found | _settings.identity(config)
 
 
 def resolve(weights: str) -> Path:
@@ -179,7 +162,7 @@ def parts(file: Path) -> list[Path]:
 
 def _bundled(name: str) -> Path:
     made = Path("models") / f"{name}.gguf"
-    for folder in (_PROJECT, Path.cwd()):
+    for folder in (_settings.PROJECT, Path.cwd()):
         if (folder / _OWN / made).is_file():
             return _checked(folder / _OWN / made)
     raise LaunchError(
@@ -226,20 +209,15 @@ def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[s
         "--flash-attn": config.flash_attention,
         "--chat-template-file": config.chat_template,
     }
-    given = [(name, str(value)) for name, value in settings.items() if value is not None]
-    adapters = [("--lora", path) for path in config.lora]
+    adapters = chain.from_iterable(("--lora", path) for path in config.lora)
     # A context that is shifted when it is full gives numbers of another prompt than was sent.
     flags = ("--jinja", "--metrics", "--no-slots", "--no-webui", "--no-context-shift")
-    pairs = chain.from_iterable([*given, *adapters])
-    return (command, *pairs, *flags, *config.extra_args)
+    return (command, *_settings.arguments(settings), *adapters, *flags, *config.extra_args)
 
 
 def environment(config: Config) -> dict[str, str]:
     """Variables that a server gets beside its key."""
-    found = dict(_ENV)
-    if config.gpus is not None:
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
-    return found | config.env
+    return _ENV | _settings.visible(config.gpus) | config.env
 
 
 def find_command(config: Config) -> str:
@@ -248,16 +226,12 @@ def find_command(config: Config) -> str:
     Raises:
         LaunchError: If there is none.
     """
-    wanted = config.command or _COMMAND
-    if (found := shutil.which(wanted)) is not None:
+    found = _settings.find_program(config.command, _COMMAND, _OWN / _COMMAND)
+    if found is not None:
         return found
-    if config.command is None:
-        for folder in (_PROJECT, Path.cwd()):
-            if os.access(folder / _OWN / _COMMAND, os.X_OK):
-                return str(folder / _OWN / _COMMAND)
     raise LaunchError(
-        f"there is no command {wanted!r}; install llama.cpp, name its program by `command`, or run "
-        f"python tools/set_up_llamacpp.py, which builds it into {_OWN}"
+        f"there is no command {config.command or _COMMAND!r}; install llama.cpp, name its program "
+        f"by `command`, or run python tools/set_up_llamacpp.py, which builds it into {_OWN}"
     )
 
 

@@ -3,17 +3,14 @@
 SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
 """
 
-import json
 import shutil
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 
-import msgspec
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _memory, _sglang_main, _weights
+from launch import _memory, _settings, _sglang_main, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
@@ -25,7 +22,7 @@ MULTI_MODEL = False
 
 _OWN_ARGUMENTS: Final = frozenset((
     "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
-    "--allow-auto-truncate", "--sampling-defaults", "--config",
+    "--sampling-defaults", "--config", "--lora-paths",
 ))  # fmt: skip
 _OWN_VARIABLES: Final = frozenset(("ORCHESTRATOR_SERVER_KEY", "SGLANG_RETURN_ORIGINAL_LOGPROB"))
 _ENV: Final = {
@@ -71,7 +68,9 @@ class Config(BaseModel):
     )
     seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
     lora_paths: dict[str, str] = Field(
-        default_factory=dict, description="Folders of LoRA adapters by the names they are asked by."
+        default_factory=dict,
+        description="Folders of LoRA adapters (relative to the recipe) by the names they are asked "
+        "by.",
     )
     extra_args: tuple[str, ...] = Field((), description="Further arguments of the server.")
     env: dict[str, str] = Field(
@@ -84,16 +83,19 @@ class Config(BaseModel):
         20.0, ge=0, description="Seconds between the polite signal and the one that kills."
     )
 
+    @field_validator("lora_paths")
+    @classmethod
+    def _find_adapters(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return {name: _settings.in_folder(folder, info) for name, folder in value.items()}
+
     @model_validator(mode="after")
     def _leave_alone_what_is_ours(self) -> Self:
+        _settings.refuse(self, _OWN_ARGUMENTS, _OWN_VARIABLES)
         for argument in self.extra_args:
-            name = argument.partition("=")[0]
-            if name in _OWN_ARGUMENTS:
-                raise ValueError(f"extra_args: {name} is set by this program, or spoils scores")
-            if name.startswith("--speculative"):
+            if argument.startswith("--speculative"):
                 raise ValueError("extra_args: speculative decoding spoils log-probabilities")
-        if ours := sorted(_OWN_VARIABLES & self.env.keys()):
-            raise ValueError(f"env: {', '.join(ours)} is set by this program")
+            if argument.partition("=")[0] == "--allow-auto-truncate":
+                raise ValueError("extra_args: a prompt that is cut in silence spoils scores")
         return self
 
 
@@ -101,20 +103,14 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     """What decides the numbers: hashes of weights, tokenizer, template; number formats, adapters.
 
     Raises:
-        LaunchError: If the weights are not there.
+        LaunchError: If the weights or an adapter are not there.
     """
     found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
     if config.quantization is not None:
         found["quantization"] = config.quantization
     if config.deterministic:
         found["deterministic"] = "true"
-    for name, folder in sorted(config.lora_paths.items()):
-        found[f"adapter.{name}"] = folder
-    if config.extra_args:
-        found["extra_args"] = json.dumps(config.extra_args)
-    if config.env:
-        found["env"] = json.dumps(config.env, sort_keys=True)
-    return found
+    return found | _weights.adapters(config.lora_paths) | _settings.identity(config)
 
 
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
@@ -123,8 +119,7 @@ def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | No
     Raises:
         LaunchError: If the weights are not there, or don't say what they need.
     """
-    told = config.gpus is not None or "CUDA_VISIBLE_DEVICES" in config.env
-    if told or config.data_parallel_size > 1:
+    if _settings.names_its_gpus(config) or config.data_parallel_size > 1:
         return None
     (model,) = models
     need = _memory.footprint(
@@ -133,9 +128,7 @@ def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | No
         max_model_len=config.context_length,
         quantization=config.quantization,
     )
-    if "tensor_parallel_size" in config.model_fields_set:
-        need = msgspec.structs.replace(need, splits=(config.tensor_parallel_size,))
-    return msgspec.structs.replace(need, fraction=config.mem_fraction_static or 0.0)
+    return _settings.held_to(config, need, "tensor_parallel_size", config.mem_fraction_static)
 
 
 def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
@@ -144,14 +137,9 @@ def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Con
         update={
             "mem_fraction_static": config.mem_fraction_static or memory_fraction,
             "tensor_parallel_size": len(gpus),
-            "env": {**config.env, **_visible(gpus)},
+            "env": config.env | _settings.visible(gpus),
         }
     )
-
-
-def _visible(gpus: tuple[str, ...]) -> dict[str, str]:
-    # NVML counts as the bus does, CUDA only when told so.
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
 def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[str, ...]:
@@ -174,7 +162,6 @@ def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[st
         "--context-length": config.context_length,
         "--mem-fraction-static": config.mem_fraction_static,
     }
-    given = [(name, str(value)) for name, value in settings.items() if value is not None]
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
         flags.append("--enable-deterministic-inference")
@@ -182,15 +169,12 @@ def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[st
         adapters = [f"{name}={folder}" for name, folder in sorted(config.lora_paths.items())]
         flags += ["--enable-lora", "--lora-paths", *adapters]
     main = str(Path(_sglang_main.__file__))
-    return (python, main, *chain.from_iterable(given), *flags, *config.extra_args)
+    return (python, main, *_settings.arguments(settings), *flags, *config.extra_args)
 
 
 def environment(config: Config) -> dict[str, str]:
     """Variables that a server gets beside its key."""
-    found = dict(_ENV)
-    if config.gpus is not None:
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
-    return found | config.env
+    return _ENV | _settings.visible(config.gpus) | config.env
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

@@ -4,17 +4,15 @@ TGI is in maintenance mode. Where `image` is given it runs in a container, with
 the model's folder mounted read-only; it is ended by the signal that docker passes on.
 """
 
-import json
 import shutil
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 
-import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from launch import _memory, _weights
+from launch import _memory, _settings, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
@@ -80,14 +78,9 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _leave_alone_what_is_ours(self) -> Self:
-        for argument in self.extra_args:
-            name = argument.partition("=")[0]
-            if name in _OWN_ARGUMENTS:
-                raise ValueError(f"extra_args: {name} is set by this program")
-            if name == "--speculate":
-                raise ValueError("extra_args: speculative decoding spoils log-probabilities")
-        if KEY_VARIABLE in self.env:
-            raise ValueError(f"env: {KEY_VARIABLE} is set by this program")
+        _settings.refuse(self, _OWN_ARGUMENTS, (KEY_VARIABLE,))
+        if any(argument.partition("=")[0] == "--speculate" for argument in self.extra_args):
+            raise ValueError("extra_args: speculative decoding spoils log-probabilities")
         return self
 
 
@@ -101,11 +94,7 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     for name in ("quantize", "image"):
         if (value := getattr(config, name)) is not None:
             found[name] = value
-    if config.extra_args:
-        found["extra_args"] = json.dumps(config.extra_args)
-    if config.env:
-        found["env"] = json.dumps(config.env, sort_keys=True)
-    return found
+    return found | _settings.identity(config)
 
 
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
@@ -114,7 +103,7 @@ def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | No
     Raises:
         LaunchError: If the weights are not there, or don't say what they need.
     """
-    if config.gpus is not None or "CUDA_VISIBLE_DEVICES" in config.env:
+    if _settings.names_its_gpus(config):
         return None
     (model,) = models
     need = _memory.footprint(
@@ -123,20 +112,16 @@ def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | No
         max_model_len=config.max_total_tokens,
         quantization=config.quantize,
     )
-    if "num_shard" in config.model_fields_set:
-        need = msgspec.structs.replace(need, splits=(config.num_shard,))
-    return msgspec.structs.replace(need, fraction=config.cuda_memory_fraction or 0.0)
+    return _settings.held_to(config, need, "num_shard", config.cuda_memory_fraction)
 
 
 def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
     """The settings with which it runs on these GPUs and takes this share of their memory."""
-    # NVML counts as the bus does, CUDA only when told so.
-    visible = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
     return config.model_copy(
         update={
             "cuda_memory_fraction": config.cuda_memory_fraction or memory_fraction,
             "num_shard": len(gpus),
-            "env": {**config.env, **visible},
+            "env": config.env | _settings.visible(gpus),
         }
     )
 
@@ -184,8 +169,7 @@ def _arguments(config: Config, folder: str, host: str, port: int) -> tuple[str, 
         "--max-input-tokens": config.max_input_tokens,
         "--max-total-tokens": config.max_total_tokens,
     }
-    given = [(name, str(value)) for name, value in settings.items() if value is not None]
-    return (*chain.from_iterable(given), "--enable-prefill-logprobs", *config.extra_args)
+    return (*_settings.arguments(settings), "--enable-prefill-logprobs", *config.extra_args)
 
 
 def _inside(config: Config) -> dict[str, str]:
@@ -196,10 +180,7 @@ def environment(config: Config) -> dict[str, str]:
     """Variables that the launcher gets beside its key; docker is given them on its command line."""
     if config.image is not None:
         return {}
-    found = dict(_ENV)
-    if config.gpus is not None:
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
-    return found | config.env
+    return _ENV | _settings.visible(config.gpus) | config.env
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

@@ -5,23 +5,16 @@ was started (`python tools/set_up_vllm.py` makes one for machines without a GPU)
 """
 
 import asyncio
-import hashlib
-import json
-import os
-import shutil
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 from weakref import WeakKeyDictionary
 
-import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _memory, _weights
+from launch import _memory, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.paths import expanded
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "vllm"
@@ -34,7 +27,6 @@ _WANTED_SEQUENCES: Final = 64
 _BATCHED_TOKENS: Final = 8192
 _COMMAND: Final = "vllm"
 _OWN_VENV: Final = Path(".venv-vllm") / "bin" / _COMMAND
-_PROJECT: Final = Path(__file__).parents[1]
 _OWN_ARGUMENTS: Final = frozenset(
     ("--api-key", "--host", "--port", "--served-model-name", "--model", "--lora-modules")
 )
@@ -121,31 +113,23 @@ class Config(BaseModel):
     @field_validator("command")
     @classmethod
     def _find_command(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return _in_folder(value, info) if value and "/" in value else value
+        return _settings.program_in_folder(value, info)
 
     @field_validator("lora_modules")
     @classmethod
     def _find_adapters(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        return {name: _in_folder(folder, info) for name, folder in value.items()}
+        return {name: _settings.in_folder(folder, info) for name, folder in value.items()}
 
     @model_validator(mode="after")
     def _leave_alone_what_is_ours(self) -> Self:
+        _settings.refuse(self, _OWN_ARGUMENTS, _OWN_VARIABLES)
         for argument in self.extra_args:
             name = argument.partition("=")[0]
-            if name in _OWN_ARGUMENTS:
-                raise ValueError(f"extra_args: {name} is set by this program")
             if name in _SPECULATIVE or name.startswith("--speculative"):
                 raise ValueError(
                     "extra_args: with speculative decoding vLLM's log-probabilities are wrong"
                 )
-        if ours := sorted(_OWN_VARIABLES & self.env.keys()):
-            raise ValueError(f"env: {', '.join(ours)} is set by this program")
         return self
-
-
-def _in_folder(path: str, info: ValidationInfo) -> str:
-    """A path that may start from the recipe's folder, in full."""
-    return str(Path((info.context or {}).get("folder", "."), expanded(path)).absolute())
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
@@ -157,28 +141,7 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
     if config.quantization is not None:
         found["quantization"] = config.quantization
-    for name, folder in sorted(config.lora_modules.items()):
-        found[f"adapter.{name}"] = _adapter_digest(folder)
-    if config.extra_args:
-        found["extra_args"] = json.dumps(config.extra_args)
-    if config.env:
-        found["env"] = json.dumps(config.env, sort_keys=True)
-    return found
-
-
-def _adapter_digest(folder: str) -> str:
-    """sha256 over an adapter's weights and configuration.
-
-    Raises:
-        LaunchError: If it is none.
-    """
-    files = sorted(Path(folder).glob("adapter_*"))
-    if not any(path.suffix == ".safetensors" for path in files):
-        raise LaunchError(f"no adapter_*.safetensors in {folder}: not a LoRA adapter")
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()
+    return found | _weights.adapters(config.lora_modules) | _settings.identity(config)
 
 
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
@@ -187,7 +150,7 @@ def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | No
     Raises:
         LaunchError: If the weights are not there, or don't say what they need.
     """
-    if config.gpus is not None or "CUDA_VISIBLE_DEVICES" in config.env:
+    if _settings.names_its_gpus(config):
         return None
     (model,) = models
     need = _memory.footprint(
@@ -198,9 +161,8 @@ def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | No
         batched_tokens=config.max_num_batched_tokens or _BATCHED_TOKENS,
         quantization=config.quantization,
     )
-    if "tensor_parallel_size" in config.model_fields_set:
-        need = msgspec.structs.replace(need, splits=(config.tensor_parallel_size,))
-    return msgspec.structs.replace(need, fraction=config.gpu_memory_utilization or 0.0)
+    fraction = config.gpu_memory_utilization
+    return _settings.held_to(config, need, "tensor_parallel_size", fraction)
 
 
 def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
@@ -209,12 +171,7 @@ def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Con
         update={
             "gpu_memory_utilization": config.gpu_memory_utilization or memory_fraction,
             "tensor_parallel_size": len(gpus),
-            # NVML counts as the bus does, CUDA only when told so.
-            "env": {
-                **config.env,
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-            },
+            "env": config.env | _settings.visible(gpus),
         }
     )
 
@@ -240,7 +197,6 @@ def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[s
         "--max-num-batched-tokens": config.max_num_batched_tokens,
         "--max-lora-rank": config.max_lora_rank,
     }
-    given = [(name, str(value)) for name, value in settings.items() if value is not None]
     flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if config.enforce_eager:
         flags.append("--enforce-eager")
@@ -251,7 +207,7 @@ def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[s
         command,
         "serve",
         model.weights,
-        *chain.from_iterable(given),
+        *_settings.arguments(settings),
         *flags,
         *config.extra_args,
     )
@@ -259,9 +215,7 @@ def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[s
 
 def environment(config: Config) -> dict[str, str]:
     """Variables that a server gets beside its key."""
-    found = dict(_ENV)
-    if config.gpus is not None:
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, config.gpus))
+    found = _ENV | _settings.visible(config.gpus)
     if config.cpu_kv_cache_gb is not None:
         found["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gb)
     if config.cpu_threads is not None:
@@ -277,16 +231,13 @@ def find_command(config: Config) -> str:
     Raises:
         LaunchError: If there is none.
     """
-    wanted = config.command or _COMMAND
-    if (found := shutil.which(wanted)) is not None:
+    found = _settings.find_program(config.command, _COMMAND, _OWN_VENV)
+    if found is not None:
         return found
-    if config.command is None:
-        for folder in (_PROJECT, Path.cwd()):
-            if os.access(folder / _OWN_VENV, os.X_OK):
-                return str(folder / _OWN_VENV)
     raise LaunchError(
-        f"there is no command {wanted!r}; install vLLM, name its program by `command`, or run "
-        f"python tools/set_up_vllm.py, which makes .venv-vllm for machines without a GPU"
+        f"there is no command {config.command or _COMMAND!r}; install vLLM, name its program by "
+        f"`command`, or run python tools/set_up_vllm.py, which makes .venv-vllm for machines "
+        f"without a GPU"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from launch import _memory, _weights
+from launch import _memory, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, python_module, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel
@@ -105,10 +105,7 @@ def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tu
         "--prefix-cache-mb": config.prefix_cache_mb,
         "--attention-tokens": config.attention_tokens,
     }
-    given = [(name, str(value)) for name, value in settings.items() if value is not None]
-    return python_module(
-        "launch.embedded.server", *models, *(part for pair in given for part in pair)
-    )
+    return python_module("launch.embedded.server", *models, *_settings.arguments(settings))
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

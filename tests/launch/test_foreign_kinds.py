@@ -30,7 +30,10 @@ def options(command: tuple[str, ...]) -> dict[str, str]:
         ({"context_length": 8192}, {"--context-length": "8192"}),
         ({"mem_fraction_static": 0.8}, {"--mem-fraction-static": "0.8"}),
         ({"quantization": "fp8", "dtype": "bfloat16"}, {"--quantization": "fp8"}),
-        ({"lora_paths": {"a": "/l/a"}}, {"--lora-paths": "a=/l/a"}),
+        (
+            {"lora_paths": {"a": "/l/a"}},
+            {"--enable-lora": "--lora-paths", "--lora-paths": "a=/l/a"},
+        ),
         ({"extra_args": ("--watchdog-timeout", "60")}, {"--watchdog-timeout": "60"}),
     ],
 )
@@ -110,6 +113,7 @@ def test_tgi_in_a_container_listens_on_our_loopback_only_and_takes_its_key_by_na
         (sglang, {"extra_args": ("--api-key=x",)}),
         (sglang, {"extra_args": ("--allow-auto-truncate",)}),
         (sglang, {"extra_args": ("--speculative-algorithm", "EAGLE")}),
+        (sglang, {"extra_args": ("--lora-paths", "a=/l")}),
         (sglang, {"env": {"SGLANG_RETURN_ORIGINAL_LOGPROB": "0"}}),
         (tgi, {"extra_args": ("--port", "1")}),
         (tgi, {"extra_args": ("--speculate", "2")}),
@@ -145,6 +149,29 @@ def test_identity_holds_what_decides_the_numbers(module, tmp_path):
     other = module.identity(module.Config(dtype="bfloat16", gpus=(1,)), str(tmp_path))
     assert {name for name in plain if plain[name] != other[name]} == {"dtype"}
     assert plain["kind"] == Path(module.__file__).stem
+
+
+def test_an_adapter_is_part_of_an_sglang_models_identity_wherever_it_lies(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    found = []
+    for folder, content in (("one", b"1"), ("same", b"1"), ("other", b"2")):
+        adapter = tmp_path / folder
+        adapter.mkdir()
+        (adapter / "adapter_model.safetensors").write_bytes(content)
+        config = sglang.Config.model_validate(
+            {"lora_paths": {"a": folder}}, context={"folder": str(tmp_path)}
+        )
+        assert config.lora_paths == {"a": str(adapter)}
+        found.append(sglang.identity(config, str(tmp_path)))
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_folder_without_an_adapter_is_refused_by_sglang(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(LaunchError, match="not a LoRA adapter"):
+        sglang.identity(sglang.Config(lora_paths={"a": str(tmp_path)}), str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""What the settings of several launch kinds share: paths, programs, arguments, GPUs."""
+
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from pydantic import ValidationInfo
+
+from orchestrator.paths import expanded
+from orchestrator.serving import Footprint
+
+PROJECT: Final = Path(__file__).parents[1]
+_CUDA: Final = "CUDA_VISIBLE_DEVICES"
+
+
+class Settings(Protocol):
+    """Settings of a server that may run on GPUs."""
+
+    @property
+    def gpus(self) -> tuple[int, ...] | None:
+        """Numbers of the GPUs it may see; None for all."""
+
+    @property
+    def extra_args(self) -> tuple[str, ...]:
+        """Further arguments."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Further environment variables."""
+
+    @property
+    def model_fields_set(self) -> set[str]:
+        """Names of the settings that were given."""
+
+
+def in_folder(path: str, info: ValidationInfo) -> str:
+    """A path that may start from the recipe's folder, in full."""
+    return str(Path((info.context or {}).get("folder", "."), expanded(path)).absolute())
+
+
+def program_in_folder(program: str | None, info: ValidationInfo) -> str | None:
+    """A program as it is run: a name stays, a path may start from the recipe's folder."""
+    return in_folder(program, info) if program and "/" in program else program
+
+
+def find_program(wanted: str | None, usual: str, own: Path) -> str | None:
+    """The program to run; None where there is none.
+
+    Args:
+        wanted: Its name or path; None for the usual one.
+        usual: Its name on the PATH.
+        own: Where a set-up of ours puts it, below the project or the working directory.
+    """
+    if (found := shutil.which(wanted or usual)) is not None:
+        return found
+    places = [] if wanted else [PROJECT / own, Path.cwd() / own]
+    return next((str(place) for place in places if os.access(place, os.X_OK)), None)
+
+
+def refuse(settings: Settings, arguments: Collection[str], variables: Collection[str]) -> None:
+    """Hold further arguments and variables to what is not this program's to set.
+
+    Raises:
+        ValueError: With the first that is.
+    """
+    for argument in settings.extra_args:
+        if (name := argument.partition("=")[0]) in arguments:
+            raise ValueError(f"extra_args: {name} is set by this program")
+    if ours := sorted(settings.env.keys() & set(variables)):
+        raise ValueError(f"env: {', '.join(ours)} is set by this program")
+
+
+def identity(settings: Settings) -> dict[str, str]:
+    """What may decide the numbers of every kind: further arguments and variables."""
+    found = {}
+    if settings.extra_args:
+        found["extra_args"] = json.dumps(settings.extra_args)
+    if settings.env:
+        found["env"] = json.dumps(settings.env, sort_keys=True)
+    return found
+
+
+def arguments(settings: Mapping[str, object]) -> tuple[str, ...]:
+    """Arguments and their values for a command line, without those that are None."""
+    given = ((name, str(value)) for name, value in settings.items() if value is not None)
+    return tuple(chain.from_iterable(given))
+
+
+def visible(gpus: Iterable[int | str] | None) -> dict[str, str]:
+    """Variables that show a server these GPUs, or leave it what it has."""
+    if gpus is None:
+        return {}
+    # NVML and nvidia-smi count as the bus does, CUDA only when told so.
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", _CUDA: ",".join(map(str, gpus))}
+
+
+def names_its_gpus(settings: Settings) -> bool:
+    """Whether the recipe says which GPUs a server takes, so that placement leaves it alone."""
+    return settings.gpus is not None or _CUDA in settings.env
+
+
+def held_to(settings: Settings, need: Footprint, split: str, fraction: float | None) -> Footprint:
+    """A need with what the recipe has settled.
+
+    Args:
+        settings: Of the server.
+        need: As its model has it.
+        split: Name of the setting that says over how many GPUs a model is split.
+        fraction: Of each GPU's memory; None where that is left to placement.
+    """
+    if split in settings.model_fields_set:
+        need = msgspec.structs.replace(need, splits=(getattr(settings, split),))
+    return msgspec.structs.replace(need, fraction=fraction or 0.0)
