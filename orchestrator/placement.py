@@ -2,9 +2,10 @@
 
 Pure arithmetic over an inventory and what each server needs; nothing here asks a machine. A server
 gets the fewest GPUs that hold it (tensor parallel, over GPUs of equal memory, where one is too
-small: a server is told one share for all of them). Servers share a GPU
-while their least needs fit into it; what is left over is shared out for key-value caches. A server
-stands in exactly one wave. Packing is searched exactly, up to a bounded number of trials.
+small: a server is told one share for all of them). Servers of a wave are spread over the GPUs, and
+share one while their least needs fit into it where there are fewer; what is left over is shared out
+for key-value caches. A server stands in exactly one wave. Packing is searched exactly, up to a
+bounded number of trials.
 """
 
 import math
@@ -123,6 +124,10 @@ class _Piece(msgspec.Struct, frozen=True):
     wanted: int
 
 
+_Packed = tuple[_Piece, tuple[int, ...]]
+"""A process and the positions of its GPUs in the inventory."""
+
+
 def place(demands: Sequence[Demand], inventory: Inventory) -> Placement:
     """Put every server that fits anywhere into a wave, in as few waves as first-fit finds.
 
@@ -222,49 +227,71 @@ def _first_fit(
 
 
 def _packed(
-    group: Sequence[Demand], pieces: Mapping[str, _Piece | None], inventory: Inventory
-) -> list[tuple[_Piece, tuple[int, ...]]] | None:
-    """GPUs for each server of a wave that needs some; None where they don't fit."""
+    group: Sequence[Demand],
+    pieces: Mapping[str, _Piece | None],
+    inventory: Inventory,
+    *,
+    spread: bool = False,
+) -> tuple[_Packed, ...] | None:
+    """GPUs for each server of a wave that needs some, the tightest or the emptiest first.
+
+    None where they don't fit, or no fit was found among the trials.
+    """
     if inventory.max_servers is not None and len(group) > inventory.max_servers:
         return None
     wanted = [piece for demand in group if (piece := pieces[demand.name]) is not None]
     wanted.sort(key=_size, reverse=True)
     room = [(gpu.total, gpu.usable) for gpu in inventory.gpus]
     trials = iter(range(_MAX_TRIALS))
-    return _search(wanted, room, trials)
+    return _search(wanted, room, trials, spread=spread)
 
 
 def _search(
-    pieces: Sequence[_Piece], room: Sequence[tuple[int, int]], trials: Iterator[int]
-) -> list[tuple[_Piece, tuple[int, ...]]] | None:
-    """Depth first over the GPUs of each piece, the largest piece first, tightest GPUs first.
+    pieces: Sequence[_Piece],
+    room: Sequence[tuple[int, int]],
+    trials: Iterator[int],
+    before: tuple[_Packed, ...] = (),
+    *,
+    spread: bool,
+) -> tuple[_Packed, ...] | None:
+    """Depth first over the GPUs of each piece, the largest piece first.
 
-    `room` holds the whole memory and what of it is left, for each GPU.
+    `room` holds the whole memory and what of it is left, for each GPU; `before` what is packed.
     """
     if not pieces:
-        return []
+        return before
     piece, rest = pieces[0], pieces[1:]
-    for chosen in _choices(piece, room):
+    kin = Counter(gpu for other, on in before if spread and other.name == piece.name for gpu in on)
+    for chosen in _choices(piece, room, kin, spread=spread):
         if next(trials, None) is None:
             return None
         left = [
             (total, n - piece.least if gpu in chosen else n) for gpu, (total, n) in enumerate(room)
         ]
-        found = _search(rest, left, trials)
+        found = _search(rest, left, trials, (*before, (piece, chosen)), spread=spread)
         if found is not None:
-            return [(piece, chosen), *found]
+            return found
     return None
 
 
-def _choices(piece: _Piece, room: Sequence[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
-    """Sets of equal GPUs with room for it; of sets that leave the same room, one."""
-    able = sorted((n, total, gpu) for gpu, (total, n) in enumerate(room) if n >= piece.least)
-    seen: set[tuple[tuple[int, int], ...]] = set()
+def _choices(
+    piece: _Piece, room: Sequence[tuple[int, int]], kin: Mapping[int, int], *, spread: bool
+) -> Iterator[tuple[int, ...]]:
+    """Sets of equal GPUs with room for it; of sets that leave the same room, one.
+
+    Spread, those come first with the fewest replicas of its server (`kin`), then the emptiest.
+    """
+    able = sorted(
+        (kin.get(gpu, 0), -n if spread else n, total, gpu)
+        for gpu, (total, n) in enumerate(room)
+        if n >= piece.least
+    )
+    seen: set[tuple[tuple[int, int, int], ...]] = set()
     for chosen in combinations(able, piece.n_gpus):
-        mark = tuple((n, total) for n, total, _ in chosen)
-        if mark not in seen and len({total for _, total, _ in chosen}) == 1:
+        mark = tuple(one[:3] for one in chosen)
+        if mark not in seen and len({total for _, _, total, _ in chosen}) == 1:
             seen.add(mark)
-            yield tuple(sorted(gpu for _, _, gpu in chosen))
+            yield tuple(sorted(gpu for *_, gpu in chosen))
 
 
 def _wave(
@@ -272,16 +299,19 @@ def _wave(
 ) -> Wave:
     """The servers of a wave with their shares, and replicas where there is room."""
     processes = list(group)
-    packed = _packed(processes, pieces, inventory) or []
     # One more of each in turn, so that no server gets its third before another its second.
     for number in range(2, max((demand.replicas for demand in group), default=1) + 1):
         for demand in group:
             if demand.replicas < number:
                 continue
-            more = _packed([*processes, demand], pieces, inventory)
-            if more is not None:
+            if _packed([*processes, demand], pieces, inventory) is not None:
                 processes.append(demand)
-                packed = more
+    # That they fit is known; spread, each has the more of a GPU's speed and memory.
+    packed = (
+        _packed(processes, pieces, inventory, spread=True)
+        or _packed(processes, pieces, inventory)
+        or ()
+    )
     shares: dict[str, list[Share]] = {demand.name: [] for demand in group}
     for demand in processes:
         if pieces[demand.name] is None:
@@ -291,9 +321,7 @@ def _wave(
     return {name: tuple(found) for name, found in shares.items()}
 
 
-def _shared_out(
-    packed: Sequence[tuple[_Piece, tuple[int, ...]]], inventory: Inventory
-) -> Iterator[tuple[_Piece, Share]]:
+def _shared_out(packed: Sequence[_Packed], inventory: Inventory) -> Iterator[tuple[_Piece, Share]]:
     """Shares: the least, and of what is left a part by how much more is wanted."""
     spare = [gpu.usable for gpu in inventory.gpus]
     wishes = [0] * len(spare)

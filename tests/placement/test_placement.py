@@ -2,6 +2,7 @@
 
 from itertools import combinations, product
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,6 +193,52 @@ def test_fewer_waves_are_preferred_to_waves_by_depth():
     # By depth: 25+40 | 45 (+25) | ...; by size: 45+25, 40+25.
     wanted = [demand("a", 23), demand("b", 23), demand("c", 38, depth=1), demand("d", 43, depth=1)]
     assert len(place(wanted, Inventory((ONE,))).waves) == 2
+
+
+@given(demands, inventories)
+def test_replicas_bring_no_wave_more(wanted, inventory):
+    alone = [msgspec.structs.replace(one, replicas=1) for one in wanted]
+    assert names(place(wanted, inventory)) == names(place(alone, inventory))
+
+
+@given(demands, inventories)
+def test_a_replica_is_left_out_only_where_there_is_no_room_for_it(wanted, inventory):
+    asked = {one.name: one for one in wanted}
+    for wave in place(wanted, inventory).waves:
+        shares = [share for found in wave.values() for share in found]
+        if inventory.max_servers is not None and len(shares) >= inventory.max_servers:
+            continue
+        for name, found in wave.items():
+            need = asked[name].footprint
+            if len(found) == asked[name].replicas:
+                continue
+            assert need is not None
+            least = [_least(asked[of], share) for of in wave for share in wave[of] if share.gpus]
+            one_more = (need.least(len(found[0].gpus)), len(found[0].gpus))
+            assert not _fit_somehow([*least, one_more], inventory.gpus)
+
+
+def _least(demand, share) -> tuple[int, int]:
+    return demand.footprint.least(len(share.gpus)), len(share.gpus)
+
+
+@given(st.integers(1, 4), footprints, st.sampled_from([80.0, 141.0]))
+def test_as_many_replicas_as_gpus_take_one_each(n, need, size):
+    (wave,) = place([Demand("a", need, 0, n)], Inventory(gpus(*[size] * n))).waves or ({"a": ()},)
+    if wave["a"] and len(wave["a"][0].gpus) == 1:
+        assert sorted(share.gpus for share in wave["a"]) == [(str(gpu),) for gpu in range(n)]
+
+
+def test_servers_of_a_wave_are_spread_over_the_gpus():
+    (wave,) = place([demand("a", 2), demand("b", 2)], Inventory(gpus(24, 24))).waves
+    assert {wave["a"][0].gpus, wave["b"][0].gpus} == {("0",), ("1",)}
+    assert min(wave["a"][0].fraction, wave["b"][0].fraction) > 0.91
+
+
+def test_spreading_leaves_room_for_what_fits_on_one_gpu_only():
+    wanted = [demand("a", 20), demand("b", 20), demand("large", 70)]
+    (wave,) = place(wanted, Inventory(gpus(80, 80))).waves
+    assert wave["a"][0].gpus == wave["b"][0].gpus != wave["large"][0].gpus
 
 
 def test_replicas_fill_the_room_that_is_left():

@@ -8,9 +8,13 @@ import pytest
 import orchestrator
 from orchestrator.errors import UsageError
 from orchestrator.placement import Gpu
+from orchestrator.recipe.load import load
 from orchestrator.recipe.schema import Resources
 from orchestrator.runner import api
 from orchestrator.runner.machine import inventory, visible
+from orchestrator.runner.placing import look_for_places
+from orchestrator.runner.prepare import prepare
+from orchestrator.runner.servers import launched_servers
 
 GPUS = [("GPU-aa", Gpu("0", "made", 10, 9)), ("GPU-bb", Gpu("1", "made", 20, 19))]
 
@@ -100,6 +104,27 @@ def test_a_plan_for_other_gpus_says_what_runs_where(tmp_path):
     assert machine == "GPU 0 (as the recipe says, 22.1 of 24.0 GiB usable)"
     assert servers.startswith("servers: novice (GPU 0, ")
     assert servers.count("GPU 0") == 3
+
+
+@pytest.mark.models
+def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
+    models = {**three(), "novice": {**bundled("novice"), "replicas": 4}}
+    path = recipe(tmp_path, {"gpus": [24, 24, 24, 24]}, models)
+    loaded = prepare(load(path), tmp_path)
+    placed = look_for_places(loaded)
+    found = launched_servers(
+        list(loaded.models.values()),
+        lambda name: tmp_path / name,
+        places=placed.places,
+        allow_code=False,
+    )
+    assert [server.name for server in found["novice"]] == [
+        "novice", "novice.2", "novice.3", "novice.4",
+    ]  # fmt: skip
+    shown = [server._config.env["CUDA_VISIBLE_DEVICES"] for server in found["novice"]]
+    assert sorted(shown) == ["0", "1", "2", "3"]
+    (line,) = (line for line in placed.words() if line.startswith("servers: novice"))
+    assert all(f"GPU {number}, " in line for number in range(4))
 
 
 @pytest.mark.models
