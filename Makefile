@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp cov lint fmt types layers schema bench constraints clean
+.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench constraints clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -50,6 +50,9 @@ llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GG
 
 test-llamacpp: llamacpp ## the tests that need a real llama-server
 	$(BIN)/python -m pytest -m llamacpp -o timeout=600 $(PYTEST_ARGS)
+
+chaos: setup ## interrupt, fill, damage and starve runs; writes the table of docs/reliability.md
+	$(BIN)/python -m tests.chaos.table $(PYTEST_ARGS)
 
 # No bound here: what has no fast test often has a slow one. The list says where to look.
 cov: setup ## run the fast tests with coverage; lists the modules below 90 %

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +47,8 @@ _FAMILIES = {
 def entry() -> None:
     """The console script."""
     code = main(sys.argv[1:])
+    # All is said and done: one Ctrl-C more would only change the exit code.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         sys.stdout.flush()
     except OSError:

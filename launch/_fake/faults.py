@@ -15,7 +15,18 @@ _SILENT: Final[dict[str, Ending]] = {
     "hang": "hang",
     "exit": "reset",
 }
-_NUMBERS: Final = {"sentinel": b"-9999.0", "nan": b"NaN", "null": b"null"}
+_NUMBERS: Final = {
+    "sentinel": b"-9999.0",
+    "nan": b"NaN",
+    "null": b"null",
+    "infinity": b"Infinity",
+    "positive": b"0.7",
+}
+# How long replies say they are that never end, and that no client may take.
+_LONG_BYTES: Final = 10**7
+_HUGE_BYTES: Final = 1 << 40
+# Seconds between two bytes of the fault "drip".
+_DRIP_S: Final = 0.02
 
 
 def without_reply(rule: Rule, authorization: str) -> Action | None:
@@ -33,16 +44,39 @@ def without_reply(rule: Rule, authorization: str) -> Action | None:
     return None
 
 
+def broken_off(body: bytes, fault: str) -> Action | None:
+    """A good reply that does not come whole; None for other faults."""
+    whole = respond(200, body)
+    head, half = len(whole) - len(body), len(whole) - len(body) // 2
+    found = {
+        "cut": Action(whole[:half], ending="close"),
+        "reset_head": Action(whole[:head], ending="reset"),
+        "reset_body": Action(whole[:half], ending="reset"),
+        "hang_head": Action(whole[: head // 2], ending="hang"),
+        "hang_body": Action(whole[:half], ending="hang"),
+        "drip": Action(_announced(_LONG_BYTES), ending="hang", drip_s=_DRIP_S),
+        "huge": Action(_announced(_HUGE_BYTES) + body, ending="hang"),
+    }
+    return found.get(fault)
+
+
+def _announced(n_bytes: int) -> bytes:
+    """The head of a reply that says it is so long."""
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {n_bytes}\r\n\r\n".encode()
+
+
 def spoil(body: bytes, rule: Rule) -> bytes:
     """A good reply made bad in the way of `rule`."""
     match rule.fault:
-        case "malformed":
-            return body[: len(body) // 2] + b"}}"
+        case "malformed" | "truncated":
+            return body[: len(body) // 2] + (b"}}" if rule.fault == "malformed" else b"")
         case "error_200":
             return error_body(rule.status, rule.message, "InventedError")
         case "wrong_types":
             return b'{"choices":"none","logprobs":7,"usage":[]}'
-        case "sentinel" | "nan" | "null":
+        case "fewer_logprobs" | "more_logprobs":
+            return encode(_recounted(_decoded(body), -1 if rule.fault == "fewer_logprobs" else 1))
+        case "sentinel" | "nan" | "null" | "infinity" | "positive":
             return _renumbered(body, _NUMBERS[rule.fault])
         case _:
             return encode(_without(_decoded(body), rule.fault or ""))
@@ -79,6 +113,25 @@ def _renumbered(body: bytes, number: bytes) -> bytes:
     marker = "log-probability"
     marked = encode(_marked(_decoded(body), marker))
     return marked.replace(b'"' + marker.encode() + b'"', number)
+
+
+def _recounted(value: object, change: int) -> object:
+    """Every list of log-probabilities longer or shorter by one."""
+    if isinstance(value, list):
+        return [_recounted(one, change) for one in value]
+    if not isinstance(value, dict):
+        return value
+    counted: dict[str, object] = {}
+    for name, one in value.items():
+        if "logprobs" in name and isinstance(one, list) and one:
+            counted[name] = [*one, one[-1]] if change > 0 else one[:-1]
+        elif name == "logprobs" and isinstance(one, dict) and isinstance(one.get("content"), list):
+            entries = one["content"]
+            changed = [*entries, *entries[-1:]] if change > 0 else entries[:-1]
+            counted[name] = {**one, "content": changed}
+        else:
+            counted[name] = _recounted(one, change)
+    return counted
 
 
 def _marked(value: object, marker: str) -> object:

@@ -38,12 +38,14 @@ class Action(msgspec.Struct):
         delay_s: Before it is sent.
         ending: "keep", "close" (FIN), "reset" (RST), or "hang" (nothing more is sent).
         done: Called with whether the client was still there.
+        drip_s: After the data a space is sent every so many seconds, without end; 0 for none.
     """
 
     data: bytes
     delay_s: float = 0.0
     ending: Ending = "keep"
     done: Callable[[bool], None] | None = None
+    drip_s: float = 0.0
 
 
 def respond(
@@ -119,6 +121,8 @@ class Connection(asyncio.Protocol):
             transport.write(action.data)
         match action.ending:
             case "hang":
+                if action.drip_s:
+                    self._drip(action.drip_s)
                 return
             case "reset":
                 transport.abort()
@@ -127,6 +131,12 @@ class Connection(asyncio.Protocol):
             case "keep":
                 pass
         self._finish(delivered=True)
+
+    def _drip(self, every_s: float) -> None:
+        if self._transport is not None:
+            self._transport.write(b" ")
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(every_s, self._drip, every_s)
 
     def _finish(self, *, delivered: bool) -> None:
         action, self._pending = self._pending, None

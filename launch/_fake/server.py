@@ -239,9 +239,10 @@ class FakeServer:
         delay_s += verdict.latency_per_token_s * generated
         if fault is None:
             return Action(respond(200, body), delay_s)
-        if fault.fault == "cut":
-            whole = respond(200, body)
-            return Action(whole[: len(whole) - len(body) // 2], delay_s, "close")
+        broken = faults.broken_off(body, fault.fault or "")
+        if broken is not None:
+            broken.delay_s = delay_s
+            return broken
         return Action(respond(200, faults.spoil(body, fault)), delay_s)
 
     def _foreign(self, path: str, request: "_Foreign", verdict: Verdict) -> tuple[bytes, int]:

@@ -1,0 +1,104 @@
+"""Runs the tests of this folder and writes what they measured into docs/reliability.md.
+
+`python -m tests.chaos.table`; `make chaos` does it after set-up.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from tests.conftest import ROOT
+
+NOTES: Final = "CHAOS_NOTES"
+PAGE: Final = ROOT / "docs" / "reliability.md"
+BEGIN: Final = "<!-- fault and outcome: make chaos -->"
+END: Final = "<!-- end of fault and outcome -->"
+SECTIONS: Final = ("The process", "The disk", "The file", "Locks and clocks", "The server")
+_HEAD: Final = ("fault", "times", "exit", "what the user reads", "recorded", "lost", "asked twice",
+                "then")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one fault.
+
+    Attributes:
+        section: Of the table.
+        fault: What happened.
+        times: How often it struck.
+        exit: Exit codes of the commands that met it.
+        said: What the user read, shortened.
+        recorded: Outcomes on the disk when it had struck; None where none can be.
+        lost: How many of these were gone or changed afterwards.
+        asked_again: How many of these were asked again.
+        then: How the run ended after it.
+    """
+
+    section: str
+    fault: str
+    times: int
+    exit: str
+    said: str
+    recorded: int | None = None
+    lost: int | None = None
+    asked_again: int | None = None
+    then: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        """Markdown cells."""
+        numbers = (self.recorded, self.lost, self.asked_again)
+        return (
+            self.fault,
+            f"{self.times:,}",
+            self.exit,
+            _escaped(self.said),
+            *("" if number is None else f"{number:,}" for number in numbers),
+            self.then,
+        )
+
+
+def main() -> int:
+    """Run all, then write; the exit code of pytest."""
+    with tempfile.TemporaryDirectory() as folder:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "tests/chaos", "-m", "slow", "-o", "timeout=1800",
+             *sys.argv[1:]],
+            cwd=ROOT, check=False, env={"CHAOS": "full", **os.environ, NOTES: folder},
+        )  # fmt: skip
+        if ended.returncode == 0:
+            rows = [Row(**json.loads(file.read_text())) for file in Path(folder).glob("*.json")]
+            PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    return ended.returncode
+
+
+def replaced(text: str, rows: Iterable[Row]) -> str:
+    """The page with another table."""
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n{tables(rows)}{END}{after}"
+
+
+def tables(rows: Iterable[Row]) -> str:
+    """A table a section."""
+    ordered = sorted(rows, key=lambda row: (SECTIONS.index(row.section), row.fault))
+    parts = []
+    for section, members in groupby(ordered, key=lambda row: row.section):
+        lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in members)]
+        table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        parts.append(f"\n### {section}\n\n{table}")
+    return "".join(parts) + "\n"
+
+
+def _escaped(said: str) -> str:
+    return said.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
