@@ -35,7 +35,7 @@ from orchestrator.methods.pairwise_ranking import SCHEMA
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
 from orchestrator.report.pace import Pace
-from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.progress import ModelProgress, Progress, RankingProgress, StandingProgress
 from orchestrator.report.tables import headline, ranking
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
@@ -164,7 +164,8 @@ def _to_png(svg: Path) -> None:
         command = ["rsvg-convert", "--zoom", str(SCALE), "--output", str(png), str(svg)]
     elif browser := shutil.which("chromium") or shutil.which("google-chrome"):
         size = f"--window-size={WIDTH * 13},900"
-        command = [browser, "--headless", f"--screenshot={png}", size, svg.resolve().as_uri()]
+        plain = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        command = [browser, *plain, f"--screenshot={png}", size, svg.resolve().as_uri()]
     else:
         return
     subprocess.run(command, check=True, timeout=120)
@@ -252,8 +253,17 @@ def _sample_events() -> Iterator[dict[str, Any]]:
             asks_joined=212,
             models=models,
             failures={"timeout": second // 10} if second >= 10 else {},
+            rankings=_sample_standings(second),
         )
         yield {"event": "progress", **msgspec.to_builtins(progress)}
+
+
+def _sample_standings(second: int) -> tuple[RankingProgress, ...]:
+    """Intervals that shrink as prompts come."""
+    width = 300 / max(1, second) ** 0.5
+    strengths = (("expert", 1120.0), ("apprentice", 1010.0), ("novice", 870.0))
+    standings = tuple(StandingProgress(name, at, width, 2 * second) for name, at in strengths)
+    return (RankingProgress("pairwise_ranking", 2 * second, standings),) if second > 5 else ()
 
 
 def _sample_model(

@@ -7,11 +7,18 @@ import msgspec
 
 from orchestrator.report import numbers
 from orchestrator.report.pace import Pace, Rates
-from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.progress import (
+    ModelProgress,
+    Progress,
+    RankingProgress,
+    StandingProgress,
+)
 from orchestrator.report.text import own_words, safe_line, safe_name
 
 # A plain log gets a line this often while nothing changes its state, seconds.
 _LINE_S: Final = 10.0
+# And one for the ranking that forms.
+_RANKING_S: Final = 60.0
 _NAME_WIDTH: Final = 40
 _SEPARATOR: Final = " · "
 
@@ -35,6 +42,7 @@ class PlainPainter:
         self._paused = False
         self._last: Progress | None = None
         self._last_line_s = 0.0
+        self._last_ranking_s = 0.0
 
     def start(self, title: str, total: int) -> None:
         """The heading."""
@@ -86,8 +94,23 @@ class PlainPainter:
         parts = [*unit_parts(progress), *rate_parts(self._pace.total())]
         if not (progress.stopping or progress.paused):
             parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
+        parts += spent_parts(progress)
         parts += [self._model(model) for model in progress.models if model.state != "idle"]
-        self._write(f"[{numbers.clock(progress.elapsed_s)}] " + _SEPARATOR.join(parts))
+        at = f"[{numbers.clock(progress.elapsed_s)}] "
+        self._write(at + _SEPARATOR.join(parts))
+        if progress.elapsed_s - self._last_ranking_s >= _RANKING_S:
+            self._last_ranking_s = progress.elapsed_s
+            for ranking in progress.rankings:
+                self._write(at + self._ranking(ranking))
+
+    def _ranking(self, ranking: RankingProgress) -> str:
+        names = (ranking.method, *(one.model for one in ranking.standings))
+        method, *models = (
+            safe_name(name, _NAME_WIDTH, ascii_only=self._ascii_only) for name in names
+        )
+        parts = [f"{method} after {numbers.count(ranking.n_prompts)} prompts"]
+        pairs = zip(models, ranking.standings, strict=True)
+        return _SEPARATOR.join(parts + [f"{model} {standing(one)}" for model, one in pairs])
 
     def _model(self, model: ModelProgress) -> str:
         name = safe_name(model.name, _NAME_WIDTH, ascii_only=self._ascii_only)
@@ -126,6 +149,19 @@ def rate_parts(rates: Rates) -> list[str]:
         f"{numbers.speed(rates.prompt_tokens)} tokens/s in",
         f"{numbers.speed(rates.completion_tokens)} out",
     ]
+
+
+def spent_parts(progress: Progress) -> list[str]:
+    """Money in words, where models have a price."""
+    return [] if progress.money is None else [f"{progress.money:,.2f} spent"]
+
+
+def standing(one: StandingProgress) -> str:
+    """A rating with its 95 % interval."""
+    rating = numbers.UNDEFINED if one.rating is None else numbers.count(round(one.rating))
+    return (
+        rating if one.half_width is None else f"{rating} ± {numbers.count(round(one.half_width))}"
+    )
 
 
 class JsonPainter:

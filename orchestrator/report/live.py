@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator.report import numbers
-from orchestrator.report.lines import rate_parts, unit_parts
+from orchestrator.report.lines import rate_parts, spent_parts, standing, unit_parts
 from orchestrator.report.pace import Pace, Rates
 from orchestrator.report.page import (
     ACCENT,
@@ -22,7 +22,7 @@ from orchestrator.report.page import (
     Paged,
     make_console,
 )
-from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.progress import ModelProgress, Progress, RankingProgress
 from orchestrator.report.text import safe_line
 
 _MIN_GAP_S: Final = 0.25
@@ -108,6 +108,8 @@ def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[R
     yield Text("")
     yield _models(page, progress.models, pace)
     yield Text("")
+    for ranking in progress.rankings:
+        yield from page.flow(_ranking_parts(page, ranking))
     if progress.failures:
         yield from page.flow(_failure_parts(page, progress.failures))
     if progress.stopping:
@@ -168,7 +170,17 @@ def _request_parts(progress: Progress, rates: Rates) -> list[Text | str]:
     ]
     if progress.asks_joined:
         parts.append(f"{numbers.count(progress.asks_joined)} joined")
-    return parts
+    return parts + spent_parts(progress)
+
+
+def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
+    names = page.width // 2
+    after = page.words(f" after {numbers.count(ranking.n_prompts)} prompts", FAINT)
+    parts: list[Text | str] = [Text.assemble(page.name(ranking.method, names, HEADING), after)]
+    return parts + [
+        Text.assemble(page.name(one.model, names), " ", page.cell(standing(one)))
+        for one in ranking.standings
+    ]
 
 
 def _failure_parts(page: Page, failures: dict[str, int]) -> list[Text | str]:

@@ -32,6 +32,36 @@ class ModelProgress(msgspec.Struct, frozen=True):
     completion_tokens: int
 
 
+class StandingProgress(msgspec.Struct, frozen=True):
+    """One model in a ranking that forms.
+
+    Attributes:
+        model: Its name.
+        rating: Elo scale, mean 1000; None where it can't be placed.
+        half_width: Of its 95 % interval over prompts; None while there is none.
+        n_prompts: Prompts on which it was compared.
+    """
+
+    model: str
+    rating: float | None
+    half_width: float | None
+    n_prompts: int
+
+
+class RankingProgress(msgspec.Struct, frozen=True):
+    """The ranking of one method so far, over the prompts that this call finished.
+
+    Attributes:
+        method: Its name in the recipe.
+        n_prompts: Prompts whose judgments are all there.
+        standings: Best first.
+    """
+
+    method: str
+    n_prompts: int
+    standings: tuple[StandingProgress, ...]
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The run at one moment.
 
@@ -51,6 +81,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         failures: Units that failed in this call by cause.
         stopping: Why the run is stopping; empty while it is not.
         paused: Whether it sends nothing until it is told to go on.
+        rankings: Of the methods that compare models, as they form.
+        money: Spent by all calls of this run; None where no model has a price.
     """
 
     run_dir: str
@@ -68,6 +100,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int] = {}
     stopping: str = ""
     paused: bool = False
+    rankings: tuple[RankingProgress, ...] = ()
+    money: float | None = None
 
     @property
     def eta_s(self) -> float | None:

@@ -72,6 +72,11 @@ class Budget:
             return f"budget.hours: {spent.hours:.2f} of {bounds.hours:.2f} used"
         return None
 
+    @property
+    def money(self) -> float | None:
+        """What was spent; None where no model has a price."""
+        return self.spent.money if any(p.input or p.output for p in self._prices.values()) else None
+
     def run_for(self, elapsed_s: float) -> None:
         """Count the time of this call, in seconds since it began."""
         self.spent.hours = self._hours_before + elapsed_s / 3600.0

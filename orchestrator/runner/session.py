@@ -20,6 +20,7 @@ from orchestrator.plan import Plan
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.budget import Budget, token_counts
+from orchestrator.runner.forming import Board
 from orchestrator.runner.logs import Often
 from orchestrator.runner.waves import Waves
 from orchestrator.scheduler.core import Core
@@ -107,6 +108,7 @@ class Session:
         self._tokens = {name: [0, 0] for name in wiring.plan.identities}
         self._faults: list[str] = []
         self._often = Often()
+        self._board = Board(wiring.plan)
         self._pumping = False
         self._pump_is_due = False
         self._turning = False
@@ -319,6 +321,7 @@ class Session:
             cause="" if end.status == DONE else str(end.rows[0]["cause"]),
         )
         self._n_done += 1
+        self._board.ended(end.position, part, end.rows)
         if end.status != DONE:
             self._n_failed += 1
             cause = str(end.rows[0]["cause"])
@@ -365,6 +368,8 @@ class Session:
             failures=dict(self._failures),
             stopping=self.stopping,
             paused=self._w.core.paused,
+            rankings=self._board.rankings(self._loop.time()),
+            money=self._w.budget.money,
         )
 
     @property

@@ -1,4 +1,5 @@
 import io
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +9,12 @@ from orchestrator.analysis import analyse_ranking
 from orchestrator.frames import polars_schema
 from orchestrator.methods.pairwise_ranking import SCHEMA
 from orchestrator.report.page import print_to
-from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.progress import (
+    ModelProgress,
+    Progress,
+    RankingProgress,
+    StandingProgress,
+)
 
 
 class Stream(io.StringIO):
@@ -60,6 +66,14 @@ def a_progress(elapsed_s: float = 1.0, **changed: object) -> Progress:
         **changed,
     }
     return Progress(elapsed_s=elapsed_s, **fields)  # type: ignore[arg-type]
+
+
+def a_ranking(names: Sequence[str] = ("expert", "novice")) -> RankingProgress:
+    standings = tuple(
+        StandingProgress(name, 1100.4 - 200 * i, 12.6 if i else None, 40)
+        for i, name in enumerate(names)
+    )
+    return RankingProgress("pairwise", 40, standings)
 
 
 def an_analysis(strengths=None, n_items=40, *, n_failed=0, categories=1, judge="judge"):

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.report.display import NoteHandler, ThreadedDisplay, make_display
 from orchestrator.report.lines import JsonPainter
-from tests.report.samples import Stream, a_model, a_progress
+from tests.report.samples import Stream, a_model, a_progress, a_ranking
 
 
 def shown(kind, *updates, encoding="utf-8"):
@@ -57,6 +57,18 @@ def test_plain_gives_numbers_each_ten_seconds_and_at_the_end():
 def test_plain_says_why_it_stops():
     text = shown("plain", a_progress(stopping="interrupted"))
     assert "stopping: interrupted; 3 requests in flight" in text
+
+
+def test_plain_shows_the_forming_ranking_each_minute():
+    updates = [a_progress(float(at), rankings=(a_ranking(),)) for at in range(5, 130, 5)]
+    lines = [line for line in shown("plain", *updates).splitlines() if "after 40 prompts" in line]
+    assert [line[:9] for line in lines] == ["[0:01:00]", "[0:02:00]"]
+
+
+def test_plain_says_when_it_is_paused_and_goes_on():
+    text = shown("plain", a_progress(paused=True), a_progress(2.0))
+    assert "[0:00:01] paused\n" in text
+    assert "[0:00:02] goes on\n" in text
 
 
 def test_plain_on_an_ascii_stream_is_ascii():

@@ -1,0 +1,91 @@
+"""The rankings of a run while it runs, for displays: each method's over the prompts it finished."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from orchestrator.plan import Part, Plan
+from orchestrator.records import Row
+from orchestrator.report.progress import RankingProgress, StandingProgress
+from orchestrator.statistics.forming import Forming, Standing
+
+_COMPARED: Final = {"model_a", "model_b", "prefer_a"}
+_LEVEL: Final = 0.95
+# How often the ratings are computed anew, seconds: the judgments of a moment change little.
+_EVERY_S: Final = 5.0
+# Prompts of which some units have ended. Those that an earlier call began never get all of theirs.
+_MAX_BEGUN: Final = 4096
+
+
+class _Method:
+    """One method's sums, and the prompts of which some units are still to come."""
+
+    def __init__(self, part: Part) -> None:
+        self.forming = Forming(part.candidates)
+        self.index = {name: i for i, name in enumerate(part.candidates)}
+        self.n_units = len(part.method.combinations(part.candidates, part.config))
+        self.begun: dict[int, tuple[int, list[tuple[int, int, float]]]] = {}
+
+    def add(self, item: int, judgments: list[tuple[int, int, float]]) -> None:
+        n_ended, before = self.begun.pop(item, (0, []))
+        before += judgments
+        if n_ended + 1 == self.n_units:
+            self.forming.add_prompt(before)
+            return
+        if len(self.begun) >= _MAX_BEGUN:
+            del self.begun[next(iter(self.begun))]
+        self.begun[item] = (n_ended + 1, before)
+
+
+class Board:
+    """Takes the rows of units as they end.
+
+    Args:
+        plan: Of the run.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._n_per_item = plan.n_per_item
+        self._methods = {
+            part.name: _Method(part)
+            for part in plan.parts
+            if set(part.columns) >= _COMPARED and len(part.candidates) > 1
+        }
+        self._shown: tuple[RankingProgress, ...] = ()
+        self._next_s = -math.inf
+
+    def ended(self, position: int, part: Part, rows: Sequence[Row]) -> None:
+        """A unit has ended; what it says of its models is kept until its prompt is whole."""
+        method = self._methods.get(part.name)
+        if method is None:
+            return
+        index = method.index
+        judgments = [
+            (index[row["model_a"]], index[row["model_b"]], row["prefer_a"])
+            for row in rows
+            if _is_judgment(row, index)
+        ]
+        method.add(position // self._n_per_item, judgments)
+
+    def rankings(self, now: float) -> tuple[RankingProgress, ...]:
+        """The rankings, at most five seconds old; none of a method without a whole prompt."""
+        if now >= self._next_s:
+            self._next_s = now + _EVERY_S
+            self._shown = tuple(
+                RankingProgress(name, n, tuple(map(_shown, method.forming.standings(_LEVEL))))
+                for name, method in self._methods.items()
+                if (n := method.forming.n_prompts)
+            )
+        return self._shown
+
+
+def _is_judgment(row: Row, index: Mapping[str, int]) -> bool:
+    preference = row.get("prefer_a")
+    known = row.get("model_a") in index and row.get("model_b") in index
+    return known and preference is not None and math.isfinite(preference)
+
+
+def _shown(one: Standing) -> StandingProgress:
+    rating = one.rating if math.isfinite(one.rating) else None
+    width = one.half_width if math.isfinite(one.half_width) and rating is not None else None
+    return StandingProgress(one.model, rating, width, one.n_prompts)

@@ -1,0 +1,130 @@
+"""Ratings while judgments still come: the sums that they need, in memory that does not grow.
+
+The sandwich covariance of Bradley-Terry strengths is linear in the second moments of each prompt's
+wins and counts, so these moments are all that is kept. The numbers are those of `ratings.rate`
+over the same prompts, but for bounds that only resampling opens.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, grounded, to_elo
+from orchestrator.statistics.results import checked_level
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One model at this moment.
+
+    Attributes:
+        model: Its name.
+        rating: Elo scale, mean 1000; not finite where the model can't be placed.
+        half_width: Of its interval; nan while there is none.
+        n_prompts: Prompts on which it was compared.
+    """
+
+    model: str
+    rating: float
+    half_width: float
+    n_prompts: int
+
+
+class Forming:
+    """Sums of judgments of M models.
+
+    Args:
+        models: Their names.
+
+    Attributes:
+        n_prompts: Prompts added so far that have a judgment.
+    """
+
+    def __init__(self, models: Sequence[str]) -> None:
+        self.models = tuple(models)
+        pairs = list(combinations(range(len(self.models)), 2))
+        self._column = {pair: i for i, pair in enumerate(pairs)}
+        self._first, self._second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        self._sum = np.zeros(2 * len(pairs))
+        self._moments = np.zeros((2 * len(pairs), 2 * len(pairs)))
+        self._n_prompts = np.zeros(len(self.models), dtype=np.int64)
+        self.n_prompts = 0
+
+    def add_prompt(self, judgments: Iterable[tuple[int, int, float]]) -> None:
+        """All judgments of one prompt, each prompt once.
+
+        Args:
+            judgments: Indices of two models, and P(first beats second) in [0, 1].
+        """
+        n_pairs = len(self._column)
+        found: dict[int, float] = {}
+        seen = set()
+        for first, second, preference in judgments:
+            low, high = min(first, second), max(first, second)
+            column = self._column[low, high]
+            won = preference if first == low else 1.0 - preference
+            found[column] = found.get(column, 0.0) + won
+            found[column + n_pairs] = found.get(column + n_pairs, 0.0) + 1.0
+            seen |= {low, high}
+        if not found:
+            return
+        at = np.fromiter(found.keys(), dtype=np.int64)
+        values = np.fromiter(found.values(), dtype=np.float64)
+        self._sum[at] += values
+        self._moments[np.ix_(at, at)] += np.outer(values, values)
+        self._n_prompts[list(seen)] += 1
+        self.n_prompts += 1
+
+    def standings(self, confidence_level: float) -> list[Standing]:
+        """The models, best first; those that can't be placed last.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
+        level = checked_level(confidence_level)
+        n_models, n_pairs = len(self.models), len(self._column)
+        wins = np.zeros((n_models, n_models))
+        wins[self._first, self._second] = self._sum[:n_pairs]
+        wins[self._second, self._first] = self._sum[n_pairs:] - self._sum[:n_pairs]
+        strengths = fit_bradley_terry(wins[None]).strengths[0]
+        errors = np.sqrt(np.maximum(np.diag(self._covariance(strengths)), 0.0))
+        quantiles = special.stdtrit(np.maximum(self._n_prompts - 1, 1), 0.5 + 0.5 * level)
+        widths = np.where(self._n_prompts > 1, quantiles * errors * ELO_SCALE, np.nan)
+        found = [
+            Standing(model, float(rating), float(width), int(n))
+            for model, rating, width, n in zip(
+                self.models, to_elo(strengths), widths, self._n_prompts, strict=True
+            )
+        ]
+        return sorted(found, key=lambda one: (np.isnan(one.rating), -one.rating, one.model))
+
+    def _covariance(self, strengths: Floats) -> Floats:
+        """As `ratings.cluster_covariance`, from the moments; shape (M, M), nan where undefined."""
+        n_models, n_pairs = len(self.models), len(self._column)
+        placed = np.isfinite(strengths)
+        if self.n_prompts < 2 or placed.sum() < 2:
+            return np.full((n_models, n_models), np.nan)
+        theta = np.where(placed, strengths, 0.0)
+        inside = (placed[self._first] & placed[self._second]).astype(np.float64)
+        expected = 1.0 / (1.0 + np.exp(theta[self._second] - theta[self._first]))
+        # A prompt's score is this matrix times its wins and counts.
+        scores = np.zeros((n_models, 2 * n_pairs))
+        columns = np.arange(n_pairs)
+        scores[self._first, columns] = inside
+        scores[self._second, columns] = -inside
+        scores[:, n_pairs:] = -scores[:, :n_pairs] * expected
+        information = self._sum[n_pairs:] * inside * expected * (1.0 - expected)
+        laplacian = np.zeros((n_models, n_models))
+        laplacian[self._first, self._second] = laplacian[self._second, self._first] = -information
+        np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
+        bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
+        meat = scores @ self._moments @ scores.T
+        covariance = bread @ meat @ bread * (self.n_prompts / (self.n_prompts - 1))
+        result: Floats = np.where(placed[:, None] & placed[None, :], covariance, np.nan)
+        return result
