@@ -54,8 +54,8 @@ class Config(BaseModel):
     )
     original_logprobs: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether the server was started with SGLANG_RETURN_ORIGINAL_LOGPROB=1, as "
-        "those are that a run launches: then log-probabilities are those before the temperature.",
+        description="Whether the server was started with SGLANG_RETURN_ORIGINAL_LOGPROB=1: then "
+        "log-probabilities are those before the temperature. True of those that a run launches.",
     )
     score_new_tokens: int = Field(
         0, ge=0, le=1, description="Tokens drawn in a scoring pass; 1 for builds that refuse 0."

@@ -40,7 +40,10 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     top_n_tokens: int = Field(
-        5, ge=1, le=1000, description="The server's --max-top-n-tokens; where we launch it, 32."
+        5,
+        ge=1,
+        le=1000,
+        description="The server's --max-top-n-tokens; of those that a run launches it is known.",
     )
     extra_parameters: dict[str, Any] = Field(
         default_factory=dict, description="Fields added to `parameters` of every generation."

@@ -6,7 +6,7 @@ SGLang needs a GPU and an environment of its own; `python` names that environmen
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -175,6 +175,11 @@ def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[st
 def environment(config: Config) -> dict[str, str]:
     """Variables that a server gets beside its key."""
     return _ENV | _settings.visible(config.gpus) | config.env
+
+
+def backend_settings(config: Config) -> dict[str, Any]:  # noqa: ARG001 (so is every one started)
+    """What the back-end can't learn from the server."""
+    return {"original_logprobs": True}
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

@@ -8,7 +8,7 @@ import shutil
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -57,7 +57,9 @@ class Config(BaseModel):
     cuda_memory_fraction: float | None = Field(
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: all that is free."
     )
-    max_top_n_tokens: int = Field(32, ge=1, description="Most alternatives a request may ask for.")
+    max_top_n_tokens: int = Field(
+        32, ge=1, le=1000, description="Most alternatives a request may ask for."
+    )
     max_input_tokens: int | None = Field(None, ge=1, description="Longest prompt; null: its own.")
     max_total_tokens: int | None = Field(
         None, ge=2, description="Longest prompt and answer; null: its own."
@@ -181,6 +183,11 @@ def environment(config: Config) -> dict[str, str]:
     if config.image is not None:
         return {}
     return _ENV | _settings.visible(config.gpus) | config.env
+
+
+def backend_settings(config: Config) -> dict[str, Any]:
+    """What the back-end can't learn from the server: how many alternatives it lists."""
+    return {"top_n_tokens": config.max_top_n_tokens}
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

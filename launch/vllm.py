@@ -7,7 +7,7 @@ was started (`python tools/set_up_vllm.py` makes one for machines without a GPU)
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -26,9 +26,18 @@ KEY_VARIABLE: Final = "VLLM_API_KEY"
 _WANTED_SEQUENCES: Final = 64
 _BATCHED_TOKENS: Final = 8192
 _COMMAND: Final = "vllm"
+_USUAL_MAX_LOGPROBS: Final = 64
 _OWN_VENV: Final = Path(".venv-vllm") / "bin" / _COMMAND
 _OWN_ARGUMENTS: Final = frozenset(
-    ("--api-key", "--host", "--port", "--served-model-name", "--model", "--lora-modules")
+    (
+        "--api-key",
+        "--host",
+        "--port",
+        "--served-model-name",
+        "--model",
+        "--lora-modules",
+        "--logprobs-mode",
+    )
 )
 _SPECULATIVE: Final = frozenset(("--speculative-config", "-sc", "--spec-method"))
 _OWN_VARIABLES: Final = frozenset((KEY_VARIABLE, "VLLM_PORT"))
@@ -70,7 +79,9 @@ class Config(BaseModel):
         None, min_length=1, description="Numbers of the GPUs it may see; null: all."
     )
     max_logprobs: int = Field(
-        64, ge=-1, description="Most alternatives a request may ask for; -1: the whole vocabulary."
+        _USUAL_MAX_LOGPROBS,
+        ge=-1,
+        description="Most alternatives a request may ask for; -1: the whole vocabulary.",
     )
     max_num_seqs: int | None = Field(None, ge=1, description="Most requests computed together.")
     max_num_batched_tokens: int | None = Field(
@@ -239,6 +250,13 @@ def find_command(config: Config) -> str:
         f"`command`, or run python tools/set_up_vllm.py, which makes .venv-vllm for machines "
         f"without a GPU"
     )
+
+
+def backend_settings(config: Config) -> dict[str, Any]:
+    """Labels are looked for among as many alternatives as the server lists, if that is fewer."""
+    if not 0 < config.max_logprobs < _USUAL_MAX_LOGPROBS:
+        return {}
+    return {"choose_top_logprobs": config.max_logprobs}
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

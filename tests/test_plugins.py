@@ -64,6 +64,13 @@ def test_a_launch_kind_names_its_backend_and_starts_models(launch):
     assert inspect.iscoroutinefunction(launch.start)
 
 
+@pytest.mark.parametrize("launch", modules(plugins.LAUNCH))
+def test_what_a_launch_kind_says_of_its_servers_is_a_setting_of_their_backend(launch):
+    if hasattr(launch, "backend_settings"):
+        backend = plugins.load(plugins.BACKENDS, launch.BACKEND)
+        assert backend.Config.model_validate(launch.backend_settings(launch.Config()))
+
+
 @pytest.mark.parametrize("method", modules(plugins.METHODS))
 def test_a_method_has_a_version_and_is_a_coroutine_over_asks(method):
     assert isinstance(method.VERSION, int)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from pydantic import BaseModel
 
 from orchestrator import plugins
 from orchestrator.ask import digest
@@ -53,6 +54,28 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
         "thinking": spec.thinking_end,
     }
     return found | {name: value for name, value in said.items() if value}
+
+
+def backend_config(
+    spec: ModelSpec, config: type[BaseModel], *, allow_code: bool = False
+) -> BaseModel:
+    """Settings of the back-end: the recipe's, then those of a launched server, then the defaults.
+
+    Args:
+        spec: The model.
+        config: The back-end's `Config`.
+        allow_code: Load kinds from outside this project.
+    """
+    known: dict[str, Any] = {}
+    if spec.server is not None:
+        module: Any = launch_module(spec, allow_code=allow_code)
+        if hasattr(module, "backend_settings"):
+            known = module.backend_settings(spec.server.config)
+    if spec.backend_config is None:
+        return config.model_validate(known)
+    said = spec.backend_config.model_fields_set
+    left_open = {name: value for name, value in known.items() if name not in said}
+    return spec.backend_config.model_copy(update=left_open)
 
 
 def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
@@ -270,7 +293,7 @@ class Fleet:
 
     def _create(self, spec: ModelSpec, way: _Way) -> Backend:
         module = plugins.load(plugins.BACKENDS, way.kind, allow_code=self._allow_code)
-        config = spec.backend_config if spec.backend_config is not None else module.Config()
+        config = backend_config(spec, module.Config, allow_code=self._allow_code)
         return cast("Backend", module.create(way.endpoint, config))
 
     def _check(self, spec: ModelSpec, provenance: Provenance) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from orchestrator.records import Failure
 from orchestrator.runner.fleet import Fleet
 from orchestrator.runner.http import Http
 from orchestrator.runner.loop import run_to_end
+from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.probe import Target, probe_model
 from orchestrator.runner.probed import Probes, needs_of, nominal_needs
@@ -183,6 +184,7 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
         if prepared.models[name].answers is None and prepared.models[name].base_url != LOCAL
     ]
     needs = needs_of(prepared.plan.parts)
+    placed = find_places(prepared)
     with tempfile.TemporaryDirectory(prefix="orchestrator-probe-") as folder:
         logs = Path(folder)
         with Store.open(logs / "store.sqlite") as store:
@@ -193,14 +195,15 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
                 lambda name: logs / f"{name}.log",
                 store,
                 allow_code=prepared.allow_code,
+                places=placed.places.without_replicas(),
                 probes=probes,
             )
             try:
-                for spec in specs:
-                    backend = await fleet.connect(spec.name)
-                    if isinstance(backend, Failure):
-                        raise UsageError(f"{spec.name!r} can't be probed: {backend.message}")
-                    await backend.close()
+                await _connect_each(fleet, [spec.name for spec in specs if spec.server is None])
+                for wave in placed.waves:
+                    models = [name for server in wave for name in server.models]
+                    await _connect_each(fleet, models)
+                    await fleet.rest(models)
             finally:
                 await asyncio.shield(fleet.stop())
     found = []
@@ -219,6 +222,15 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
             )
         )
     return found
+
+
+async def _connect_each(fleet: Fleet, models: Iterable[str]) -> None:
+    """Connect to one model after the other, which probes it."""
+    for name in models:
+        backend = await fleet.connect(name)
+        if isinstance(backend, Failure):
+            raise UsageError(f"{name!r} can't be probed: {backend.message}")
+        await backend.close()
 
 
 def _all_verdicts(record: ProbeRecord) -> tuple[Verdict, ...]:

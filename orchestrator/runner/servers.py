@@ -61,6 +61,11 @@ class Places(msgspec.Struct, frozen=True):
     shares: Mapping[str, tuple[Share, ...]] = {}
     apart: frozenset[str] = frozenset()
 
+    def without_replicas(self) -> "Places":
+        """One process of each server, where its first one runs."""
+        first = {name: shares[:1] for name, shares in self.shares.items()}
+        return Places(first, self.apart)
+
 
 class Keep(msgspec.Struct, frozen=True):
     """How the servers of a run are found again and kept.

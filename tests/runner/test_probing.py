@@ -60,6 +60,26 @@ def test_the_servers_of_a_recipe_are_launched_probed_and_ended(tmp_path):
     assert json.loads(msgspec.json.encode([found]))[0]["name"] == "a"
 
 
+def test_servers_without_room_for_all_are_probed_in_waves_and_one_replica_of_each(tmp_path, caplog):
+    models = {
+        name: {"server": {"kind": "fake", "start_timeout_s": 30 + n}, "weights": f"{name}:0.5"}
+        for n, name in enumerate("abc")
+    }
+    models["c"]["replicas"] = 2
+    recipe = write_recipe(
+        tmp_path / "r.json", "", models=models, methods=[{"kind": "probdiff"}], n=2,
+        resources={"max_servers": 2},
+    )  # fmt: skip
+    with caplog.at_level("INFO", "orchestrator.runner.servers"):
+        found = probe(str(recipe), Wanted())
+    assert [one.name for one in found] == ["a", "b", "c"]
+    said = [line.split() for line in caplog.messages if "ing server" in line]
+    assert [(what, name) for what, _, name in [*said[:2], *sorted(said[2:4]), *said[4:]]] == [
+        ("starting", "a"), ("starting", "b"), ("ending", "a"), ("ending", "b"),
+        ("starting", "c"), ("ending", "c"),
+    ]  # fmt: skip
+
+
 @pytest.fixture
 def compatible(tmp_path):
     """A recipe whose models are reached as of an endpoint of unknown kind, so they are probed."""
