@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+from typing import Any
 
 import msgspec
 import pytest
@@ -61,7 +62,7 @@ def test_the_servers_of_a_recipe_are_launched_probed_and_ended(tmp_path):
 
 
 def test_servers_without_room_for_all_are_probed_in_waves_and_one_replica_of_each(tmp_path, caplog):
-    models = {
+    models: dict[str, dict[str, Any]] = {
         name: {"server": {"kind": "fake", "start_timeout_s": 30 + n}, "weights": f"{name}:0.5"}
         for n, name in enumerate("abc")
     }
