@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench constraints clean
+.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-peers bench-peers-full constraints clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -79,9 +79,15 @@ schema: setup ## write recipes/schema.json (for editors) and the tables of docs/
 	mv recipes/schema.json.part recipes/schema.json
 	$(BIN)/python -m orchestrator.recipe.reference docs/recipes.md
 
-bench: setup ## run the benchmarks (each prints what it measured)
+bench: setup bench-peers ## run the benchmarks (each prints what it measured)
 	@for file in $(filter-out %_server.py benchmarks/_%.py,$(sort $(wildcard benchmarks/*.py))); do \
 		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+bench-peers: setup ## the client beside inspect_ai, curator, lm-eval and others (ten minutes; ARGS=--write)
+	$(BIN)/python -m benchmarks.peers $(ARGS)
+
+bench-peers-full: setup ## the same with larger sizes, thrice (an hour)
+	$(BIN)/python -m benchmarks.peers --full $(ARGS)
 
 constraints: setup ## write the versions in .venv to constraints.txt
 	$(BIN)/python tools/write_constraints.py
