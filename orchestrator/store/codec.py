@@ -6,7 +6,7 @@ and log-probabilities, little-endian, so that a reader of texts never touches th
 
 import math
 import struct
-from typing import Annotated, Any, NamedTuple, assert_never
+from typing import Annotated, Any, Final, NamedTuple, assert_never
 
 import msgspec
 import numpy as np
@@ -24,12 +24,14 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.store import blobs
+from orchestrator.store import alternatives, blobs
+from orchestrator.store.alternatives import Layout
 
 _bytes = blobs.text_to_bytes
 _text = blobs.bytes_to_text
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Shape = tuple[_Count, _Count]
+_MARK: Final = bytes((alternatives.MARK,))
 
 
 class Packed(NamedTuple):
@@ -116,7 +118,7 @@ def pack(outcome: Outcome | Failure) -> Packed:
 
 def compress(packed: Packed) -> Packed:
     """What `pack` gave in fewer bytes, where it is long enough for that."""
-    return Packed(blobs.shorten(packed.head), blobs.shorten_arrays(packed.arrays))
+    return Packed(blobs.shorten(packed.head), _shorten_arrays(packed))
 
 
 def encode(outcome: Outcome | Failure) -> Packed:
@@ -144,6 +146,22 @@ def decode_text(head: bytes) -> str | None:
     """
     record = _read_head(head)
     return _text(record.text) if isinstance(record, _Generation) else None
+
+
+def _shorten_arrays(packed: Packed) -> bytes:
+    if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
+        return packed.arrays
+    layout = _alternatives(_read_head(packed.head))
+    if layout is None:
+        return blobs.shorten_arrays(packed.arrays)
+    return alternatives.shorten(packed.arrays, layout)
+
+
+def _alternatives(head: _Head) -> Layout | None:
+    """Where the alternatives stand; None where there are none."""
+    if not isinstance(head, _Generation | _Scored) or head.top is None:
+        return None
+    return Layout((head.n_ids or 0) + (head.n_logprobs or 0), head.top)
 
 
 def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
@@ -253,7 +271,8 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
         case _Scored():
             n_top = 0 if head.top is None else _size(head.top)
             n_features = sum(math.prod(shape) for _, shape in head.features or ())
-            cut = _Cutter(arrays, head.n_ids + head.n_logprobs + 2 * n_top + n_features)
+            n_values = head.n_ids + head.n_logprobs + 2 * n_top + n_features
+            cut = _Cutter(arrays, n_values, _alternatives(head))
             return Scored(
                 cut.ints(head.n_ids),
                 cut.floats(head.n_logprobs),
@@ -289,7 +308,8 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
 def _generation(head: _Generation, arrays: bytes) -> Generation:
     n_top = 0 if head.top is None else _size(head.top)
     n_offsets = head.n_offsets or 0
-    cut = _Cutter(arrays, (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top + n_offsets)
+    n_values = (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top + n_offsets
+    cut = _Cutter(arrays, n_values, _alternatives(head))
     ids = None if head.n_ids is None else cut.ints(head.n_ids)
     logprobs = None if head.n_logprobs is None else cut.floats(head.n_logprobs)
     top = cut.top(head.top)
@@ -314,8 +334,12 @@ class _Cutter:
 
     __slots__ = ("_blob", "_offset")
 
-    def __init__(self, blob: bytes, n_values: int) -> None:
-        self._blob = blobs.expand_arrays(blob, 4 * n_values)
+    def __init__(self, blob: bytes, n_values: int, layout: Layout | None = None) -> None:
+        n_bytes = 4 * n_values
+        if layout is not None and len(blob) < n_bytes and blob[:1] == _MARK:
+            self._blob = alternatives.expand(blob, n_bytes, layout)
+        else:
+            self._blob = blobs.expand_arrays(blob, n_bytes)
         self._offset = 0
 
     def ints(self, n: int) -> IntArray:

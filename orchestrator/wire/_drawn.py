@@ -3,6 +3,7 @@
 Chat replies and legacy completions differ in form only; both are brought to `Answer`.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -12,8 +13,8 @@ import numpy as np
 from orchestrator.records import Failure, FloatArray, Generation, IntArray, TopLogprobs
 from orchestrator.wire import failures
 from orchestrator.wire._parsing import TokenId, Usage, logprob_array, text_of
+from orchestrator.wire._placeholders import id_in, ids_in
 
-_PLACEHOLDER: Final = "token_id:"
 _UNFINISHED: Final = (None, "abort", "error")
 _USUAL: Final = ("stop", "length")
 UNKNOWN_ID: Final = -1
@@ -301,16 +302,21 @@ def _ids(answer: Answer[E], entries: list[E], n_kept: int) -> IntArray | Failure
 
 
 def _named_ids(entries: list[E]) -> IntArray | None:
-    ids = [_id(entry) for entry in entries]
-    return None if UNKNOWN_ID in ids else np.array(ids, dtype=np.int32)
+    ids = _ids_of(entries)
+    return None if (ids == UNKNOWN_ID).any() else ids
+
+
+def _ids_of(listed: Sequence[Entry | Alternative]) -> IntArray:
+    """The ids of tokens, -1 where they are named by their texts only."""
+    ids = ids_in([one.token for one in listed]) if listed and listed[0].id is None else None
+    return np.array([_id(one) for one in listed], dtype=np.int32) if ids is None else ids
 
 
 def _id(entry: Entry | Alternative) -> int:
     if entry.id is not None:
         return entry.id
-    digits = entry.token[len(_PLACEHOLDER) :] if entry.token.startswith(_PLACEHOLDER) else ""
-    # Nine digits fit int32; no vocabulary is larger.
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else UNKNOWN_ID
+    found = id_in(entry.token)
+    return UNKNOWN_ID if found is None else found
 
 
 def _top(entries: list[Any], k: int) -> TopLogprobs | Failure:
@@ -334,7 +340,7 @@ def _alternative_ids(rows: list[list[Alternative]]) -> IntArray:
     sample = rows[0][0] if rows and rows[0] else Alternative()
     if _id(sample) == UNKNOWN_ID:
         return np.full(sum(map(len, rows)), UNKNOWN_ID, dtype=np.int32)
-    return np.array([_id(listed) for row in rows for listed in row], dtype=np.int32)
+    return _ids_of([listed for row in rows for listed in row])
 
 
 def _ranked(values: FloatArray, ids: IntArray, k: int) -> TopLogprobs:

@@ -21,7 +21,7 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.store import codec, rows
+from orchestrator.store import blobs, codec, rows
 
 # Every code point, lone surrogates included: model output is untrusted.
 texts = st.text(st.characters(), max_size=400)
@@ -52,6 +52,26 @@ generations = st.builds(
     raw=st.booleans(),
     n_cached_tokens=counts,
     offsets=st.none() | lengths.flatmap(ints),
+)
+
+
+def answer(seed: int, n_tokens: int, width: int, n_distinct: int) -> Generation:
+    """Alternatives with any bits as log-probabilities, and ids that repeat or do not."""
+    rng = np.random.default_rng(seed)
+    shape = (n_tokens, width)
+    bits_of_any = rng.integers(0, 2**32, shape, np.uint32)
+    ids = rng.integers(-1, n_distinct, shape, np.int32)
+    own = rng.integers(-(2**31), 2**31, n_tokens, np.int32)
+    top = TopLogprobs(ids, bits_of_any.view(np.float32))
+    return Generation("", "stop", token_ids=own, top=top, offsets=own[::-1].copy())
+
+
+alternatives = st.builds(
+    answer,
+    st.integers(0, 2**32),
+    st.integers(1, 300),
+    st.integers(1, 25),
+    st.sampled_from([1, 30, 300, 150_000, 2**31 - 1]),
 )
 scores = st.builds(
     Scored,
@@ -108,6 +128,38 @@ def test_stored_outcome_comes_back_bit_for_bit(outcome: Outcome | Failure) -> No
 @given(outcomes)
 def test_uncompressed_blobs_decode_to_the_same(outcome: Outcome | Failure) -> None:
     assert bits(codec.decode(*codec.pack(outcome))) == bits(outcome)
+
+
+@given(alternatives)
+def test_alternatives_come_back_bit_for_bit(made: Generation) -> None:
+    assert bits(codec.decode(*codec.encode(made))) == bits(made)
+
+
+@given(alternatives)
+def test_alternatives_stored_before_they_had_a_form_of_their_own_are_read(made: Generation) -> None:
+    head, arrays = codec.pack(made)
+    assert bits(codec.decode(head, blobs.shorten_arrays(arrays))) == bits(made)
+
+
+def test_alternatives_of_a_16_bit_softmax_take_little_space() -> None:
+    rng = np.random.default_rng(0)
+    logits = np.sort(rng.integers(0, 512, (256, 20)) / np.float32(64))[:, ::-1]
+    logprobs = (logits - rng.uniform(9, 10, (256, 1))).astype(np.float32)
+    ids = np.minimum(rng.zipf(1.2, (256, 20)), 150_000).astype(np.int32)
+    made = Generation("", "stop", top=TopLogprobs(ids, logprobs))
+    packed = codec.pack(made)
+    assert codec.compress(packed).n_bytes < 0.8 * len(blobs.shorten_arrays(packed.arrays))
+
+
+def test_an_index_without_an_id_is_damage() -> None:
+    top = TopLogprobs(
+        np.arange(400, dtype=np.int32).reshape(20, 20) % 4, np.zeros((20, 20), np.float32)
+    )
+    head, arrays = codec.encode(Generation("", "stop", top=top))
+    body = bytearray(blobs.decompressed(arrays[3:], 4 * 4 + 400 + 4 * 400))
+    body[4 * 4 + 7] = 200
+    with pytest.raises(StoreError, match="an index without an id"):
+        codec.decode(head, arrays[:3] + blobs.compressed(bytes(body)))
 
 
 @given(generations)
