@@ -33,6 +33,7 @@ from orchestrator.report.text import safe_line
 from orchestrator.runner import api, control_commands, report_commands, server_commands
 from orchestrator.runner.logs import downloads_said
 from orchestrator.runner.prepare import prepare
+from orchestrator.view.options import view, view_options
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -296,6 +297,7 @@ def _parser() -> argparse.ArgumentParser:
             control_commands.limit_options(steer)
     runs = _command(commands, "runs", _runs, "list the runs kept in a folder")
     runs.add_argument("folder", nargs="?", default=str(api.RUNS), help="runs/ where left out")
+    view_options(_command(commands, "view", view, "look at runs in the browser"))
     _serve_options(_command(commands, "serve", _serve, "serve models on this machine"))
     probe = _command(commands, "probe", server_commands.probe, "find out what servers really do")
     server_commands.probe_options(probe)

@@ -74,13 +74,17 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
     """The Parquet files of a folder by the name of their frame, each read at its first use.
 
     Most questions are about one frame or a column: the texts of a large run need not be read.
+
+    Args:
+        folder: Where they are.
+        also: Further files, elsewhere.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, also: Iterable[Path] = ()) -> None:
         # A killed export leaves parts behind.
         self._paths = {
             path.stem: path
-            for path in sorted(folder.glob("*.parquet"))
+            for path in (*sorted(folder.glob("*.parquet")), *also)
             if not path.name.endswith(".part.parquet")
         }
         self._frames: dict[str, pl.DataFrame] = {}
@@ -95,6 +99,14 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     def __len__(self) -> int:
         return len(self._paths)
+
+    def forget(self) -> None:
+        """Let go of what was read."""
+        self._frames.clear()
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        """A frame that is read as far as what is asked of it needs."""
+        return pl.scan_parquet(self._paths[name])
 
     def columns(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
         """Those of the wanted columns that a frame has; none of them where there is no frame."""

@@ -27,10 +27,12 @@ from orchestrator.runner.loop import run_to_end
 from orchestrator.runner.placing import look_for_places
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import (
+    ITEMS,
     analyse,
     answer_summary,
     export,
     export_items,
+    is_exported,
     remember_schemas,
     server_notes,
     units_left,
@@ -59,6 +61,7 @@ class Result:
         ended: How the last call ended; None where the run was only loaded.
         notes: What a reader of the tables must know, e.g. that several servers answered.
         n_left: Units that have no row yet.
+        frames: The frames of the current recipe by name, e.g. "answers", "judgments".
     """
 
     def __init__(
@@ -69,17 +72,14 @@ class Result:
         *,
         n_left: int = 0,
         allow_code: bool = False,
+        frames: FrameFiles | None = None,
     ) -> None:
         self.path = path
+        self.frames = FrameFiles(path / "results") if frames is None else frames
         self.ended = ended
         self.notes = tuple(notes)
         self.n_left = n_left
         self._allow_code = allow_code
-
-    @cached_property
-    def frames(self) -> FrameFiles:
-        """The frames of the current recipe by name, e.g. "answers", "judgments"."""
-        return FrameFiles(self.path / "results")
 
     @property
     def n_failed_rows(self) -> int:
@@ -127,17 +127,40 @@ def load(run_dir: str | Path, *, allow_code: bool = False) -> Result:
     Raises:
         RunDirectoryError: If there is no run.
     """
-    path = newest(Path(run_dir))
+    return read(newest(Path(run_dir)), allow_code=allow_code)
+
+
+def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> Result:
+    """As `load`, of this very folder, also where a newer run stands beside it.
+
+    Args:
+        path: The folder.
+        allow_code: Import kinds from outside this project.
+        apart: Folder for the frames where nothing may be written into the run's; those that are
+            there and up to date are read all the same.
+
+    Raises:
+        RunDirectoryError: If there is no run.
+    """
     if not (path / "store.sqlite").exists():
         raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
-        export(store, directory)
+        frames = _frames(store, directory, apart)
         identities = (last_revision(directory) or {}).get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = server_notes(store, keys)
         left = units_left(store)
-    return Result(path, notes=notes, n_left=left, allow_code=allow_code)
+    return Result(path, notes=notes, n_left=left, allow_code=allow_code, frames=frames)
+
+
+def _frames(store: Store, directory: RunDirectory, apart: Path | None) -> FrameFiles:
+    if apart is None or is_exported(store, directory.results):
+        export(store, directory.results)
+        return FrameFiles(directory.results)
+    export(store, apart)
+    items = directory.results / f"{ITEMS}.parquet"
+    return FrameFiles(apart, [items] if items.exists() else [])
 
 
 def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
@@ -181,7 +204,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             for line in _announce(prepared, opened, store):
                 shown.note(line)
             ended = _finish(prepared, opened, directory, store, shown, how)
-            export(store, directory)
+            export(store, directory.results)
             notes = server_notes(store, prepared.plan.identities)
             for line in notes:
                 shown.note(line)

@@ -18,6 +18,7 @@ from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
 _UNITS = "units"
+_EXPORTED = ".exported"
 ITEMS = "items"
 """The frame of what the dataset holds; the others are of methods."""
 # Followups, references by turn and the other columns are JSON text: they differ by dataset.
@@ -47,25 +48,46 @@ def units_left(store: Store) -> int:
     return store.done_bitmap(plan_id, int(total)).count(0)
 
 
-def export(store: Store, run_dir: RunDirectory) -> dict[str, Path]:
-    """Write each frame of the current plan to `results/<frame>.parquet`, unless it is up to date.
+def export(store: Store, folder: Path) -> dict[str, Path]:
+    """Write each frame of the current plan to `<frame>.parquet`, unless it is up to date.
+
+    Args:
+        store: Of the run.
+        folder: Made if need be; that of the run is `RunDirectory.results`.
 
     Raises:
         StoreError: If a file can't be written.
     """
-    plan_id, known = store.current_plan, store.get_meta(_SCHEMAS)
-    if plan_id is None or known is None:
-        return {}
-    schemas = msgspec.json.decode(known, type=dict[str, dict[str, str]])
-    paths = {frame: run_dir.results / f"{frame}.parquet" for frame in schemas}
-    mark = f"{plan_id}:{store.units_stamp(plan_id)}"
-    written = run_dir.results / ".exported"
-    if _read(written) == mark and all(path.exists() for path in paths.values()):
+    plan_id, schemas = store.current_plan, _schemas(store)
+    paths = {frame: folder / f"{frame}.parquet" for frame in schemas}
+    if plan_id is None or is_exported(store, folder):
         return paths
+    mark = version(store)
     for frame, schema in schemas.items():
         write_parquet(schema, _rows(store, plan_id, frame), paths[frame])
-    written.write_text(mark, encoding="utf-8")
+    if paths:
+        (folder / _EXPORTED).write_text(mark, encoding="utf-8")
     return paths
+
+
+def is_exported(store: Store, folder: Path) -> bool:
+    """Whether a folder holds all frames of the current plan as they are in the store now."""
+    paths = [folder / f"{frame}.parquet" for frame in _schemas(store)]
+    return _read(folder / _EXPORTED) == version(store) and all(path.exists() for path in paths)
+
+
+def version(store: Store) -> str:
+    """Changes whenever rows of the current plan come, or another plan is the current one."""
+    plan_id = store.current_plan
+    return "" if plan_id is None else f"{plan_id}:{store.units_stamp(plan_id)}"
+
+
+def _schemas(store: Store) -> dict[str, dict[str, str]]:
+    """Columns of each frame of the current plan."""
+    known = store.get_meta(_SCHEMAS)
+    if known is None:
+        return {}
+    return msgspec.json.decode(known, type=dict[str, dict[str, str]])
 
 
 def export_items(dataset: Dataset, run_dir: RunDirectory) -> Path:

@@ -74,7 +74,7 @@ def _judgments(material: Material) -> list[Examples]:
     answers = _answers(material)
     ab, ba = pl.col("prefer_a_ab"), pl.col("prefer_a_ba")
     least = pl.min_horizontal((ab - _EVEN).abs(), (ba - _EVEN).abs())
-    first, second = _winner("p_ab"), _winner("p_ba")
+    first, second = winner("p_ab"), winner("p_ba")
     agree = (first == second) & (first != 0)
     spread = (_entropy("p_ab") + _entropy("p_ba")) / 2
     flips = (ab - ba).abs()
@@ -104,7 +104,7 @@ def _judgments(material: Material) -> list[Examples]:
     ]
 
 
-def _winner(column: str) -> pl.Expr:
+def winner(column: str) -> pl.Expr:
     """The likeliest verdict: 1 for A, -1 for B, 0 for a tie, as in the share of flips."""
     levels = pl.col(column)
     half = levels.list.len() // 2

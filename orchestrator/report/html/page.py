@@ -66,7 +66,7 @@ def can_draw() -> bool:
 
 def all_figures(material: Material) -> list[Figure]:
     """Every figure of a run, in the order of the page."""
-    return [figure for section in _sections(material) for figure in section.figures]
+    return [figure for section in sections(material) for figure in section.figures]
 
 
 def render(material: Material) -> str:
@@ -74,11 +74,11 @@ def render(material: Material) -> str:
 
     Without the extra `[report]` it has no charts; every number is in its tables anyway.
     """
-    sections = [section for section in _sections(material) if section]
+    found = [section for section in sections(material) if section]
     drawing = importlib.import_module("orchestrator.report.html.drawing") if can_draw() else None
     specified: dict[str, Any] = {}
     drawn: dict[str, Markup] = {}
-    for figure in (figure for section in sections for figure in section.figures):
+    for figure in (figure for section in found for figure in section.figures):
         _draw(figure, drawing, specified, drawn)
     style, script = _own("style.css"), _own("script.js")
     environment = jinja2.Environment(
@@ -93,10 +93,10 @@ def render(material: Material) -> str:
     environment.filters["block"] = safe_block
     return environment.get_template("page.html.j2").render(
         material=material,
-        sections=sections,
-        glance=_glance(material),
+        sections=found,
+        glance=glance(material),
         legend=ranked.LEGEND if any(one.neighbours for one in material.rankings) else "",
-        warnings=_warnings(material, drawing is not None),
+        warnings=warnings(material, drawn=drawing is not None),
         facts=rests.facts(material),
         recipe=_recipe(material),
         drawn=drawn,
@@ -160,7 +160,7 @@ def _keyed() -> Any:  # noqa: ANN401 (a function of the template)
     return of
 
 
-def _sections(material: Material) -> Iterator[Section]:
+def sections(material: Material) -> Iterator[Section]:
     """The sections, each figure with a key of its own: names may differ in what keys leave out."""
     taken: set[str] = set()
     for section in _parts(material):
@@ -203,7 +203,7 @@ def _parts(material: Material) -> Iterator[Section]:
     )
 
 
-def _glance(material: Material) -> list[str]:
+def glance(material: Material) -> list[str]:
     """What the run found, in a few sentences."""
     found = []
     for one in material.rankings:
@@ -235,7 +235,13 @@ def _best(table: Table) -> list[str]:
     return [f"{table.source}, {table.columns[first].name}: {shown}{basis}"]
 
 
-def _warnings(material: Material, drawn: bool) -> list[str]:  # noqa: FBT001
+def warnings(material: Material, *, drawn: bool) -> list[str]:
+    """What a reader should know first.
+
+    Args:
+        material: The run.
+        drawn: Whether there are charts.
+    """
     found = [rests.left_words(material), *material.notes[:_MAX_NOTES]]
     for one in material.rankings:
         found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]

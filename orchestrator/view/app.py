@@ -1,0 +1,212 @@
+"""The addresses of the viewer: the page and its files, and what it asks for as JSON."""
+
+from collections.abc import Callable
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
+from orchestrator.report.text import safe_line
+from orchestrator.view.item import item_page
+from orchestrator.view.items import Rows, Wanted
+from orchestrator.view.library import Library, Run
+from orchestrator.view.selection import exported, selected
+
+Answer = Callable[[Request], Any]
+
+_TYPES: Final = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_STATIC: Final = "orchestrator.view.static"
+_MOST: Final = 500
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def make_app(library: Library) -> Starlette:
+    """The application, to be put behind a `Guard`."""
+    api = Api(library)
+    routes = [
+        ("/api/runs", api.runs),
+        ("/api/runs/{run}", api.overview),
+        ("/api/runs/{run}/state", api.state),
+        ("/api/runs/{run}/items", api.items),
+        ("/api/runs/{run}/items/{index:int}", api.item),
+    ]
+    return Starlette(
+        routes=[
+            *(Route(path, _json(answer)) for path, answer in routes),
+            Route("/api/runs/{run}/export", _download(api.export)),
+            Route("/static/{name}", _file),
+            Route("/api/{rest:path}", _nothing),
+            Route("/{rest:path}", _page),
+        ],
+    )
+
+
+class Api:
+    """What the page asks for; each answer is made in a thread of its own."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def runs(self, request: Request) -> Any:  # noqa: ANN401, ARG002 (JSON; one protocol for all)
+        """The list of runs."""
+        return {"runs": self._library.listing(), "single": self._library.single}
+
+    def state(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """How far a run is."""
+        return self._run(request).state()
+
+    def overview(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """What the report says."""
+        snapshot = self._run(request).snapshot()
+        return {"version": snapshot.version, **snapshot.overview}
+
+    def items(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """A stretch of the items that are wanted."""
+        snapshot = self._run(request).snapshot()
+        rows = selected(snapshot, _wanted(request))
+        first, most = _number(request, "offset", 0), _number(request, "limit", 100)
+        items = snapshot.items
+        return {
+            "version": snapshot.version,
+            "total": len(rows),
+            "of": len(items.table),
+            "rows": items.page(rows[first : first + min(most, _MOST)]),
+            "measures": items.measures,
+            "categories": items.categories,
+        }
+
+    def item(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """One item, with its neighbours in the order that is wanted."""
+        snapshot = self._run(request).snapshot()
+        index = request.path_params["index"]
+        if index >= len(snapshot.items.keys):
+            raise RunDirectoryError(f"this run has no item {index:,}")
+        rows = selected(snapshot, _wanted(request))
+        page = item_page(snapshot.result.frames, snapshot.items.keys[index])
+        return {
+            "version": snapshot.version,
+            "index": index,
+            "measures": snapshot.items.measures,
+            "values": snapshot.items.page(_rows_of(index))[0],
+            "around": _around(rows, index),
+            **page,
+        }
+
+    def export(self, request: Request) -> tuple[bytes, str, str]:
+        """The items that are wanted as a file: content, name, type."""
+        form = request.query_params.get("form", "csv")
+        name = request.path_params["run"]
+        return exported(self._run(request).snapshot(), _wanted(request), form, name)
+
+    def _run(self, request: Request) -> Run:
+        return self._library.run(request.path_params["run"])
+
+
+def _rows_of(index: int) -> Rows:
+    return np.array([index], dtype=np.int64)
+
+
+def _around(rows: Rows, index: int) -> dict[str, int | None]:
+    """Where an item stands among those that are wanted, and which stand next to it."""
+    places = (rows == index).nonzero()[0]
+    if not places.size:
+        return {"place": None, "total": len(rows), "before": None, "after": None}
+    place = int(places[0])
+    return {
+        "place": place,
+        "total": len(rows),
+        "before": int(rows[place - 1]) if place else None,
+        "after": int(rows[place + 1]) if place + 1 < len(rows) else None,
+    }
+
+
+def _wanted(request: Request) -> Wanted:
+    given = request.query_params
+    sort = given.get("sort", "index")
+    return Wanted(
+        query=given.get("q", ""),
+        category=given.get("category", ""),
+        where=tuple(given.getlist("where")),
+        sort=sort.removeprefix("-"),
+        descending=sort.startswith("-"),
+    )
+
+
+def _number(request: Request, name: str, usual: int) -> int:
+    given = request.query_params.get(name, "")
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else usual
+
+
+def _json(answer: Answer) -> Callable[[Request], Any]:
+    async def answered(request: Request) -> Response:
+        try:
+            found = await run_in_threadpool(answer, request)
+        except OrchestratorError as error:
+            return _fault(error)
+        return Response(_written(found), media_type="application/json")
+
+    return answered
+
+
+def _download(answer: Callable[[Request], tuple[bytes, str, str]]) -> Callable[[Request], Any]:
+    async def answered(request: Request) -> Response:
+        try:
+            content, name, kind = await run_in_threadpool(answer, request)
+        except OrchestratorError as error:
+            return _fault(error)
+        disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type=kind, headers=disposition)
+
+    return answered
+
+
+def _fault(error: OrchestratorError) -> Response:
+    status = 404 if isinstance(error, RunDirectoryError) else 500
+    status = 400 if type(error) is UsageError else status
+    said = _written({"error": safe_line(str(error))})
+    return Response(said, status, media_type="application/json")
+
+
+def _written(value: object) -> bytes:
+    """JSON without anything that HTML would obey, should it ever stand in a page."""
+    return _encode(value).replace(b"<", b"\\u003c")
+
+
+def _served() -> dict[str, Traversable]:
+    """The files of the page by name; the report's style is among them, so that both are alike."""
+    own = {one.name: one for one in files(_STATIC).iterdir() if Path(one.name).suffix in _TYPES}
+    return {**own, "report.css": files("orchestrator.report.html") / "style.css"}
+
+
+async def _file(request: Request) -> Response:
+    name = request.path_params["name"]
+    found = _served().get(name)
+    if found is None:
+        raise HTTPException(404)
+    return Response(found.read_bytes(), media_type=_TYPES[Path(name).suffix])
+
+
+async def _page(request: Request) -> Response:  # noqa: ARG001 (every address is the same page)
+    content = (files(_STATIC) / "index.html").read_bytes()
+    return Response(content, media_type=_TYPES[".html"])
+
+
+async def _nothing(request: Request) -> Response:  # noqa: ARG001 (one protocol for all)
+    return Response(
+        _written({"error": "there is nothing here"}), 404, media_type="application/json"
+    )

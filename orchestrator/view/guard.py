@@ -1,0 +1,174 @@
+"""Who may see the pages: this machine's browser, once it has shown a token that it was given.
+
+The server listens on the loopback interface only, but any page in the same browser can send
+requests there, and any name can be made to resolve to 127.0.0.1. So the Host and Origin headers and
+what the browser says about where a request comes from are checked before anything else. The token
+of the link is good once; what is kept is a cookie that scripts can't read and that other sites'
+requests don't carry.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TOKEN: Final = "token"  # noqa: S105 (the name of a parameter)
+POLICY: Final = "; ".join((
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    # Nothing in the page may turn text into markup, whatever it says.
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+))  # fmt: skip
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+_PAGE: Final = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>orchestrator view</title>"
+    "{head}<h1>orchestrator view</h1><p>{text}</p></html>"
+)
+_ENTER: Final = (
+    "This page is private. Open the link that <code>orchestrator view</code> printed; each link "
+    "is good once. If this browser was let in before, <a href='{path}'>go on</a>."
+)
+
+
+class Door:
+    """Tokens that are good once, and the session they are exchanged for.
+
+    Args:
+        announce: Called with each new token.
+    """
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self.token = ""
+        self.session = secrets.token_urlsafe(32)
+
+    def begin(self) -> None:
+        """Make the first token."""
+        self.token = secrets.token_urlsafe(24)
+        self._announce(self.token)
+
+    def exchange(self, token: str) -> bool:
+        """Whether this is the token that is good now; then it is no more, and another one is."""
+        if not secrets.compare_digest(token.encode(), self.token.encode()):
+            return False
+        self.begin()
+        return True
+
+    def knows(self, session: str) -> bool:
+        """Whether a cookie is of this session."""
+        return secrets.compare_digest(session.encode(), self.session.encode())
+
+
+class Guard:
+    """Middleware that lets only requests of this machine's own page through.
+
+    Args:
+        app: What answers them.
+        door: Tokens and session.
+        port: The one the server listens on; part of the names it goes by.
+    """
+
+    def __init__(self, app: ASGIApp, door: Door, port: int) -> None:
+        self._app = app
+        self._door = door
+        self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
+        # Cookies of all ports of a host are in one jar.
+        self.cookie = f"orchestrator-view-{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Called by the server for each request."""
+        if scope["type"] != "http":
+            return
+        answer = self._refusal(scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await (self._app if answer is None else answer)(scope, receive, guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """What is answered in place of the app; None for a request that may pass."""
+        headers = Headers(scope=scope)
+        is_visit = headers.get("sec-fetch-mode", "navigate") == "navigate"
+        refused = self._foreign(scope["method"], headers, is_visit=is_visit)
+        if refused is not None:
+            return refused
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        path = _path_of(scope, query)
+        if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
+            return self._welcome(path)
+        if self._door.knows(self._cookie_of(headers)):
+            # A link that was used before, opened again by who used it.
+            return self._forward(path) if TOKEN in query else None
+        if is_visit:
+            return HTMLResponse(_PAGE.format(head="", text=_ENTER.format(path=path)), 401)
+        return _refused(401, "open the link that orchestrator view printed")
+
+    def _foreign(self, method: str, headers: Headers, *, is_visit: bool) -> Response | None:
+        """The refusal of what this server's own page would never send."""
+        host = headers.get("host", "")
+        if host not in self._hosts:
+            return _refused(421, "this server does not go by that name")
+        if method not in {"GET", "HEAD"}:
+            return _refused(405, "only reading is possible here")
+        is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
+        if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
+            return _refused(403, "requests of other pages are refused")
+        return None
+
+    def _cookie_of(self, headers: Mapping[str, str]) -> str:
+        jar: SimpleCookie = SimpleCookie()
+        try:
+            jar.load(headers.get("cookie", ""))
+        except CookieError:
+            return ""
+        return jar[self.cookie].value if self.cookie in jar else ""
+
+    def _welcome(self, path: str) -> Response:
+        response = self._forward(path)
+        response.set_cookie(
+            self.cookie, self._door.session, httponly=True, samesite="strict", path="/"
+        )
+        return response
+
+    @staticmethod
+    def _forward(path: str) -> Response:
+        # A redirect of a visit that another site began would not carry the new cookie.
+        head = f'<meta http-equiv="refresh" content="0;url={path}">'
+        return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Go on</a>'))
+
+
+def _path_of(scope: Scope, query: Mapping[str, str]) -> str:
+    """The address without the token, escaped for an attribute."""
+    rest = urlencode([(name, value) for name, value in query.items() if name != TOKEN])
+    path = "/" + quote(scope["path"].lstrip("/"), safe="/-._~")
+    return (f"{path}?{rest}" if rest else path).replace("&", "&amp;").replace("'", "%27")
+
+
+def _refused(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status)

@@ -1,0 +1,153 @@
+"""The page of one item: what was asked and answered, and every row that was made of it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from orchestrator.frames import FrameFiles
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.text import safe_line
+from orchestrator.runner.results import ITEMS
+
+MAX_TEXT: Final = 40_000
+"""Characters of one text on a page; how many more there are is said."""
+_MAX_CELL: Final = 600
+_MAX_ROWS: Final = 500
+
+Row = Mapping[str, Any]
+
+
+def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
+    """What the frames say of an item.
+
+    Args:
+        frames: Of the run.
+        key: The item.
+    """
+    rows = {name: _rows(frames, name, key) for name in frames if name != ITEMS}
+    about = _rows(frames, ITEMS, key) if ITEMS in frames else []
+    answers = rows.pop("answers", [])
+    return {
+        "key": safe_line(key),
+        "about": _about(about[0] if about else {}, answers),
+        "answers": [_answer(row) for row in answers],
+        "judgments": [_judgment(row) for row in rows.pop("judgments", [])],
+        "rewritings": [_rewriting(row) for row in rows.pop("probdiff", [])],
+        "scores": [_score(row) for row in _taken(rows, "scores", "p")],
+        "others": [_table(name, found) for name, found in rows.items() if found],
+    }
+
+
+def text(value: object) -> str | None:
+    """A text from outside, as a page may show it."""
+    return None if value is None else safe_block(str(value), MAX_TEXT)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 (a cell of a frame)
+    """A value that JSON has; what is not finite is None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return safe_block(value, MAX_TEXT) if isinstance(value, str) else value
+
+
+def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, Any]]:
+    scan = frames.scan(name)
+    if "item" not in scan.collect_schema():
+        return []
+    return scan.filter(pl.col("item") == key).head(_MAX_ROWS).collect().to_dicts()
+
+
+def _taken(rows: dict[str, list[dict[str, Any]]], name: str, column: str) -> Sequence[Row]:
+    """The rows of a frame where it has this column; else it is a table like any other."""
+    has = name in rows and rows[name] and column in rows[name][0]
+    return rows.pop(name) if has else ()
+
+
+def _about(item: Row, answers: Sequence[Row]) -> dict[str, Any]:
+    first = answers[0] if answers else {}
+    followups = _json(item.get("followups")) or []
+    references = _json(item.get("references")) or [item.get("reference", first.get("reference"))]
+    fields = _json(item.get("fields")) or {}
+    return {
+        "category": _line(item.get("category", first.get("category"))),
+        "prompts": [text(one) for one in (item.get("prompt", first.get("prompt")), *followups)],
+        "references": [text(one) for one in references],
+        "fields": [[safe_line(str(name)), text(value)] for name, value in fields.items()],
+    }
+
+
+def _json(value: object) -> Any:  # noqa: ANN401 (JSON values)
+    if not isinstance(value, str):
+        return None
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return None
+
+
+def _line(value: object) -> str | None:
+    return None if value is None else safe_line(str(value))
+
+
+def _common(row: Row) -> dict[str, Any]:
+    names = ("method", "model", "model_a", "model_b", "judge", "cause", "status")
+    found = {name: _line(row[name]) for name in names if row.get(name) is not None}
+    return found | {"turn": row.get("turn") or 1, "message": text(row.get("message"))}
+
+
+def _answer(row: Row) -> dict[str, Any]:
+    numbers = ("mean_logprob", "n_tokens", "exact_match", "n_thinking_tokens")
+    return {
+        **_common(row),
+        **{name: plain(row.get(name)) for name in numbers},
+        "finish_reason": _line(row.get("finish_reason")),
+        "text": text(row.get("text")),
+    }
+
+
+def _judgment(row: Row) -> dict[str, Any]:
+    names = (
+        "p_ab", "p_ba", "coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba", "prefer_a",
+        "exact", "same_text", "n_traces", "n_silent",
+    )  # fmt: skip
+    return {**_common(row), **{name: plain(row.get(name)) for name in names}}
+
+
+def _rewriting(row: Row) -> dict[str, Any]:
+    names = (
+        "ell_first", "ell_last", "d", "unchanged", "n_tokens_first", "n_tokens_last",
+        "marker_leak", "truncated_answer", "truncated_rewriting",
+    )  # fmt: skip
+    return {
+        **_common(row),
+        **{name: plain(row.get(name)) for name in names},
+        "undefined": _line(row.get("undefined")),
+        "answer": text(row.get("answer")),
+        "rewriting": text(row.get("rewriting")),
+    }
+
+
+def _score(row: Row) -> dict[str, Any]:
+    names = ("p", "mean", "mean_low", "mean_high", "std", "mode", "median", "coverage", "exact")
+    return {**_common(row), **{name: plain(row.get(name)) for name in names}}
+
+
+def _table(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """Any frame: the columns that say something."""
+    columns = [one for one in rows[0] if one != "item" and any(r[one] is not None for r in rows)]
+    return {
+        "frame": safe_line(name),
+        "columns": [safe_line(one) for one in columns],
+        "rows": [[_cell(row[one]) for one in columns] for row in rows],
+    }
+
+
+def _cell(value: Any) -> Any:  # noqa: ANN401 (a cell of a frame)
+    if isinstance(value, str):
+        return safe_block(value, _MAX_CELL)
+    return plain(value)

@@ -1,0 +1,231 @@
+"""The items of a run as one table: what the methods say of each, found, filtered and sorted."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.errors import UsageError
+from orchestrator.frames import FrameFiles
+from orchestrator.report.html.examples import winner
+from orchestrator.report.text import safe_line
+from orchestrator.runner.results import ITEMS
+from orchestrator.runner.tables import all_sources
+from orchestrator.summaries._base import Source
+
+Rows = NDArray[np.int64]
+
+_PREVIEW: Final = 240
+_MOST_SCORES: Final = 3
+_PAIRS: Final = ("model_a", "prefer_a", "prefer_a_ab", "prefer_a_ba", "p_ab", "p_ba", "same_text")
+_TESTS: Final = {
+    "<": pl.Expr.lt,
+    "<=": pl.Expr.le,
+    ">": pl.Expr.gt,
+    ">=": pl.Expr.ge,
+    "=": pl.Expr.eq,
+}
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """A number that stands beside each item.
+
+    Attributes:
+        key: Its column.
+        title: Its heading.
+        says: What it is, in a sentence.
+        digits: Decimals; 0 for a count.
+    """
+
+    key: str
+    title: str
+    says: str
+    digits: int = 3
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which items, in which order.
+
+    Attributes:
+        query: Words that must occur in their texts; those in double quotes as they stand.
+        category: Only of this one; all where empty.
+        where: Conditions `measure<number`, with < <= > >= =.
+        sort: "index", "item", "category", or the key of a measure.
+        descending: Whether the largest stand first.
+    """
+
+    query: str = ""
+    category: str = ""
+    where: tuple[str, ...] = ()
+    sort: str = "index"
+    descending: bool = False
+
+
+class Items:
+    """The table.
+
+    Args:
+        table: One row an item in the order of the dataset: item, category, preview, measures.
+        measures: What the columns after these are.
+    """
+
+    def __init__(self, table: pl.DataFrame, measures: Sequence[Measure]) -> None:
+        self.table = table
+        self.measures = tuple(measures)
+
+    @property
+    def keys(self) -> pl.Series:
+        """Keys of the items, in the order of the dataset."""
+        return self.table["item"]
+
+    @property
+    def categories(self) -> list[str]:
+        """Categories, sorted."""
+        return sorted(self.table["category"].drop_nulls().unique().to_list())
+
+    def select(self, wanted: Wanted, found: NDArray[np.bool_] | None) -> Rows:
+        """Numbers of the items that are wanted, in the order that is wanted.
+
+        Args:
+            wanted: What is asked for.
+            found: One truth value an item, from the search; None where nothing is searched.
+
+        Raises:
+            UsageError: If a condition or an order can't be read.
+        """
+        table = self.table.lazy()
+        if found is not None:
+            table = table.filter(pl.Series(found))
+        if wanted.category:
+            table = table.filter(pl.col("category") == wanted.category)
+        for condition in wanted.where:
+            table = table.filter(self._test(condition))
+        known = {"index", "item", "category", *(one.key for one in self.measures)}
+        if wanted.sort not in known:
+            raise UsageError(f"items can't be sorted by {wanted.sort!r}")
+        if wanted.sort != "index" or wanted.descending:
+            # What is undefined stands last, whichever way it is sorted.
+            table = table.sort(
+                wanted.sort, "index", descending=[wanted.descending, False], nulls_last=True
+            )
+        chosen: Rows = table.select("index").collect()["index"].to_numpy()
+        return chosen
+
+    def page(self, rows: Rows) -> list[dict[str, Any]]:
+        """The items with these numbers, as the list shows them."""
+        shown = self.table[rows].to_dicts()
+        for one in shown:
+            one["preview"] = safe_line(one["preview"] or "")
+            one["name"] = safe_line(one["item"])
+            one["category"] = one["category"] and safe_line(one["category"])
+        return shown
+
+    def _test(self, condition: str) -> pl.Expr:
+        for measure in self.measures:
+            rest = condition.removeprefix(measure.key)
+            if rest == condition:
+                continue
+            sign = rest[:2] if rest[:2] in _TESTS else rest[:1]
+            try:
+                return _TESTS[sign](pl.col(measure.key), float(rest[len(sign) :]))
+            except (KeyError, ValueError):
+                continue
+        raise UsageError(f"no condition is {condition!r}; write MEASURE<NUMBER, or > = <= >=")
+
+
+def build(frames: FrameFiles, settings: Mapping[str, Any]) -> Items:
+    """The table of a run; texts are not kept, but for the beginning of each prompt."""
+    table = _begun(frames)
+    measures: list[Measure] = []
+    context = all_sources({}, settings)
+    for source in context.sources:
+        for measure, column in _of_source(frames, source):
+            if measure.key not in table.columns:
+                table = table.join(column, on="item", how="left", maintain_order="left")
+                measures.append(measure)
+    failed = _failed(frames)
+    table = table.join(failed, on="item", how="left", maintain_order="left")
+    table = table.with_columns(pl.col("failed").fill_null(0))
+    about = "Rows of this item that failed; a failure is a missing value."
+    measures.append(Measure("failed", "failed", about, 0))
+    return Items(table.with_row_index("index").cast({"index": pl.Int64}), measures)
+
+
+def _begun(frames: FrameFiles) -> pl.DataFrame:
+    preview = pl.col("prompt").str.slice(0, _PREVIEW).alias("preview")
+    if ITEMS in frames:
+        return frames.scan(ITEMS).select("item", "category", preview).collect()
+    # A run of an earlier version: the items that have rows, in their order.
+    parts = [
+        frames.columns(name, ("item", "category")).unique(maintain_order=True)
+        for name in frames
+        if {"item", "category"} <= set(frames.columns(name, ("item", "category")).columns)
+    ]
+    empty = pl.DataFrame(schema={"item": pl.String, "category": pl.String})
+    found = pl.concat([empty, *parts]).unique("item", maintain_order=True)
+    return found.with_columns(preview=pl.lit(None, dtype=pl.String))
+
+
+def _of_source(frames: FrameFiles, source: Source) -> list[tuple[Measure, pl.DataFrame]]:
+    wanted = list(dict.fromkeys(("method", "item", "status", *_PAIRS, *source.scores)))
+    rows = frames.columns(source.frame, wanted)
+    if rows.is_empty() or "item" not in rows.columns:
+        return []
+    good = rows.filter((pl.col("method") == source.name) & (pl.col("status") == "ok"))
+    if "model_a" in rows.columns:
+        return _of_pairs(good, source.name)
+    found = []
+    scores = [name for name in source.scores if good.schema.get(name) == pl.Float64]
+    for name in scores[:_MOST_SCORES]:
+        key = f"{source.name}.{name}"
+        says = f"Mean over the rows of {source.name}."
+        value = pl.col(name).filter(pl.col(name).is_finite())
+        found.append(
+            (Measure(key, _title(source.name, name), says), _each(good, value.mean(), key))
+        )
+    if scores:
+        key = f"{source.name}.spread"
+        says = f"Largest less smallest {scores[0]} of {source.name}."
+        value = pl.col(scores[0]).filter(pl.col(scores[0]).is_finite())
+        spread = value.max() - value.min()
+        found.append((Measure(key, _title(source.name, "spread"), says), _each(good, spread, key)))
+    return found
+
+
+def _of_pairs(good: pl.DataFrame, name: str) -> list[tuple[Measure, pl.DataFrame]]:
+    found = []
+    if {"prefer_a_ab", "prefer_a_ba"} <= set(good.columns):
+        gap = (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max()
+        key, says = f"{name}.gap", "Largest difference of P(A better) between the two orders."
+        found.append((Measure(key, _title(name, "order gap"), says, 2), _each(good, gap, key)))
+    if {"p_ab", "p_ba"} <= set(good.columns):
+        flips = (winner("p_ab") * winner("p_ba") < 0).sum()
+        key, says = f"{name}.flips", "Judgments whose winner is another when the order is."
+        found.append((Measure(key, _title(name, "flips"), says, 0), _each(good, flips, key)))
+    if "prefer_a" in good.columns:
+        margin = ((pl.col("prefer_a") - 0.5).abs() * 2).mean()
+        key, says = f"{name}.margin", "Mean of |2 P(A better) - 1|: 1 is decided, 0 is even."
+        found.append((Measure(key, _title(name, "margin"), says, 2), _each(good, margin, key)))
+    return found
+
+
+def _title(source: str, what: str) -> str:
+    return safe_line(f"{source} · {what}")
+
+
+def _each(rows: pl.DataFrame, value: pl.Expr, key: str) -> pl.DataFrame:
+    return rows.group_by("item").agg(value.cast(pl.Float64).alias(key))
+
+
+def _failed(frames: FrameFiles) -> pl.DataFrame:
+    empty = pl.DataFrame(schema={"item": pl.String, "failed": pl.UInt32})
+    parts = [empty]
+    for name in frames:
+        rows = frames.columns(name, ("item", "status"))
+        if rows.columns == ["item", "status"]:
+            bad = rows.filter(pl.col("status") != "ok")
+            parts.append(bad.group_by("item").agg(failed=pl.len()))
+    return pl.concat(parts).group_by("item").agg(pl.col("failed").sum())

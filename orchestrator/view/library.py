@@ -1,0 +1,175 @@
+"""The runs that can be looked at, and each as it was when it was last read.
+
+A run is read into a `Snapshot`: frames, items, texts to search. It stays as it is while the run
+goes on; the next one replaces it, not more often than it takes long to make.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+from orchestrator.errors import OrchestratorError, RunDirectoryError
+from orchestrator.runner import api
+from orchestrator.runner.results import units_left, version
+from orchestrator.store import RunDirectory, Store
+from orchestrator.view.snapshot import Snapshot
+
+# A snapshot of a running run is kept at least so many times longer than it took to make.
+_REST: Final = 10.0
+_MOST_RUNS: Final = 4
+
+
+class Run:
+    """One run directory.
+
+    Args:
+        path: The directory.
+        folder: Private to this run, for what is made from it.
+        allow_code: Import kinds from outside this project.
+    """
+
+    def __init__(self, path: Path, folder: Path, *, allow_code: bool) -> None:
+        self.path = path
+        self._folder = folder
+        self._allow_code = allow_code
+        self._lock = threading.Lock()
+        self._snapshots: list[Snapshot] = []
+        self._not_before = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """How far the run is, and a mark that changes with its rows; cheap.
+
+        Raises:
+            OrchestratorError: If it can't be read.
+        """
+        said = RunDirectory.open(self.path).read_status()
+        with Store.open(self.path / "store.sqlite", read_only=True) as store:
+            mark, left = version(store), units_left(store)
+        values = {} if said is None else said.values
+        return {
+            "version": mark,
+            "alive": said is not None and said.is_alive,
+            "left": left,
+            "total": values.get("units_total"),
+            "failed": values.get("units_failed"),
+        }
+
+    def snapshot(self) -> Snapshot:
+        """The run as it is now, or was a short while ago where it is running.
+
+        Raises:
+            OrchestratorError: If it can't be read.
+        """
+        with self._lock:
+            newest = self._snapshots[-1] if self._snapshots else None
+            if newest is not None and time.monotonic() < self._not_before:
+                return newest
+            with Store.open(self.path / "store.sqlite", read_only=True) as store:
+                mark = version(store)
+            if newest is not None and newest.version == mark:
+                return newest
+            began = time.monotonic()
+            place = self._folder / mark.replace(":", "-")
+            result = api.read(self.path, allow_code=self._allow_code, apart=place)
+            made = Snapshot(mark, result, place)
+            self._snapshots.append(made)
+            # Whoever still reads the one before must find its files.
+            for old in self._snapshots[:-2]:
+                rmtree(old.folder, ignore_errors=True)
+            del self._snapshots[:-2]
+            ended = time.monotonic()
+            self._not_before = ended + _REST * (ended - began)
+            return made
+
+    def forget(self) -> None:
+        """Let go of what was read."""
+        with self._lock:
+            self._snapshots.clear()
+            rmtree(self._folder, ignore_errors=True)
+
+
+class Library:
+    """The runs of a folder, or one run.
+
+    Args:
+        path: The folder, or a run directory.
+        folder: Private, for what is made from runs.
+        allow_code: Import kinds from outside this project.
+    """
+
+    def __init__(self, path: Path, folder: Path, *, allow_code: bool = False) -> None:
+        self.path = path
+        self._single = (path / "store.sqlite").exists()
+        self._folder = folder
+        self._allow_code = allow_code
+        self._lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+        self._number = 0
+
+    @property
+    def single(self) -> str | None:
+        """Name of the run where there is but one to look at."""
+        return self._name(self.path) if self._single else None
+
+    def listing(self) -> list[dict[str, Any]]:
+        """The runs with their state, newest first; a run that can't be read says why."""
+        found = []
+        known = {path.name: path for path in self._paths()}
+        parents = {path.parent for path in known.values()}
+        for parent in parents:
+            for one in api.list_runs(parent):
+                path = Path(one["path"])
+                if known.get(path.name) == path:
+                    found.append({**one, **_about(path), "name": self._name(path)})
+        return sorted(found, key=lambda one: -one["at"])
+
+    def run(self, name: str) -> Run:
+        """A run by its name in the listing; nothing else on the disk can be named.
+
+        Raises:
+            RunDirectoryError: If there is none.
+        """
+        path = next((path for path in self._paths() if self._name(path) == name), None)
+        if path is None:
+            raise RunDirectoryError(f"there is no run {name!r} here")
+        with self._lock:
+            run = self._runs.pop(name, None)
+            if run is None:
+                self._number += 1
+                place = self._folder / str(self._number)
+                run = Run(path, place, allow_code=self._allow_code)
+            # The one looked at last stands last.
+            self._runs[name] = run
+            if len(self._runs) > _MOST_RUNS:
+                self._runs.pop(next(iter(self._runs))).forget()
+            return run
+
+    def _paths(self) -> Iterator[Path]:
+        if self._single:
+            yield self.path
+            return
+        for store in sorted(self.path.glob("*/store.sqlite")):
+            yield store.parent
+
+    def _name(self, path: Path) -> str:
+        return path.resolve().name
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What the list says of a run beside its state."""
+    try:
+        settings = api.Result(path).settings
+    except (OrchestratorError, OSError, ValueError):
+        settings = {}
+    return {
+        "recipe": str(settings.get("name", "")),
+        "description": str(settings.get("description") or ""),
+        "models": [str(name) for name in settings.get("models") or ()],
+        "methods": [
+            str(one.get("name") or one.get("kind")) for one in settings.get("methods") or ()
+        ],
+        "at": (path / "store.sqlite").stat().st_mtime,
+    }

@@ -1,0 +1,112 @@
+"""What the report says, as plain data for the page: the same sections, figures and tables."""
+
+import importlib
+import json
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from orchestrator.report.html import page, ranked, rests
+from orchestrator.report.html.cells import Grid, grid
+from orchestrator.report.html.figures import Figure
+from orchestrator.report.html.page import Section
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.text import safe_line
+from orchestrator.runner.api import Result
+from orchestrator.runner.document import material
+from orchestrator.tables import Table
+
+_MAX_RECIPE: Final = 60_000
+_SVG: Final = "{http://www.w3.org/2000/svg}"
+
+Tree = list[Any]
+"""An element as [tag, attributes, children]; a child is text or a tree."""
+
+
+def overview(result: Result) -> dict[str, Any]:
+    """The run as the report shows it, without examples: those are pages of their own."""
+    about = material(result)
+    drawn = page.can_draw()
+    parts = [part for part in page.sections(about) if part.figures or part.tables or part.folded]
+    return {
+        "name": safe_line(about.name),
+        "description": safe_line(str(about.settings.get("description") or "")),
+        "facts": [[safe_line(label), safe_line(value)] for label, value in rests.facts(about)],
+        "glance": [safe_line(line) for line in page.glance(about)],
+        "legend": ranked.LEGEND if any(one.neighbours for one in about.rankings) else "",
+        "warnings": [safe_line(line) for line in page.warnings(about, drawn=drawn)],
+        "sections": [_section(part) for part in parts],
+        "recipe": safe_block(json.dumps(dict(about.settings), indent=1, default=str), _MAX_RECIPE),
+    }
+
+
+def table_of(table: Table) -> dict[str, Any]:
+    """A table as the page draws it."""
+    return _grid(grid(table, table.key))
+
+
+def _section(part: Section) -> dict[str, Any]:
+    return {
+        "key": part.key,
+        "title": part.title,
+        "figures": [_figure(figure) for figure in part.figures],
+        "tables": [table_of(table) for table in part.tables],
+        "folded": [table_of(table) | {"source": safe_line(table.source)} for table in part.folded],
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {
+        "key": figure.key,
+        "title": safe_line(figure.title),
+        "says": safe_line(figure.says),
+        "basis": safe_line(figure.basis),
+        "alternative": safe_line(figure.alternative),
+        "table": table_of(figure.table),
+        "beside": [table_of(table) for table in figure.beside],
+        "drawing": _drawing(figure),
+    }
+
+
+def _drawing(figure: Figure) -> Tree | None:
+    if not page.can_draw():
+        return None
+    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    found = drawing.specification(figure)
+    if found is None:
+        return None
+    picture = drawing.svg(found, figure.key, safe_line(figure.alternative))
+    return _tree(ET.fromstring(picture))  # noqa: S314 (shapes and text that we have just written)
+
+
+def _tree(element: ET.Element) -> Tree:
+    children: list[Any] = [element.text] if element.text else []
+    for child in element:
+        children.append(_tree(child))
+        if child.tail and child.tail.strip():
+            children.append(child.tail)
+    return [element.tag.removeprefix(_SVG), dict(element.attrib), children]
+
+
+def _grid(shown: Grid) -> dict[str, Any]:
+    return {
+        "key": shown.key,
+        "title": safe_line(shown.title),
+        "basis": safe_line(shown.basis),
+        "notes": [safe_line(note) for note in shown.notes],
+        "columns": [[safe_line(name), number] for name, number in shown.columns],
+        "rows": [
+            [
+                {
+                    "text": cell.text,
+                    "aside": cell.aside,
+                    "number": cell.number,
+                    "order": cell.order,
+                    "interval": None
+                    if cell.interval is None
+                    else [cell.interval.low, cell.interval.high, cell.interval.at],
+                }
+                for cell in row
+            ]
+            for row in shown.rows
+        ],
+    }

@@ -1,0 +1,113 @@
+"""The process: where it listens, what it prints, and how it ends."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import psutil
+import uvicorn
+
+from orchestrator.errors import UsageError
+from orchestrator.report.page import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.runner.kept import state_folder
+from orchestrator.view.app import make_app
+from orchestrator.view.guard import TOKEN, Door, Guard
+from orchestrator.view.library import Library
+
+HOST: Final = "127.0.0.1"
+USUAL_PORT: Final = 8765
+_MAX_PORT: Final = 65_535
+_KEEP_ALIVE_S: Final = 30
+_DRAIN_S: Final = 2
+
+
+def serve(path: Path, *, port: int | None, open_browser: bool, allow_code: bool) -> None:
+    """Serve the pages of the runs in a folder, or of one run, until a signal comes.
+
+    Args:
+        path: The folder.
+        port: To listen on; 0 takes any, None the usual one where it is free.
+        open_browser: Whether to open the first link.
+        allow_code: Import kinds from outside this project.
+
+    Raises:
+        UsageError: If the port is taken.
+    """
+    listening = _listen(port)
+    taken = listening.getsockname()[1]
+
+    def announce(token: str) -> None:
+        link = f"http://{HOST}:{taken}/?{TOKEN}={token}"
+        write_to(sys.stderr, f"open {link}\n")
+
+    door = Door(announce)
+    with _side_folder() as folder, contextlib.closing(listening):
+        library = Library(path, folder, allow_code=allow_code)
+        write_to(sys.stderr, f"runs in {safe_line(str(path))}; Ctrl-C ends this\n")
+        door.begin()
+        if open_browser:
+            webbrowser.open(f"http://{HOST}:{taken}/?{TOKEN}={door.token}")
+        config = uvicorn.Config(
+            Guard(make_app(library), door, taken),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_DRAIN_S,
+        )
+        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner() as runner:
+            runner.run(uvicorn.Server(config).serve(sockets=[listening]))
+
+
+def _listen(port: int | None) -> socket.socket:
+    if port is not None and not 0 <= port <= _MAX_PORT:
+        raise UsageError(f"--port must be 0 (any free one) to {_MAX_PORT}, not {port}")
+    for wanted in (USUAL_PORT, 0) if port is None else (port,):
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, wanted))
+        except OSError as error:
+            listening.close()
+            if wanted and port is None:
+                continue
+            raise UsageError(
+                f"port {wanted} can't be listened on: {error.strerror or error}; use --port 0"
+            ) from error
+        return listening
+    raise AssertionError
+
+
+@contextlib.contextmanager
+def _side_folder() -> Iterator[Path]:
+    """A private folder for what is made from runs; gone with this process.
+
+    Raises:
+        UsageError: If it can't be made.
+    """
+    above = state_folder().parent / "view"
+    try:
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in above.iterdir():
+            number = left.name.partition("-")[0]
+            if number.isdecimal() and not psutil.pid_exists(int(number)):
+                shutil.rmtree(left, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=above))
+    except OSError as error:
+        raise UsageError(f"{above} can't be written: {error.strerror or error}") from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,44 @@
+// Asking the server, and writing numbers.
+
+export class Fault extends Error {}
+
+export const get = async (path, signal) => {
+  let reply;
+  try {
+    reply = await fetch(path, { signal, headers: { Accept: "application/json" } });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Fault("The viewer does not answer. Was it ended?");
+  }
+  const said = await reply.json().catch(() => ({ error: `the server said ${reply.status}` }));
+  if (!reply.ok) throw new Fault(said.error);
+  return said;
+};
+
+export const runPath = (run) => `/api/runs/${encodeURIComponent(run)}`;
+
+const UNDEFINED = "–";
+
+export const count = (value) => (value === null || value === undefined ? UNDEFINED : value.toLocaleString("en-US"));
+
+export const fixed = (value, digits = 3) =>
+  (typeof value === "number" && Number.isFinite(value) ? value.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1") : UNDEFINED);
+
+export const share = (value) => {
+  if (typeof value !== "number") return UNDEFINED;
+  if (value > 0 && value < 0.005) return "< 1 %";
+  if (value < 1 && value > 0.995) return "> 99 %";
+  return `${Math.round(value * 100)} %`;
+};
+
+export const signed = (value, digits = 3) =>
+  (typeof value === "number" ? (value > 0 ? "+" : "") + fixed(value, digits) : UNDEFINED);
+
+export const bytes = (value) => {
+  let rest = value;
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (rest < 1000 || unit === "GB") return `${rest >= 10 || unit === "B" ? Math.round(rest) : rest.toFixed(1)} ${unit}`;
+    rest /= 1000;
+  }
+  return "";
+};

@@ -1,0 +1,60 @@
+// Elements made of data. Text is only ever text: nothing here reads markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+// What a drawing of the report may hold; anything else is left out.
+const SHAPES = new Set(["svg", "g", "path", "line", "rect", "text", "tspan", "circle", "defs",
+  "clipPath", "title", "linearGradient", "stop"]);
+
+const append = (element, children) => {
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false) element.append(child);
+  }
+  return element;
+};
+
+const set = (element, attributes) => {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (name === "data") Object.assign(element.dataset, value);
+    else if (name === "style") for (const [key, one] of Object.entries(value)) element.style.setProperty(key, one);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  return element;
+};
+
+export const h = (tag, attributes = {}, ...children) =>
+  append(set(document.createElement(tag), attributes), children);
+
+export const s = (tag, attributes = {}, ...children) =>
+  append(set(document.createElementNS(SVG, tag), attributes), children);
+
+export const name = (text) => h("bdi", {}, text);
+
+/** A drawing of the report, given as [tag, attributes, children]. */
+export const drawing = (tree) => {
+  if (typeof tree === "string") return document.createTextNode(tree);
+  const [tag, attributes, children] = tree;
+  if (!SHAPES.has(tag)) return null;
+  const kept = Object.entries(attributes).filter(([key]) => !/^(on|style|href|xlink)/i.test(key));
+  return s(tag, Object.fromEntries(kept), children.map(drawing));
+};
+
+const tip = () => document.getElementById("tip");
+
+/** Show something beside the pointer, or beside an element that has the focus. */
+export const showTip = (content, x, y) => {
+  const shown = tip();
+  shown.replaceChildren(content);
+  shown.hidden = false;
+  const room = innerWidth - shown.offsetWidth - 8;
+  shown.style.left = `${Math.max(8, Math.min(x + 14, room))}px`;
+  shown.style.top = `${Math.max(8, Math.min(y + 16, innerHeight - shown.offsetHeight - 8))}px`;
+};
+
+export const hideTip = () => { tip().hidden = true; };
+
+export const segmented = (label, options, chosen, choose) => h("div", { class: "segments", role: "group", "aria-label": label },
+  options.map(([key, text]) => h("button", {
+    type: "button", "aria-pressed": String(key === chosen), click: () => choose(key),
+  }, text)));

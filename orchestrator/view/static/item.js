@@ -1,0 +1,200 @@
+// One item: what was asked, all answers side by side, and what was made of them.
+import { h, name, s, segmented } from "./dom.js";
+import { count, fixed, get, runPath, share, signed } from "./data.js";
+import { compared, markdown } from "./text.js";
+import { selection } from "./items.js";
+
+const LEVELS = { 5: ["A ≫ B", "A > B", "A = B", "A < B", "A ≪ B"], 3: ["A", "tie", "B"], 2: ["A", "B"] };
+const VIEWS = [["text", "Text"], ["markdown", "Markdown"], ["differences", "Differences"]];
+
+const block = (label, text, kind = "") => h("div", { class: `text ${kind}` }, h("h3", {}, name(label)),
+  h("pre", { dir: "auto", tabindex: 0, "aria-label": label }, text === null ? "(none)" : text.trim() ? text : "(empty)"));
+
+// -- answers -------------------------------------------------------------------------------------
+
+const verdict = (right) => (right === true ? h("b", { class: "good" }, "✓ as the reference") : right === false ? h("span", { class: "bad" }, "✗ not the reference") : null);
+
+const answer = (one, view, base) => {
+  const about = [
+    typeof one.mean_logprob === "number" && `mean log-probability ${fixed(one.mean_logprob)}`,
+    one.n_tokens !== null && `${count(one.n_tokens)} tokens`,
+    one.finish_reason && one.finish_reason !== "stop" && `ended by ${one.finish_reason}`,
+  ].filter(Boolean).join(" · ");
+  let body;
+  if (one.status !== "ok") body = h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`);
+  else if (!one.text?.trim()) body = h("pre", { class: "faint" }, "(empty)");
+  else if (view === "markdown") body = markdown(one.text);
+  else if (view === "differences" && base && base !== one) body = base.text === one.text ? [h("p", { class: "note" }, "The same text."), h("pre", { dir: "auto" }, one.text)] : compared(base.text ?? "", one.text);
+  else body = h("pre", { dir: "auto", tabindex: 0, "aria-label": `Answer of ${one.model}` }, one.text);
+  return h("article", { class: `answer${view === "differences" && base === one ? " base" : ""}`, data: { model: one.model } },
+    h("h3", {}, name(one.model), one.turn > 1 && h("span", { class: "aside" }, ` turn ${one.turn}`)),
+    h("p", { class: "basis" }, about, " ", verdict(one.exact_match)), body);
+};
+
+// -- judgments -----------------------------------------------------------------------------------
+
+/** A distribution over labels, what prefers the first on the left. */
+export const bar = (p, labels) => {
+  if (!p?.length) return h("p", { class: "faint" }, "no distribution");
+  let at = 0;
+  const parts = p.map((value, index) => {
+    const rect = s("rect", { x: at * 100, width: Math.max(0, value ?? 0) * 100, height: 14, class: `level l${p.length}-${index}`, "data-tip": `${labels[index]}: ${share(value)}` });
+    at += value ?? 0;
+    return rect;
+  });
+  return h("div", { class: "dist" },
+    s("svg", { viewBox: "0 0 100 14", preserveAspectRatio: "none", role: "img", "aria-label": labels.map((label, index) => `${label} ${share(p[index])}`).join(", ") },
+      s("rect", { width: 100, height: 14, class: "all" }), parts, s("line", { x1: 50, x2: 50, y1: 0, y2: 14 })),
+    h("ol", { class: "labels" }, labels.map((label, index) => h("li", { class: p[index] === Math.max(...p) ? "most" : null }, h("i", { class: `key l${p.length}-${index}` }), `${label} `, h("b", {}, share(p[index]))))));
+};
+
+const winner = (p) => {
+  const half = Math.floor(p.length / 2);
+  const sum = (some) => some.reduce((one, two) => one + two, 0);
+  const [a, b] = [sum(p.slice(0, half)), sum(p.slice(p.length - half))];
+  const tie = p.length % 2 ? p[half] : 0;
+  return Math.max(a, b) > tie ? Math.sign(a - b) : 0;
+};
+
+const decision = (p, one) => {
+  const who = p ? winner(p) : null;
+  return who === null ? "–" : who === 0 ? "tie" : who > 0 ? one.model_a : one.model_b;
+};
+
+const judgment = (one, order) => {
+  const title = h("h3", {}, name(one.judge), ": A is ", name(one.model_a), ", B is ", name(one.model_b), one.turn > 1 && ` · turn ${one.turn}`);
+  if (one.status !== "ok") return h("article", { class: "case judgment" }, title, h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`));
+  const labels = LEVELS[one.p_ab?.length] ?? (one.p_ab ?? []).map((_, index) => String(index));
+  const flipped = one.p_ab && one.p_ba && winner(one.p_ab) * winner(one.p_ba) < 0;
+  const orders = [["ab", "A shown first", one.p_ab, one.prefer_a_ab, one.coverage_ab], ["ba", "B shown first", one.p_ba, one.prefer_a_ba, one.coverage_ba]];
+  if (order === "ba") orders.reverse();
+  return h("article", { class: "case judgment", data: { order } }, title,
+    h("p", { class: "basis" }, h("b", {}, `P(A better) ${fixed(one.prefer_a, 2)}`), ` over both orders${one.exact === false ? ", bounds only" : ""}`,
+      flipped && [" ", h("span", { class: "badge bad" }, "flips with the order")], one.same_text && [" ", h("span", { class: "badge" }, "both answers are the same text")],
+      one.n_traces > 0 && ` · ${count(one.n_traces)} traces${one.n_silent ? `, ${count(one.n_silent)} without a verdict` : ""}`),
+    orders.map(([key, says, p, prefer, coverage]) => h("div", { class: "order", data: { order: key } },
+      h("h4", {}, says), bar(p, labels),
+      h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · says ${p ? "" : "nothing"}`, p && name(decision(p, one)), ` · probability on the labels ${share(coverage)}`))));
+};
+
+const votes = (judgments) => {
+  const good = judgments.filter((one) => one.status === "ok" && one.p_ab && one.p_ba);
+  if (!good.length) return null;
+  const tally = new Map();
+  for (const one of good) for (const p of [one.p_ab, one.p_ba]) { const who = decision(p, one); tally.set(who, (tally.get(who) ?? 0) + 1); }
+  const sorted = [...tally].sort((a, b) => b[1] - a[1]);
+  return h("p", { class: "votes" }, `Votes, one for each order: `, sorted.map(([who, n], index) => [index ? " · " : "", name(who), " ", h("b", {}, String(n))]));
+};
+
+// -- rewritings, scores, all else ----------------------------------------------------------------
+
+const rewriting = (one) => h("article", { class: "case" }, h("h3", {}, name(one.model), one.turn > 1 && ` · turn ${one.turn}`),
+  one.status !== "ok" ? h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`) : [
+    h("p", { class: "basis" }, h("b", {}, `d = ${signed(one.d)}`), one.undefined && ` (${one.undefined})`,
+      ` · mean log-probability ${fixed(one.ell_first)} before, ${fixed(one.ell_last)} after`,
+      one.unchanged && [" ", h("span", { class: "badge" }, "unchanged")], one.marker_leak && [" ", h("span", { class: "badge bad" }, "repeats its prompt")]),
+    h("div", { class: "texts" },
+      h("div", { class: "text" }, h("h4", {}, `Answer · ${count(one.n_tokens_first)} tokens`), h("pre", { dir: "auto" }, one.answer || "(empty)")),
+      h("div", { class: "text" }, h("h4", {}, `Last rewriting, with differences · ${count(one.n_tokens_last)} tokens`), compared(one.answer ?? "", one.rewriting ?? "")))]);
+
+const score = (one) => h("article", { class: "case" }, h("h3", {}, name(one.judge ?? ""), " on ", name(one.model ?? ""), one.turn > 1 && ` · turn ${one.turn}`),
+  one.status !== "ok" ? h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`) : [
+    h("p", { class: "basis" }, h("b", {}, `mean ${fixed(one.mean, 2)}`), ` · standard deviation ${fixed(one.std, 2)} · mode ${fixed(one.mode, 0)} · probability on the scores ${share(one.coverage)}`),
+    columns(one.p ?? [])]);
+
+const columns = (p) => {
+  const most = Math.max(...p, 1e-9);
+  const wide = 100 / Math.max(1, p.length);
+  return s("svg", { class: "columns-chart", viewBox: "0 0 100 44", preserveAspectRatio: "none", role: "img", "aria-label": `Distribution over ${p.length} scores, lowest first: ${p.map(share).join(", ")}` },
+    p.map((value, index) => s("rect", { class: "part", x: index * wide + wide * 0.1, width: wide * 0.8, y: 44 - (42 * value) / most, height: (42 * value) / most, "data-tip": `place ${index + 1} of ${p.length} on the scale: ${share(value)}` })));
+};
+
+const written = (value) => (typeof value === "number" && !Number.isInteger(value) ? fixed(value, 4)
+  : Array.isArray(value) ? value.map(written).join(", ") : value === null ? "–" : String(value));
+
+const other = (one) => h("details", { class: "folded", open: true }, h("summary", {}, one.frame, " ", h("span", { class: "aside" }, count(one.rows.length))),
+  h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${one.frame}, table` }, h("table", { class: "data rows" },
+    h("thead", {}, h("tr", {}, one.columns.map((column) => h("th", { scope: "col" }, column)))),
+    h("tbody", {}, one.rows.map((row) => h("tr", {}, row.map((value) => h("td", { class: typeof value === "number" ? "n" : null }, name(written(value))))))))));
+
+// -- the page ------------------------------------------------------------------------------------
+
+const part = (title, ...content) => h("section", {}, h("h2", {}, title), content);
+
+export const item = async ({ parts: [run, index], query, go, remember }) => {
+  const wanted = selection(query);
+  const api = `${runPath(run)}/items/${index}?${wanted}`;
+  let found = await get(api);
+  let view = query.get("view") ?? "text";
+  let order = query.get("order") ?? "ab";
+  let base = query.get("base") ?? "";
+  const path = `/run/${encodeURIComponent(run)}`;
+  const state = () => {
+    const all = new URLSearchParams(wanted);
+    if (view !== "text") all.set("view", view);
+    if (order !== "ab") all.set("order", order);
+    if (base) all.set("base", base);
+    return all;
+  };
+  const to = (next) => next !== null && go(`${path}/item/${next}`, state());
+  const list = () => {
+    const all = new URLSearchParams(wanted);
+    if (found.around.place !== null) all.set("at", found.around.place);
+    return go(`${path}/items`, all);
+  };
+
+  const answersPart = () => {
+    if (!found.answers.length) return null;
+    const first = found.answers.find((one) => one.model === base) ?? found.answers[0];
+    return part("Answers", h("div", { class: "tools" }, segmented("How answers are shown", VIEWS, view, (next) => { view = next; redraw(); }),
+      view === "differences" && found.answers.length > 1 && h("label", {}, "against ", h("select", { change: (event) => { base = event.target.value; redraw(); } },
+        [...new Set(found.answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one))))),
+    h("div", { class: "answers" }, found.answers.map((one) => answer(one, view, found.answers.find((two) => two.model === first.model && two.turn === one.turn)))));
+  };
+
+  const content = h("div", { class: "wide item" });
+  const draw = () => {
+    const { around, about } = found;
+    const step = (next, text, key) => h("button", { type: "button", disabled: next === null, title: key, click: () => to(next) }, text);
+    content.replaceChildren(...[
+      h("div", { class: "head" },
+        h("div", {}, h("p", { class: "kind" }, around.place === null ? "Item" : `Item ${count(around.place + 1)} of ${count(around.total)}${[...wanted].length ? " that are wanted" : ""}`,
+          about.category && [" · ", name(about.category)]), h("h1", {}, name(found.key))),
+        h("p", { class: "steps" }, step(around.before, "← Before", "k"), step(around.after, "Next →", "j"))),
+      h("dl", { class: "facts small" }, found.measures.map((one) => h("div", { title: one.says }, h("dt", {}, one.title), h("dd", {}, fixed(found.values[one.key], one.digits))))),
+      part("Prompt", h("div", { class: "texts" }, about.prompts.map((one, at) => block(about.prompts.length > 1 ? `Turn ${at + 1}` : "Prompt", one)),
+        about.references.filter((one) => one !== null).map((one, at, all) => block(all.length > 1 ? `Reference ${at + 1}` : "Reference", one))),
+      about.fields.length > 0 && h("details", { class: "behind" }, h("summary", {}, "Other columns of the dataset"),
+        h("dl", { class: "facts" }, about.fields.map(([key, value]) => h("div", {}, h("dt", {}, name(key)), h("dd", {}, name(value ?? "–"))))))),
+      answersPart(),
+      found.judgments.length > 0 && part("Judgments", h("div", { class: "tools" }, segmented("Order that is shown first", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
+        h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order)))),
+      found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map(rewriting)),
+      found.scores.length > 0 && part("Scores", h("div", { class: "cases" }, found.scores.map(score))),
+      found.others.length > 0 && part("Other rows", found.others.map(other)),
+    ].filter(Boolean));
+  };
+  const redraw = () => { remember(state()); draw(); };
+  draw();
+
+  const choose = (next) => { view = next; redraw(); return true; };
+  const made = {
+    title: `${found.key} · ${run}`,
+    trail: [[path, run], [`${path}/items${wanted.size ? `?${wanted}` : ""}`, "Items"], ["", found.key]],
+    version: found.version,
+    content,
+    refresh: async () => { found = await get(api); made.version = found.version; draw(); },
+    key: (key) => {
+      if (key === "j" || key === "ArrowRight") { to(found.around.after); return true; }
+      if (key === "k" || key === "ArrowLeft") { to(found.around.before); return true; }
+      if (key === "u" || key === "Escape") { list(); return true; }
+      if (key === "/") { go(`${path}/items`, wanted).then(() => document.getElementById("search")?.focus()); return true; }
+      if (key === "s") { order = order === "ab" ? "ba" : "ab"; redraw(); return true; }
+      if (key === "d") return choose("differences");
+      if (key === "m") return choose("markdown");
+      if (key === "p") return choose("text");
+      return false;
+    },
+  };
+  return made;
+};

@@ -1,0 +1,224 @@
+// All items of a run: only the rows that are seen are there, and only these are asked for.
+import { h, name } from "./dom.js";
+import { count, fixed, get, runPath } from "./data.js";
+
+const ROW = 40;
+const CHUNK = 100;
+const TALLEST = 12e6; // browsers cut elements that are much taller
+const TYPING_MS = 60;
+const NAMES = ["q", "category", "sort"];
+
+/** The part of an address that says which items are wanted, in which order. */
+export const selection = (query) => {
+  const kept = new URLSearchParams();
+  for (const [key, value] of query) if (NAMES.includes(key) || key === "where") if (value) kept.append(key, value);
+  return kept;
+};
+
+export const items = async ({ parts: [run], query, go, remember }) => {
+  let wanted = selection(query);
+  let at = Number(query.get("at") ?? 0);
+  let found = await get(`${runPath(run)}/items?${with_(wanted, { limit: CHUNK, offset: chunkOf(at) * CHUNK })}`);
+  let chunks = new Map([[chunkOf(at), found.rows]]);
+  let asked = new AbortController();
+
+  const path = `/run/${encodeURIComponent(run)}`;
+  const open = (index) => go(`${path}/item/${index}`, wanted);
+  const columns = () => [["index", "#", "n"], ["item", "item", ""], ["category", "category", ""], [null, "prompt", ""],
+    ...found.measures.map((one) => [one.key, one.title, "n", one.says])];
+
+  // -- the rows that are seen ---------------------------------------------------------------------
+
+  const spacer = h("div", { class: "spacer" });
+  const head = h("div", { class: "row heads", role: "row" });
+  const scroller = h("div", { class: "list", role: "grid", tabindex: 0, "aria-label": "Items", scroll: () => draw() }, head, spacer);
+  const total = () => found.total;
+  const height = () => Math.min(total() * ROW, TALLEST);
+  const room = () => Math.max(ROW, scroller.clientHeight - head.offsetHeight);
+  const first = () => {
+    const visible = room() / ROW;
+    const span = height() - room();
+    if (span <= 0) return 0;
+    return Math.min(scroller.scrollTop / span, 1) * Math.max(0, total() - visible);
+  };
+  const toTop = (row) => {
+    const visible = room() / ROW;
+    const span = Math.max(0, height() - room());
+    return total() > visible ? (Math.max(0, Math.min(row, total() - visible)) / (total() - visible)) * span : 0;
+  };
+
+  const cell = (row, [key, , kind]) => {
+    if (key === "index") return h("span", { role: "gridcell", class: "n faint" }, count(row.index + 1));
+    if (key === "item") return h("span", { role: "gridcell" }, h("a", { href: `${path}/item/${row.index}${wanted.size ? `?${wanted}` : ""}`, tabindex: -1 }, name(row.name)));
+    if (key === "category") return h("span", { role: "gridcell" }, name(row.category ?? "–"));
+    if (key === null) return h("span", { role: "gridcell", class: "preview" }, name(row.preview));
+    const measure = found.measures.find((one) => one.key === key);
+    const value = row[key];
+    return h("span", { role: "gridcell", class: `${kind}${key === "failed" && value > 0 ? " bad" : ""}${value === null ? " faint" : ""}` }, fixed(value, measure.digits));
+  };
+
+  const draw = () => {
+    const from = Math.floor(first());
+    const until = Math.min(total(), from + Math.ceil(room() / ROW) + 2);
+    const shift = scroller.scrollTop - (first() - from) * ROW;
+    const rows = [];
+    for (let place = from; place < until; place += 1) {
+      const row = chunks.get(chunkOf(place))?.[place % CHUNK];
+      const line = h("div", {
+        class: `row${place === at ? " at" : ""}`, role: "row", id: `row-${place}`, "aria-rowindex": place + 2, "aria-selected": String(place === at),
+        click: (event) => { if (row && !event.target.closest("a")) { at = place; open(row.index); } },
+      }, row ? columns().map((one) => cell(row, one)) : h("span", { role: "gridcell", class: "faint" }, "…"));
+      line.style.top = `${shift + (place - from) * ROW}px`;
+      rows.push(line);
+    }
+    spacer.replaceChildren(...rows);
+    scroller.setAttribute("aria-activedescendant", `row-${at}`);
+    fill(from, until);
+  };
+
+  const fill = async (from, until) => {
+    const missing = [];
+    for (let one = chunkOf(from); one <= chunkOf(Math.max(from, until - 1)); one += 1) if (!chunks.has(one) && one * CHUNK < total()) missing.push(one);
+    if (!missing.length) return;
+    const into = chunks;
+    for (const one of missing) into.set(one, null);
+    for (const one of missing) {
+      try {
+        const more = await get(`${runPath(run)}/items?${with_(wanted, { limit: CHUNK, offset: one * CHUNK })}`, asked.signal);
+        if (into !== chunks) return;
+        into.set(one, more.rows);
+      } catch (error) {
+        into.delete(one);
+        if (error.name === "AbortError") return;
+        said.textContent = error.message;
+      }
+    }
+    draw();
+  };
+
+  const heads = () => {
+    const sort = wanted.get("sort") ?? "index";
+    head.replaceChildren(...columns().map(([key, title, kind, says]) => {
+      const is = sort.replace(/^-/, "") === key;
+      const label = { role: "columnheader", class: kind, "aria-sort": is ? (sort.startsWith("-") ? "descending" : "ascending") : null, title: says };
+      return h("span", label, key === null ? title : h("button", { type: "button", click: () => order(key) }, title));
+    }));
+    scroller.setAttribute("aria-rowcount", String(total() + 1));
+    scroller.style.setProperty("--columns", `4rem minmax(7rem, 10rem) 8rem minmax(14rem, 1fr) ${found.measures.map(() => "minmax(6.5rem, 9rem)").join(" ")}`);
+    spacer.style.height = `${height()}px`;
+  };
+
+  const say = () => {
+    said.textContent = found.total === found.of ? `${count(found.of)} items` : `${count(found.total)} of ${count(found.of)} items`;
+    for (const [form, anchor] of files) anchor.href = `${runPath(run)}/export?${with_(wanted, { form })}`;
+  };
+
+  // -- what is wanted -----------------------------------------------------------------------------
+
+  const change = async () => {
+    asked.abort();
+    asked = new AbortController();
+    const mine = asked;
+    remember(wanted);
+    try {
+      const now = await get(`${runPath(run)}/items?${with_(wanted, { limit: CHUNK, offset: 0 })}`, mine.signal);
+      found = now;
+      chunks = new Map([[0, now.rows]]);
+      at = 0;
+      scroller.scrollTop = 0;
+      heads(); say(); draw();
+      made.version = now.version;
+    } catch (error) {
+      if (error.name !== "AbortError") said.textContent = error.message;
+    }
+  };
+  const want = (key, value) => {
+    if (value) wanted.set(key, value); else wanted.delete(key);
+    return change();
+  };
+  const order = (key) => {
+    const now = wanted.get("sort") ?? "index";
+    const numeric = found.measures.some((one) => one.key === key);
+    const next = now.replace(/^-/, "") !== key ? (numeric ? `-${key}` : key) : now.startsWith("-") ? key : `-${key}`;
+    return want("sort", next === "index" ? "" : next);
+  };
+
+  let typing = 0;
+  const search = h("input", {
+    type: "search", id: "search", placeholder: "Search prompts and answers", "aria-label": "Search prompts and answers", value: wanted.get("q") ?? "",
+    input: () => { clearTimeout(typing); typing = setTimeout(() => want("q", search.value), TYPING_MS); },
+    keydown: (event) => { if (event.key === "Enter" || event.key === "ArrowDown") { event.preventDefault(); scroller.focus(); } },
+  });
+  const categories = h("select", { "aria-label": "Category", change: (event) => want("category", event.target.value) },
+    h("option", { value: "" }, "all categories"),
+    found.categories.map((one) => h("option", { value: one, selected: wanted.get("category") === one }, one)));
+
+  const conditions = h("span", { class: "conditions" });
+  const drawConditions = () => conditions.replaceChildren(...wanted.getAll("where").map((one) => h("button", {
+    type: "button", class: "condition", "aria-label": `Leave out the condition ${one}`, click: () => {
+      const rest = wanted.getAll("where").filter((other) => other !== one);
+      wanted.delete("where");
+      for (const other of rest) wanted.append("where", other);
+      drawConditions(); change();
+    } }, one, " ✕")));
+  const measure = h("select", { "aria-label": "Measure of a condition" }, found.measures.map((one) => h("option", { value: one.key }, one.title)));
+  const sign = h("select", { "aria-label": "How it compares" }, [">", ">=", "<", "<=", "="].map((one) => h("option", {}, one)));
+  const number = h("input", { type: "text", inputmode: "decimal", size: 5, value: "0", "aria-label": "Number of a condition" });
+  const add = () => {
+    if (!number.value.trim() || !Number.isFinite(Number(number.value))) { number.setAttribute("aria-invalid", "true"); return; }
+    number.removeAttribute("aria-invalid");
+    wanted.append("where", `${measure.value}${sign.value}${Number(number.value)}`);
+    drawConditions(); change();
+  };
+  const where = h("form", { class: "where", submit: (event) => { event.preventDefault(); add(); } }, "where ", measure, sign, number, h("button", {}, "Add"));
+
+  const said = h("span", { class: "said", role: "status" });
+  const files = ["csv", "json"].map((form) => [form, h("a", { class: "save-link", download: "" }, form.toUpperCase())]);
+
+  const move = (by) => {
+    at = Math.max(0, Math.min(total() - 1, at + by));
+    const place = at - first();
+    const visible = Math.floor(room() / ROW);
+    if (place < 0) scroller.scrollTop = toTop(at);
+    else if (place > visible - 1) scroller.scrollTop = toTop(at - visible + 1);
+    draw();
+  };
+  const steps = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: 15, PageUp: -15, g: -1e12, Home: -1e12, G: 1e12, End: 1e12 };
+
+  const made = {
+    title: `Items of ${run}`,
+    trail: [[path, run], [`${path}/items`, "Items"]],
+    version: found.version,
+    content: h("div", { class: "wide items" }, h("h1", { class: "hidden" }, `Items of ${run}`),
+      h("div", { class: "tools" }, search, categories, where, conditions, h("span", { class: "gap" }), said,
+        h("span", { class: "save-links" }, "Save as ", files[0][1], " ", files[1][1])), scroller),
+    shown: () => { heads(); say(); drawConditions(); if (at) scroller.scrollTop = toTop(at - 3); draw(); (wanted.get("q") ? search : scroller).focus({ preventScroll: true }); addEventListener("resize", draw); },
+    leave: () => { asked.abort(); removeEventListener("resize", draw); },
+    refresh: async () => {
+      const now = await get(`${runPath(run)}/items?${with_(wanted, { limit: CHUNK, offset: chunkOf(at) * CHUNK })}`);
+      if (now.version === made.version) return;
+      found = now;
+      chunks = new Map([[chunkOf(at), now.rows]]);
+      made.version = now.version;
+      heads(); say(); draw();
+    },
+    key: (key) => {
+      if (key in steps) { move(steps[key]); scroller.focus({ preventScroll: true }); return true; }
+      if (key === "/") { search.focus(); search.select(); return true; }
+      const row = chunks.get(chunkOf(at))?.[at % CHUNK];
+      if (key === "Enter" && row && !document.activeElement.closest("button, a")) { open(row.index); return true; }
+      if (key === "Escape" && document.activeElement === search) { scroller.focus(); return true; }
+      if (key === "u" || key === "Escape") { go(path); return true; }
+      return false;
+    },
+  };
+  return made;
+};
+
+const chunkOf = (place) => Math.floor(place / CHUNK);
+
+const with_ = (wanted, more) => {
+  const all = new URLSearchParams(wanted);
+  for (const [key, value] of Object.entries(more)) all.set(key, value);
+  return all;
+};

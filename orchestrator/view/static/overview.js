@@ -1,0 +1,65 @@
+// A run as the report shows it, brought up to date while it goes on.
+import { drawing, h, name } from "./dom.js";
+import { get, runPath } from "./data.js";
+import { grid } from "./table.js";
+
+const figure = (one) => h("figure", { id: one.key },
+  h("figcaption", {}, h("h3", {}, name(one.title)), h("p", {}, one.says)),
+  one.drawing && h("div", { class: "scroll chart", tabindex: 0, role: "region", "aria-label": `${one.title}, chart` }, drawing(one.drawing)),
+  h("p", { class: "basis" }, one.basis),
+  h("details", { class: "behind", open: !one.drawing || one.key.startsWith("ratings") }, h("summary", {}, `The numbers: ${one.title}`), grid(one.table)),
+  one.beside.map((table) => [h("h4", {}, table.title), grid(table)]));
+
+const table = (one) => [h("h3", {}, name(one.title)), one.basis && h("p", { class: "basis" }, one.basis), grid(one)];
+
+const folded = (one, index, all) => h("details", { class: "folded", open: index === 0 || one.source !== all[index - 1].source },
+  h("summary", {}, name(one.title), one.source && [" ", h("span", { class: "aside" }, one.source)]),
+  one.basis && h("p", { class: "basis" }, one.basis), grid(one));
+
+const section = (one) => h("section", { id: `part-${one.key}`, "aria-labelledby": `h-${one.key}` },
+  h("h2", { id: `h-${one.key}` }, one.title), one.figures.map(figure), one.tables.map(table), one.folded.map(folded));
+
+const drawn = (run, found) => [
+  h("div", { class: "head" },
+    h("div", {}, h("p", { class: "kind" }, "Run"), h("h1", {}, name(run)), found.description && h("p", { class: "lead" }, name(found.description))),
+    h("p", {}, h("a", { class: "button", href: `/run/${encodeURIComponent(run)}/items` }, "Items and answers"))),
+  h("div", { class: "columns" },
+    h("nav", { "aria-label": "Sections" }, h("ul", {}, h("li", {}, h("a", { href: "#glance" }, "In short")),
+      found.sections.map((one) => h("li", {}, h("a", { href: `#part-${one.key}` }, one.title))))),
+    h("div", { class: "parts" },
+      h("section", { id: "glance", "aria-labelledby": "h-glance" }, h("h2", { id: "h-glance" }, "In short"),
+        found.glance.length > 0 && h("ul", { class: "found" }, found.glance.map((line) => h("li", {}, name(line)))),
+        found.legend && h("p", { class: "note legend" }, found.legend),
+        found.warnings.length > 0 && h("div", { class: "warnings", role: "note" }, h("h3", {}, "What to know before reading on"),
+          h("ul", {}, found.warnings.map((line) => h("li", {}, name(line))))),
+        h("dl", { class: "facts" }, found.facts.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, name(value)))))),
+      found.sections.map(section),
+      h("section", { id: "made" }, h("h2", {}, "How it was made"),
+        h("details", { class: "folded" }, h("summary", {}, "The whole recipe, as it was resolved"), h("pre", { class: "recipe", tabindex: 0 }, found.recipe))))),
+];
+
+export const overview = async ({ parts: [run] }) => {
+  const found = await get(runPath(run));
+  const content = h("div", { class: "wide" }, drawn(run, found));
+  const made = {
+    title: run,
+    trail: [[`/run/${encodeURIComponent(run)}`, run]],
+    version: found.version,
+    content,
+    shown: () => { if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); },
+    refresh: async () => {
+      const now = await get(runPath(run));
+      if (now.version === made.version) return;
+      const open = new Map([...content.querySelectorAll("details")].map((one) => [one.querySelector("summary").textContent, one.open]));
+      content.replaceChildren(...drawn(run, now));
+      for (const one of content.querySelectorAll("details")) one.open = open.get(one.querySelector("summary").textContent) ?? one.open;
+      made.version = now.version;
+    },
+    key: (key) => {
+      if (key === "/" || key === "Enter") { content.querySelector("a.button").click(); return true; }
+      if (key === "u" || key === "Escape") { document.querySelector("#bar a").click(); return true; }
+      return false;
+    },
+  };
+  return made;
+};

@@ -1,0 +1,44 @@
+// The list of runs.
+import { h, name } from "./dom.js";
+import { bytes, count, get, share } from "./data.js";
+
+const WORDS = { complete: "complete", running: "running", stopped: "stopped", foreign: "can't be read" };
+
+export const runs = async ({ go, query }) => {
+  const found = await get("/api/runs");
+  if (found.single && !query.has("list")) {
+    await go(`/run/${encodeURIComponent(found.single)}`, null, { replace: true });
+    throw new DOMException("gone on", "AbortError");
+  }
+  const picked = new Set();
+  const button = h("button", { type: "button", class: "main", disabled: true, click: () => {
+    const [a, b] = picked;
+    go("/compare", new URLSearchParams({ a, b }));
+  } }, "Compare two runs");
+  const pick = (event) => {
+    picked[event.target.checked ? "add" : "delete"](event.target.value);
+    button.disabled = picked.size !== 2;
+  };
+  const row = (run) => h("tr", {},
+    h("td", {}, h("input", { type: "checkbox", value: run.name, change: pick, "aria-label": `Compare ${run.name}` })),
+    h("th", { scope: "row" }, h("a", { href: `/run/${encodeURIComponent(run.name)}` }, name(run.name)),
+      run.description && h("p", { class: "about" }, name(run.description))),
+    h("td", {}, h("span", { class: `state ${run.state}` }, WORDS[run.state] ?? run.state),
+      run.state !== "complete" && run.units_total ? h("span", { class: "aside" }, ` ${share(run.units_done / run.units_total)}`) : null),
+    h("td", { class: "n" }, count(run.units_total)),
+    h("td", { class: "n" }, run.units_failed ? h("b", { class: "bad" }, count(run.units_failed)) : count(run.units_failed)),
+    h("td", {}, name(run.methods.join(", "))),
+    h("td", {}, name(run.models.join(", "))),
+    h("td", { class: "n" }, run.size ? bytes(run.size) : "–"),
+    h("td", { class: "aside" }, h("time", { datetime: new Date(run.at * 1000).toISOString() }, new Date(run.at * 1000).toLocaleString())));
+  const heads = ["", "run", "state", "units", "failed", "methods", "models", "size", "last change"];
+  return {
+    title: "Runs",
+    content: h("div", { class: "wide" }, h("div", { class: "head" }, h("h1", {}, "Runs"), h("p", {}, button)),
+      found.runs.length
+        ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Runs" }, h("table", { class: "data runs" },
+          h("thead", {}, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text || h("span", { class: "hidden" }, "compare"))))),
+          h("tbody", {}, found.runs.map(row))))
+        : h("p", {}, "There are no runs here yet: ", h("code", {}, "orchestrator run RECIPE"), " makes one.")),
+  };
+};

@@ -1,0 +1,42 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from orchestrator.view.app import make_app
+from orchestrator.view.guard import Door, Guard
+from orchestrator.view.library import Library
+
+PORT = 8765
+HERE = f"http://127.0.0.1:{PORT}"
+
+
+class Viewer:
+    """A viewer without a process: its client, and the tokens that it announced."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.tokens: list[str] = []
+        self.door = Door(self.tokens.append)
+        self.door.begin()
+        guard = Guard(make_app(Library(path, folder)), self.door, PORT)
+        self.client = TestClient(guard, base_url=HERE, raise_server_exceptions=True)
+
+    def enter(self) -> "Viewer":
+        """Exchange the token for the cookie."""
+        assert self.client.get(f"/?token={self.tokens[-1]}").status_code == 200
+        return self
+
+    def get(self, path: str, **headers: str):
+        return self.client.get(path, headers=headers)
+
+    def json(self, path: str):
+        reply = self.client.get(path)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+
+@pytest.fixture
+def viewer(tmp_path: Path) -> Callable[[Path], Viewer]:
+    """A viewer of a folder, which has not been entered yet."""
+    return lambda path: Viewer(path, tmp_path / "side")
