@@ -1,0 +1,239 @@
+"""How many requests a server should have at a time, found while it works. Pure: `now` comes in.
+
+A controller is told at each look what the server was seen to do and says whether the limit is to
+change. It follows one signal at a time: the server's own queue where it publishes one, else the
+throughput at the limits that were tried (`orchestrator.scheduler.knee`). Whatever the signal, a
+server that says it is overloaded is believed at once. Why so: `docs/design/0010-adaptive-limits.md`.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+from orchestrator.scheduler.knee import Knee
+
+START: Final = 64
+"""Where a search begins, of each server."""
+FLOOR: Final = 2
+"""One request that is computed and one that waits for its turn: less leaves a server idle."""
+CEILING: Final = 512
+"""Of each server; open files are often bound to 1,024 a process."""
+
+# Share of what is computed that should wait: below the first the server may run dry between two
+# looks, above the second what waits only grows old. The gap between them is the hysteresis.
+_TOO_FEW, _TOO_MANY, _WANTED = 0.1, 1.0, 0.5
+# Below 1 + _TOO_MANY, so that a step from too few can't end at too many.
+_MOST_UP, _MOST_DOWN = 1.75, 0.5
+_LOOKS_UP, _LOOKS_DOWN = 2, 4
+# A queue is waited for so long after a change before it is believed, seconds.
+_SETTLES_S, _SETTLES_AT_MOST_S = 1.0, 5.0
+_LOOK_S, _CALM_LOOK_S, _CALM_AFTER_S = 0.5, 2.0, 10.0
+# After turning round the next change waits; each turn doubles it, so that changes are bounded.
+_TURN_S, _TURN_AT_MOST_S = 2.0, 120.0
+_OVERLOADED = 0.7
+_CAPPED_S, _CAPPED_AT_MOST_S = 60.0, 960.0
+# So many looks without a figure mean that the server publishes none.
+_LOOKS_FOR_FIGURES = 3
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen at one look. Counts are since the start.
+
+    Attributes:
+        in_flight: Requests that the server has.
+        queued: Requests that could be sent if there were room.
+        n_ended: Requests that were answered.
+        work: What they cost the server, in tokens, at least 1 each.
+        n_overloads: Attempts that ended because the server has too much to do.
+        waiting: Requests that wait inside the server; None where it says nothing.
+        running: Requests that it computes; None where it says nothing.
+    """
+
+    in_flight: int
+    queued: int
+    n_ended: int
+    work: float
+    n_overloads: int = 0
+    waiting: int | None = None
+    running: int | None = None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A limit that was changed.
+
+    Attributes:
+        at: When, as the caller counts time; seconds.
+        before: Requests at a time.
+        after: Requests at a time.
+        why: In a few words.
+    """
+
+    at: float
+    before: int
+    after: int
+    why: str
+
+
+class Controller:
+    """Finds the limit of one model and follows it.
+
+    Args:
+        start: First limit.
+        floor: Lowest limit.
+        ceiling: Highest limit.
+
+    Attributes:
+        limit: Requests at a time, now.
+        signal: "queue", "throughput", or "" before it is known which there is.
+    """
+
+    def __init__(self, start: int = START, floor: int = FLOOR, ceiling: int = CEILING) -> None:
+        self.limit = max(floor, min(start, ceiling))
+        self.signal = ""
+        self._floor = floor
+        self._ceiling = ceiling
+        self._knee = Knee(self.limit, floor, ceiling)
+        self._pace = _Pace()
+        self._n_without = 0
+        self._queue: list[tuple[int, float]] = []
+        self._settled_at = -math.inf
+        self._changed_at = -math.inf
+        self._direction = 0
+        self._turn_s = _TURN_S
+        self._n_overloads = 0
+        self._cap = float(ceiling)
+        self._capped_until = -math.inf
+        self._capped_s = _CAPPED_S
+
+    @property
+    def wants_figures(self) -> bool:
+        """Whether the server's own figures are of use."""
+        return self.signal != "throughput"
+
+    def look_after_s(self, now: float) -> float:
+        """When to look again, in seconds from now: rarely while nothing changes."""
+        calm = self.signal == "queue" and now - self._changed_at > _CALM_AFTER_S
+        return _CALM_LOOK_S if calm else _LOOK_S
+
+    def look(self, now: float, seen: Seen) -> Change | None:
+        """Take in what was seen; the change of the limit, if it is to change."""
+        self._pace.add(now, seen)
+        if seen.n_overloads > self._n_overloads:
+            self._n_overloads = seen.n_overloads
+            return self._overloaded(now)
+        self._choose_signal(seen)
+        if self.signal == "queue":
+            return self._by_queue(now, seen)
+        if self.signal == "throughput":
+            return self._by_throughput(now, seen)
+        return None
+
+    def _choose_signal(self, seen: Seen) -> None:
+        if self.signal or not seen.in_flight:
+            return
+        if seen.waiting is not None:
+            self.signal = "queue"
+        else:
+            self._n_without += 1
+            if self._n_without >= _LOOKS_FOR_FIGURES:
+                self.signal = "throughput"
+
+    # -- the server's queue ------------------------------------------------------------------------
+
+    def _by_queue(self, now: float, seen: Seen) -> Change | None:
+        if now < self._settled_at or seen.in_flight > self.limit or seen.waiting is None:
+            # What was sent under the limit before is still there, or the server said nothing.
+            return None
+        busy = max(seen.running or 0, seen.in_flight - seen.waiting, 1)
+        self._queue.append((seen.waiting, busy))
+        del self._queue[:-_LOOKS_DOWN]
+        waiting = sum(one for one, _ in self._queue) / len(self._queue)
+        computed = sum(one for _, one in self._queue) / len(self._queue)
+        if waiting > max(_TOO_MANY * computed, self._floor):
+            if len(self._queue) < _LOOKS_DOWN:
+                return None
+            wanted = max(computed * (1 + _WANTED), self.limit * _MOST_DOWN)
+            return self._turn_to(now, math.ceil(wanted), f"{waiting:.0f} wait in the server")
+        is_full = seen.queued and seen.in_flight >= self.limit
+        if not is_full or len(self._queue) < _LOOKS_UP or waiting >= _TOO_FEW * computed:
+            return None
+        return self._turn_to(now, math.ceil(self.limit * _MOST_UP), "nothing waits in the server")
+
+    def _turn_to(self, now: float, wanted: int, why: str) -> Change | None:
+        direction = 1 if wanted > self.limit else -1
+        if direction == -self._direction:
+            if now < self._changed_at + self._turn_s:
+                return None
+            self._turn_s = min(2 * self._turn_s, _TURN_AT_MOST_S)
+        self._direction = direction
+        return self._change(now, wanted, why)
+
+    # -- throughput --------------------------------------------------------------------------------
+
+    def _by_throughput(self, now: float, seen: Seen) -> Change | None:
+        is_full = bool(seen.queued) and seen.in_flight == self.limit
+        found = self._knee.look(now, seen.work, self._pace.latency_s, is_full=is_full)
+        if found is None:
+            return None
+        limit, why = found
+        change = self._change(now, limit, why)
+        if change is None or self.limit != limit:
+            self._knee.refused(self.limit)
+        return change
+
+    # -- both --------------------------------------------------------------------------------------
+
+    def _overloaded(self, now: float) -> Change | None:
+        """The server refused: lower at once, and stay below where it refused for a while."""
+        if now < self._settled_at:
+            return None  # of requests that were sent before the last cut
+        if now > self._capped_until + self._capped_s:
+            self._capped_s = _CAPPED_S
+        self._cap = max(self._floor, 0.9 * self.limit)
+        self._capped_until = now + self._capped_s
+        self._capped_s = min(2 * self._capped_s, _CAPPED_AT_MOST_S)
+        change = self._change(now, int(self.limit * _OVERLOADED), "the server is overloaded")
+        self._direction = -1
+        self._knee = Knee(self.limit, self._floor, self._ceiling)
+        return change
+
+    def _change(self, now: float, wanted: int, why: str) -> Change | None:
+        cap = self._cap if now < self._capped_until else self._ceiling
+        after = max(self._floor, min(wanted, int(cap), self._ceiling))
+        if after == self.limit:
+            return None
+        change = Change(now, self.limit, after, why)
+        self.limit = after
+        self._changed_at = now
+        settles = min(max(self._pace.latency_s, _SETTLES_S), _SETTLES_AT_MOST_S)
+        self._settled_at = now + settles
+        self._queue.clear()
+        return change
+
+
+class _Pace:
+    """Mean latency of the last while, by Little's law: requests in flight over answers a second."""
+
+    def __init__(self) -> None:
+        self.latency_s = 0.0
+        self._since: float | None = None
+        self._n_ended = 0
+        self._in_flight = 0.0
+        self._n = 0
+
+    def add(self, now: float, seen: Seen) -> None:
+        if self._since is None:
+            self._since, self._n_ended = now, seen.n_ended
+            return
+        self._in_flight += seen.in_flight
+        self._n += 1
+        ended, elapsed = seen.n_ended - self._n_ended, now - self._since
+        mean = self._in_flight / self._n
+        if ended < max(mean, 4) or elapsed <= 0:
+            # Too few to tell; but it takes at least as long as nothing has come.
+            self.latency_s = max(self.latency_s, elapsed * mean / max(ended, 1) if ended else 0.0)
+            return
+        self.latency_s = mean * elapsed / ended
+        self._since, self._n_ended = now, seen.n_ended
+        self._in_flight, self._n = 0.0, 0
