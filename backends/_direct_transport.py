@@ -22,9 +22,8 @@ from backends._transport import (
     Transport,
     check_base_url,
     check_key,
-    is_private,
 )
-from orchestrator.backend import Endpoint
+from orchestrator.backend import Endpoint, is_private
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES

@@ -6,7 +6,6 @@
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import socket
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from orchestrator.backend import Endpoint
+from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -187,18 +186,6 @@ def check_key(api_key: str) -> str:
     if not all("!" <= character <= "~" for character in api_key):
         raise UsageError("the API key holds white space or characters that no key has")
     return api_key
-
-
-def is_private(base_url: str) -> bool:
-    """Whether the host is this machine or in a private network, told by the URL alone."""
-    host = urlsplit(base_url).hostname or ""
-    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_private or address.is_loopback
 
 
 def _closed_before_reply(error: aiohttp.ClientError) -> bool:

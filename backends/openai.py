@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import NO_LOGPROBS, OpenaiCompatible, without_version
-from backends._transport import KEEPALIVE_S, AiohttpTransport, Transport, is_private
+from backends._transport import KEEPALIVE_S, AiohttpTransport, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
-from orchestrator.backend import Backend, Capabilities, Endpoint
+from orchestrator.backend import Backend, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 

@@ -5,7 +5,9 @@ A backend module in `backends/` exports `Config` (a pydantic model of its connec
 errors and cancellation are raised.
 """
 
+import ipaddress
 from typing import Final, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -14,6 +16,18 @@ from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
 
 LOCAL: Final = "local"
 """Stands for the address of a back-end that needs no server."""
+
+
+def is_private(base_url: str) -> bool:
+    """Whether the host is this machine or in a private network, told by the URL alone."""
+    host = urlsplit(base_url).hostname or ""
+    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_private or address.is_loopback
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):

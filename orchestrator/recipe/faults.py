@@ -65,13 +65,30 @@ def from_pydantic(
 ) -> list[Fault]:
     """A fault for each finding of `model` about the data at `prefix`."""
     found: dict[Fault, None] = {}
-    for detail in error.errors(include_url=False):
+    for detail in _arms_joined(error.errors(include_url=False)):
         if detail["type"] == "extra_forbidden" and LITERAL_KEY.match(str(detail["loc"][-1])):
             continue  # refuse_secrets says it better
         path = _in_file(written.data, (*prefix, *detail["loc"]), detail["type"])
         message = _message(detail, path, prefix, model)
         found[written.fault(path, message)] = None
     return list(found)
+
+
+def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
+    """One finding for what may be a number or a word and is neither."""
+    found: list[ErrorDetails] = []
+    for detail in details:
+        before = found[-1] if found else None
+        if (
+            before is not None
+            and detail["type"] == "literal_error"
+            and before["loc"][:-1] == detail["loc"][:-1]
+        ):
+            words = complaint(detail).removeprefix("must be ")
+            found[-1] = {**before, "type": "either", "msg": f"{complaint(before)} or {words}"}
+        else:
+            found.append(detail)
+    return found
 
 
 def refuse_secrets(written: Written) -> list[Fault]:

@@ -105,6 +105,8 @@ def _default(name: str, setting: Mapping[str, Any], required: object) -> str:
 def _value(setting: Mapping[str, Any]) -> str:
     if "$ref" in setting:
         return _named(setting["$ref"])
+    if "const" in setting:
+        return f"`{setting['const']}`"
     if "enum" in setting:
         return ", ".join(f"`{value}`" for value in setting["enum"])
     if "anyOf" in setting:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from orchestrator.backend import is_private
+
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 # Neither white space nor slashes, nor what a terminal obeys or shows as nothing (ESC, bidi, BOM).
 KEY_PATTERN = (
@@ -23,6 +25,10 @@ Amount = Annotated[float, Field(gt=0)]
 Money = Annotated[float, Field(ge=0)]
 
 
+DEFAULT_IN_FLIGHT = 64
+"""Requests that a server has at a time where nobody says how many."""
+
+
 class Settings(BaseModel):
     """Base of settings: frozen, unknown keys are faults, numbers are finite."""
 
@@ -32,10 +38,12 @@ class Settings(BaseModel):
 
 
 class Limits(Settings):
-    """How hard a model's server may be worked; the defaults suit a local server."""
+    """How hard a model's server may be worked."""
 
-    max_in_flight: Count = 64
-    """Most requests that wait for an answer at the same time."""
+    max_in_flight: Count | Literal["auto"] | None = None
+    """Most requests that wait for an answer at the same time, of each server. auto: found while
+    the run goes on. Left out: auto for servers that are launched or on a private network, 64 for
+    others."""
     requests_per_minute: Amount | None = None
     """Rate cap of the endpoint; null for none."""
     timeout_s: Amount = 600.0
@@ -268,6 +276,21 @@ class ModelSpec:
     thinking_end: str = ""
     replicas: int = 1
     base_urls: tuple[str, ...] = ()
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether its limit is found while the run goes on."""
+        asked = self.limits.max_in_flight
+        if asked is not None or self.answers is not None:
+            return asked == "auto"
+        urls = self.base_urls or (self.base_url or "",)
+        return self.server is not None or all(map(is_private, urls))
+
+    @property
+    def max_in_flight(self) -> int:
+        """Requests that each of its servers may have at a time, at first where that changes."""
+        asked = self.limits.max_in_flight
+        return asked if isinstance(asked, int) else DEFAULT_IN_FLIGHT
 
     def resolved(self) -> dict[str, Any]:
         """The entry of a recipe file that leads to this model."""

@@ -106,6 +106,7 @@ def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[Ren
         yield from page.flow(parts)
     yield Text("")
     yield _models(page, progress.models)
+    yield from _limits(page, progress.models)
     if n_left:
         yield page.words("Everything answered is kept; the same command goes on.", FAINT)
 
@@ -150,6 +151,21 @@ def _request_parts(progress: Progress) -> list[Text | str]:
     if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
     return parts
+
+
+def _limits(page: Page, models: Sequence[ModelProgress]) -> Iterator[RenderableType]:
+    """How many requests each model had at a time, where that was changed."""
+    changed = [model for model in models if model.limits.n_changes]
+    if not changed:
+        return
+    parts: list[Text | str] = [page.words("requests at a time", FAINT)]
+    for model in changed:
+        n = model.limits.n_changes
+        name = page.name(model.name, _MAX_NAME)
+        way = f"{numbers.count(model.limits.first)} → {numbers.count(model.limit)}"
+        times = "change" if n == 1 else "changes"
+        parts.append(Text.assemble(name, page.words(f" {way} in {numbers.count(n)} {times}")))
+    yield from page.flow(parts)
 
 
 def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
@@ -289,6 +305,7 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
     yield from page.flow(_request_parts(progress))
     yield Text("")
     yield _models(page, progress.models)
+    yield from _limits(page, progress.models)
 
 
 def _running(progress: Progress) -> str:

@@ -3,6 +3,24 @@
 import msgspec
 
 
+class LimitProgress(msgspec.Struct, frozen=True):
+    """How the number of requests that a model may have at a time came about, in this call.
+
+    Attributes:
+        is_adaptive: Whether it is found while the run goes on, and not fixed.
+        signal: What it follows: "queue" (the server's own), "throughput", "" while not known.
+        first: At the start of this call.
+        n_changes: Since then.
+        last: The last few changes: when (`at`, seconds of this call), `before`, `after`, `why`.
+    """
+
+    is_adaptive: bool = False
+    signal: str = ""
+    first: int = 0
+    n_changes: int = 0
+    last: tuple[dict[str, float | str], ...] = ()
+
+
 class ModelProgress(msgspec.Struct, frozen=True):
     """One model.
 
@@ -18,6 +36,7 @@ class ModelProgress(msgspec.Struct, frozen=True):
         retried: Attempts that failed and were tried again.
         prompt_tokens: In this call.
         completion_tokens: In this call.
+        limits: How `limit` came about.
     """
 
     name: str
@@ -30,6 +49,7 @@ class ModelProgress(msgspec.Struct, frozen=True):
     retried: int
     prompt_tokens: int
     completion_tokens: int
+    limits: LimitProgress = LimitProgress()
 
 
 class StandingProgress(msgspec.Struct, frozen=True):

@@ -12,8 +12,9 @@ import yaml
 from orchestrator import __version__
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.progress import Progress
+from orchestrator.runner import adaptive
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
-from orchestrator.runner.fleet import Fleet
+from orchestrator.runner.fleet import Fleet, server_label
 from orchestrator.runner.kept import Shelf
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
@@ -22,6 +23,7 @@ from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch, Wiring
 from orchestrator.runner.steering import Interrupts, obey
 from orchestrator.scheduler.core import Core, Limits
+from orchestrator.scheduler.limits import CEILING, FLOOR, START, Controller
 from orchestrator.scheduler.retry import RetryPolicy
 from orchestrator.store import RunDirectory, Store
 
@@ -221,6 +223,7 @@ async def _to_end(told: "_Told", interrupts: Interrupts) -> None:
                 group.create_task(_watch(told, interrupts)),
                 group.create_task(obey(told.run_dir, told.session, interrupts)),
                 group.create_task(told.fleet.mend()),
+                group.create_task(told.session.adaptive.run()),
             ]
             interrupts.task = group.create_task(told.session.run())
             await interrupts.wait()
@@ -261,9 +264,18 @@ def _wiring(
 ) -> Wiring:
     recipe = prepared.recipe
     specs = {name: prepared.models[name] for name in prepared.identities}
+    labels = {name: server_label(name, prepared.plan.identities[name]) for name in specs}
+    kept = adaptive.decoded(store.get_meta(adaptive.META))
+    controllers = {
+        name: _controller(fleet.n_servers(name), kept.get(labels[name]))
+        for name, spec in specs.items()
+        if spec.is_adaptive
+    }
     limits = {
         name: Limits(
-            spec.limits.max_in_flight * fleet.n_servers(name),
+            controllers[name].limit
+            if name in controllers
+            else spec.max_in_flight * fleet.n_servers(name),
             spec.limits.dead_after_s,
             spec.limits.max_attempts,
         )
@@ -287,7 +299,16 @@ def _wiring(
         max_open=recipe.window.units,
         max_bytes=recipe.window.megabytes * _MEGABYTE,
         run_dir=str(run_dir.path),
+        controllers=controllers,
+        labels=labels,
+        kept_limits=kept,
     )
+
+
+def _controller(n_servers: int, kept: adaptive.KeptLimit | None) -> Controller:
+    """Begins where an earlier call ended."""
+    start = kept.limit if kept is not None else START * n_servers
+    return Controller(start, FLOOR * n_servers, CEILING * n_servers)
 
 
 class _Told(msgspec.Struct, frozen=True):

@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 # Stands for the address of a server we launched: its port is another one each time.
 LAUNCHED = "launched"
+# More than any limit that is found while a run goes on.
+_CONNECTIONS = 4096
 # Settings of back-ends that change how requests travel, not what they say.
 _HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
 
@@ -285,7 +287,8 @@ class Fleet:
                 model=name or spec.name,
                 api_key=api_key,
                 timeout_s=spec.limits.timeout_s,
-                max_in_flight=spec.limits.max_in_flight,
+                # The scheduler bounds what is in flight; who raises its limit needs no new pool.
+                max_in_flight=max(spec.max_in_flight, _CONNECTIONS),
                 plain=spec.plain,
                 thinking_end=spec.thinking_end,
             ),

@@ -19,11 +19,13 @@ from orchestrator.frames import pack_row
 from orchestrator.plan import Plan
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.runner.adaptive import META, Adaptive, KeptLimit
 from orchestrator.runner.budget import Budget, token_counts
 from orchestrator.runner.forming import Board
 from orchestrator.runner.logs import Often
 from orchestrator.runner.waves import Waves
 from orchestrator.scheduler.core import Core
+from orchestrator.scheduler.limits import Controller
 from orchestrator.scheduler.loop import Connect, Scheduler
 from orchestrator.scheduler.window import Window
 from orchestrator.store import Store
@@ -67,6 +69,9 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         run_dir: For messages.
         waves: Where not all servers run at the same time.
         rest: Ends the servers of models, which are started again when they are asked.
+        controllers: Of the models whose limit is found while the run goes on.
+        labels: What the store remembers the servers of each model by.
+        kept_limits: What earlier calls found.
     """
 
     plan: Plan
@@ -84,6 +89,9 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: float = math.inf
     waves: Waves | None = None
     rest: Callable[[Collection[str]], Awaitable[None]] | None = None
+    controllers: Mapping[str, Controller] = {}
+    labels: Mapping[str, str] = {}
+    kept_limits: Mapping[str, KeptLimit] = {}
 
 
 class Session:
@@ -106,6 +114,15 @@ class Session:
         self._n_sent = 0
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in wiring.plan.identities}
+        self.adaptive = Adaptive(
+            wiring.controllers,
+            labels=wiring.labels,
+            kept=wiring.kept_limits,
+            core=wiring.core,
+            scheduler=self._scheduler,
+            tokens=self._tokens,
+            keep=lambda text: wiring.store.set_meta(META, text),
+        )
         self._faults: list[str] = []
         self._often = Often()
         self._board = Board(wiring.plan)
@@ -152,8 +169,8 @@ class Session:
         self._scheduler.resume()
 
     def limit(self, model: str, n: int) -> int:
-        """Change how many requests a model may have at a time; how many it was before."""
-        return self._scheduler.set_limit(model, n)
+        """Fix how many requests a model may have at a time; how many it was before."""
+        return self.adaptive.by_hand(model, n)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -349,6 +366,7 @@ class Session:
                 retried=state.n_retried,
                 prompt_tokens=self._tokens[name][0],
                 completion_tokens=self._tokens[name][1],
+                limits=self.adaptive.progress(name),
             )
             for name, state in core.models.items()
         )

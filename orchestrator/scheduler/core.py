@@ -19,6 +19,7 @@ from orchestrator.scheduler.retry import RetryPolicy
 _log = logging.getLogger(__name__)
 
 _UNAUTHORISED = frozenset({401, 403})
+_OVERLOADED = frozenset({429, 503})
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -64,6 +65,7 @@ class ModelState(msgspec.Struct):
     n_done: int = 0
     n_failed: int = 0
     n_retried: int = 0
+    n_overloads: int = 0
 
     @property
     def n_queued(self) -> int:
@@ -134,6 +136,8 @@ class Core:
             return [Settled(request, outcome)]
         if state.dead is not None:
             return [self._settle_dead(state, request)]
+        if outcome.status in _OVERLOADED or outcome.cause == "timeout":
+            state.n_overloads += 1
         if outcome.status in _UNAUTHORISED:
             # The key is wrong, not the request; with the right one it would be answered.
             return [*self.kill(request.ask.model, outcome), self._settle_dead(state, request)]
@@ -227,9 +231,14 @@ class Core:
         return self.models[model].down_since is not None
 
     def has_ready(self, model: str) -> bool:
-        """Whether requests of a model could be sent now, if there were room."""
+        """Whether a request of a model could be sent now."""
         state = self.models[model]
-        return bool(state.ready) and state.down_since is None and not self.paused
+        return state.in_flight < state.limits.max_in_flight and self.n_ready(model) > 0
+
+    def n_ready(self, model: str) -> int:
+        """Requests of a model that could be sent now, if there were room."""
+        state = self.models[model]
+        return 0 if state.down_since is not None or self.paused else len(state.ready)
 
     def busy(self) -> bool:
         """Whether anything is queued or in flight."""

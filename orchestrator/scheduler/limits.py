@@ -3,7 +3,7 @@
 A controller is told at each look what the server was seen to do and says whether the limit is to
 change. It follows one signal at a time: the server's own queue where it publishes one, else the
 throughput at the limits that were tried (`orchestrator.scheduler.knee`). Whatever the signal, a
-server that says it is overloaded is believed at once. Why so: `docs/design/0010-adaptive-limits.md`.
+server that says it is overloaded is believed at once. Why: `docs/design/0010-adaptive-limits.md`.
 """
 
 import math

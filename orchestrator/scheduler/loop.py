@@ -169,6 +169,10 @@ class Scheduler:
         self._fill(self._links[model])
         return before
 
+    def backend(self, model: str) -> Backend | None:
+        """The connection to a model; None while there is none."""
+        return self._links[model].backend
+
     def _fill(self, link: _Link) -> None:
         """Wake or make as many workers as there is work for: no end of a request will do it."""
         state = self._core.models[link.model]
@@ -212,12 +216,15 @@ class Scheduler:
             self._drained.set()
 
     def _wake(self, link: _Link) -> None:
+        state = self._core.models[link.model]
+        if state.in_flight >= state.limits.max_in_flight:
+            return  # who ends one of them takes the next
         while link.idle:
             waiter = link.idle.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return
-        limit = self._core.models[link.model].limits.max_in_flight
+        limit = state.limits.max_in_flight
         if self._group is not None and link.n_workers < limit and not self._stopping:
             link.n_workers += 1
             self._group.create_task(self._work(link))

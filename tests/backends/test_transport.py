@@ -8,9 +8,9 @@ import pytest
 
 from backends._direct_transport import DirectTransport
 from backends._openai_transport import OpenaiTransport
-from backends._transport import AiohttpTransport, Reply, check_base_url, is_private
+from backends._transport import AiohttpTransport, Reply, check_base_url
 from launch._fake_server import serving
-from orchestrator.backend import Endpoint
+from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 

@@ -76,7 +76,22 @@ def test_a_launched_model_speaks_the_backend_of_its_server(file):
 def test_limits_of_a_model_stand_over_those_of_the_recipe(file):
     models = loaded(file).models
     assert (models["big"].limits.max_in_flight, models["big"].limits.max_attempts) == (3, 2)
-    assert (models["small"].limits.max_in_flight, models["small"].limits.max_attempts) == (64, 2)
+    assert (models["small"].limits.max_in_flight, models["small"].limits.max_attempts) == (None, 2)
+
+
+def test_the_limit_is_found_where_the_server_is_near_and_nobody_says_how_many(file):
+    near, far = "base_url: 'http://127.0.0.1:8000'", "base_url: 'https://api.example.com'"
+    more = f"""
+  near: {{{near}, backend: tests.recipe.plugin_backend}}
+  asked: {{{far}, backend: tests.recipe.plugin_backend, limits: {{max_in_flight: auto}}}}
+  fixed: {{{near}, backend: tests.recipe.plugin_backend, limits: {{max_in_flight: 5}}}}
+dataset:"""
+    file.write_text(RECIPE.replace("\ndataset:", more), encoding="utf-8")
+    models = loaded(file).models
+    assert [name for name, spec in models.items() if spec.is_adaptive] == ["small", "near", "asked"]
+    assert {name: spec.max_in_flight for name, spec in models.items()} == {
+        "small": 64, "big": 3, "gpt-4.1": 64, "near": 64, "asked": 64, "fixed": 5,
+    }  # fmt: skip
 
 
 def test_the_name_is_the_file_s_where_none_is_given(tmp_path):

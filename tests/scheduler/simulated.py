@@ -54,7 +54,7 @@ def batching(most: float, half: float) -> Machine:
     return Machine(10**6, lambda running: most * running / (running + half))
 
 
-def simulate(  # noqa: PLR0913 (the parts of a simulation)
+def simulate(
     controller: Controller,
     machine_at: Callable[[float], Machine],
     seconds: float,

@@ -1,0 +1,174 @@
+"""Limits that follow what servers can take: looks at servers and tells the scheduler.
+
+What is decided stands in `orchestrator.scheduler.limits`; here is when it is looked and what is
+written down: each change in the log, in the progress and, with the limit to begin the next call
+with, in the store.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from orchestrator.backend import Backend, ServerLoad
+from orchestrator.report.progress import LimitProgress
+from orchestrator.scheduler.core import Core
+from orchestrator.scheduler.limits import Change, Controller, Seen
+from orchestrator.scheduler.loop import Scheduler
+from orchestrator.store.clock import wall_ms
+
+META: Final = "limits"
+"""Under which the store keeps the limits."""
+
+# A server that is too busy to say how busy it is must not hold up the looking.
+_FIGURES_S: Final = 5.0
+_KEPT: Final = 100
+_BY_HAND: Final = "by hand"
+
+_log = logging.getLogger(__name__)
+
+
+class KeptChange(msgspec.Struct, frozen=True):
+    """A change as the store keeps it; `when_ms` is the wall clock's, since 1970."""
+
+    when_ms: int
+    before: int
+    after: int
+    why: str
+
+
+class KeptLimit(msgspec.Struct, frozen=True):
+    """What the store keeps of a model: its limit and its last changes, of all calls."""
+
+    limit: int
+    changes: tuple[KeptChange, ...] = ()
+
+
+def decoded(text: str | None) -> dict[str, KeptLimit]:
+    """What the store keeps, by label of the server; nothing where it can't be read."""
+    if text is None:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, KeptLimit])
+    except msgspec.MsgspecError:
+        return {}
+
+
+class Adaptive:
+    """Keeps the limits of models where their servers do best.
+
+    Args:
+        controllers: Of the models whose limit is to be found.
+        labels: What the store remembers each model by.
+        kept: What an earlier call wrote down.
+        core: Counters of the models.
+        scheduler: Has the connections, and is told new limits.
+        tokens: Prompt and completion tokens of a model so far.
+        keep: Writes text into the store.
+    """
+
+    def __init__(  # noqa: PLR0913 (its neighbours, by keyword)
+        self,
+        controllers: Mapping[str, Controller],
+        *,
+        labels: Mapping[str, str],
+        kept: Mapping[str, KeptLimit],
+        core: Core,
+        scheduler: Scheduler,
+        tokens: Mapping[str, list[int]],
+        keep: Callable[[str], None],
+    ) -> None:
+        self._controllers = dict(controllers)
+        self._labels = dict(labels)
+        self._kept = dict(kept)
+        self._core = core
+        self._scheduler = scheduler
+        self._tokens = tokens
+        self._keep = keep
+        self._first = {name: state.limits.max_in_flight for name, state in core.models.items()}
+        self._changes: dict[str, list[Change]] = {name: [] for name in core.models}
+        self._n_changes = dict.fromkeys(core.models, 0)
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.time()
+
+    async def run(self) -> None:
+        """Follow all models until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for model, controller in self._controllers.items():
+                group.create_task(self._follow(model, controller))
+
+    def by_hand(self, model: str, n: int) -> int:
+        """Set a limit and leave it there; how many it was before."""
+        self._controllers.pop(model, None)
+        before = self._scheduler.set_limit(model, n)
+        if n != before:
+            self._record(model, Change(self._now(), before, n, _BY_HAND))
+        return before
+
+    def progress(self, model: str) -> LimitProgress:
+        """How a model's limit came about."""
+        controller = self._controllers.get(model)
+        return LimitProgress(
+            is_adaptive=controller is not None,
+            signal=controller.signal if controller is not None else "",
+            first=self._first[model],
+            n_changes=self._n_changes[model],
+            last=msgspec.to_builtins(self._changes[model][-5:]),
+        )
+
+    async def _follow(self, model: str, controller: Controller) -> None:
+        while True:
+            await asyncio.sleep(controller.look_after_s(self._now()))
+            backend = self._scheduler.backend(model)
+            if backend is None or self._core.is_down(model):
+                continue
+            load = await _figures(backend) if controller.wants_figures else None
+            if self._controllers.get(model) is not controller:
+                return
+            change = controller.look(self._now(), self._seen(model, load))
+            if change is not None:
+                self._scheduler.set_limit(model, change.after)
+                self._record(model, change)
+
+    def _seen(self, model: str, load: ServerLoad | None) -> Seen:
+        state = self._core.models[model]
+        return Seen(
+            in_flight=state.in_flight,
+            queued=self._core.n_ready(model),
+            n_ended=state.n_done,
+            # A request that is answered in no token has cost something too.
+            work=float(state.n_done + sum(self._tokens[model])),
+            n_overloads=state.n_overloads,
+            waiting=load.waiting if load is not None else None,
+            running=load.running if load is not None else None,
+        )
+
+    def _record(self, model: str, change: Change) -> None:
+        self._n_changes[model] += 1
+        self._changes[model] = [*self._changes[model][1 - _KEPT :], change]
+        _log.info(
+            "%s: %d requests at a time, %d before: %s",
+            model,
+            change.after,
+            change.before,
+            change.why,
+            extra={"model": model, "before": change.before, "after": change.after},
+        )
+        label = self._labels[model]
+        before = self._kept[label].changes if label in self._kept else ()
+        made = KeptChange(wall_ms(), change.before, change.after, change.why)
+        self._kept[label] = KeptLimit(change.after, (*before[1 - _KEPT :], made))
+        self._keep(msgspec.json.encode(self._kept).decode())
+
+    def _now(self) -> float:
+        return self._loop.time() - self._started
+
+
+async def _figures(backend: Backend) -> ServerLoad | None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FIGURES_S):
+            return await backend.load()
+    return None
