@@ -175,6 +175,24 @@ def test_trials_of_a_server_out_of_reach_are_no_attempts_of_the_request():
     assert isinstance(end, Retried)
 
 
+def test_refusals_for_overload_and_deadlines_are_counted():
+    c = core()
+    late = Failure("timeout", "no reply")
+    for position, failure in enumerate((BUSY, BAD, late, generation("x"))):
+        c.submit(request(position=position))
+        c.done(c.take("m", 0.0), failure, 0.0)
+    assert c.models["m"].n_overloads == 2
+
+
+def test_nothing_is_ready_while_the_limit_is_used_up():
+    c = core(max_in_flight=1)
+    for position in range(3):
+        c.submit(request(position=position))
+    assert c.has_ready("m")
+    c.take("m", 0.0)
+    assert (c.has_ready("m"), c.n_ready("m")) == (False, 2)
+
+
 def test_a_model_has_its_own_number_of_attempts():
     c = core(max_attempts=1)
     c.submit(request())

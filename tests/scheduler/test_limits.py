@@ -4,6 +4,8 @@ What is held to 95 % is every minute after the time to warm up, against the best
 limits; sizes of requests are random, so a minute of even that one would vary by a few per cent.
 """
 
+import itertools
+
 import pytest
 
 from orchestrator.scheduler.limits import CEILING, FLOOR, Controller, Seen
@@ -102,7 +104,7 @@ def test_each_step_is_bounded_and_within_the_bounds():
         if change is not None:
             assert (change.before, change.after) == (limits[-1], controller.limit)
             limits.append(change.after)
-    steps = [after / before for before, after in zip(limits, limits[1:], strict=False)]
+    steps = [after / before for before, after in itertools.pairwise(limits)]
     assert max(limits) == CEILING
     assert min(limits[limits.index(CEILING) :]) == FLOOR
     assert min(steps) >= 0.49
@@ -120,7 +122,7 @@ def test_a_server_whose_figures_swing_does_not_make_the_limit_swing():
         changes += [change] if change is not None else []
     turns = sum(
         (one.after > one.before) != (other.after > other.before)
-        for one, other in zip(changes, changes[1:], strict=False)
+        for one, other in itertools.pairwise(changes)
     )
     # Half an hour; a turn waits twice as long as the one before, at most two minutes.
     assert turns <= 6 + 1800 / 120
