@@ -12,10 +12,10 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _settings, _weights
+from launch import _gguf, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import RunningServer, ServedModel
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "llamacpp"
 BACKEND = "llamacpp"
@@ -24,13 +24,13 @@ KEY_VARIABLE: Final = "LLAMA_API_KEY"
 
 _COMMAND: Final = "llama-server"
 _OWN: Final = Path(".llamacpp")
-_MAGIC: Final = b"GGUF"
 _PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<n>\d{5})\.gguf")
 _OWN_ARGUMENTS: Final = frozenset((
     "-a", "-c", "-m", "-np", "--alias", "--api-key", "--api-key-file", "--chat-template-file",
     "--ctx-size", "--host", "--lora", "--lora-scaled", "--model", "--parallel", "--port",
 ))  # fmt: skip
 _SPECULATIVE: Final = frozenset(("-md", "-hfd", "--model-draft", "--hf-repo-draft"))
+_DEVICES: Final = frozenset(("-dev", "--device", "-ts", "--tensor-split", "-sm", "--split-mode"))
 _ENV: Final = {
     "LLAMA_ARG_OFFLINE": "1",
     # Its cache in main memory is known to bring back the keys and values of other prompts
@@ -58,7 +58,10 @@ class Config(BaseModel):
         None, ge=1, le=1024, description="CPU threads; null leaves it to the server."
     )
     n_gpu_layers: int | None = Field(
-        None, ge=0, description="Layers on the GPU; null leaves it to the server, 0 is the CPU."
+        None,
+        ge=0,
+        description="Layers on the GPU; null: all where the run places it, else as the server "
+        "likes; 0 is the CPU.",
     )
     gpus: tuple[int, ...] | None = Field(
         None, min_length=1, description="Numbers of the GPUs it may see; null: all."
@@ -134,6 +137,39 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     return found | _settings.identity(config)
 
 
+def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
+    """The GPU memory it needs; None on the CPU, or where the recipe says which GPUs it takes.
+
+    Raises:
+        LaunchError: If a file is not there, or doesn't say what it needs.
+    """
+    if config.n_gpu_layers == 0 or _settings.names_its_gpus(config):
+        return None
+    if _DEVICES & {argument.partition("=")[0] for argument in config.extra_args}:
+        return None
+    (model,) = models
+    return _gguf.footprint(
+        parts(resolve(model.weights)),
+        context=config.max_model_len * config.slots,
+        cache_type=config.cache_type,
+        n_gpu_layers=config.n_gpu_layers,
+        flash_attention=config.flash_attention != "off",
+        adapters=sum(_file(path).stat().st_size for path in config.lora),
+    )
+
+
+def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:  # noqa: ARG001 (it takes what it needs, no fixed share)
+    """The settings with which it runs on these GPUs, of which it sees no others."""
+    layers = _gguf.ALL_LAYERS if config.n_gpu_layers is None else config.n_gpu_layers
+    spread = {"LLAMA_ARG_SPLIT_MODE": "none", "LLAMA_ARG_MAIN_GPU": "0"}
+    if len(gpus) > 1:
+        # Else it goes by what is free at the moment, which others may be about to take.
+        shares = ",".join("1" for _ in gpus)
+        spread = {"LLAMA_ARG_SPLIT_MODE": "layer", "LLAMA_ARG_TENSOR_SPLIT": shares}
+    env = config.env | spread | _settings.visible(gpus)
+    return config.model_copy(update={"n_gpu_layers": layers, "env": env})
+
+
 def resolve(weights: str) -> Path:
     """The GGUF file that `weights` names: a file, a folder with one model, or `bundled:NAME`.
 
@@ -177,7 +213,7 @@ def _is_first(file: Path) -> bool:
 
 def _checked(file: Path) -> Path:
     with _file(str(file)).open("rb") as opened:
-        if opened.read(len(_MAGIC)) != _MAGIC:
+        if opened.read(len(_gguf.MAGIC)) != _gguf.MAGIC:
             raise LaunchError(
                 f"{file} is no GGUF file; llama.cpp's convert_hf_to_gguf.py makes one of a model "
                 f"folder"

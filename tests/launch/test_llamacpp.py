@@ -171,3 +171,40 @@ def test_the_program_beside_the_project_is_found(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     assert llamacpp.find_command(llamacpp.Config()) == str(program)
+
+
+def test_a_server_that_is_placed_sees_its_gpu_and_has_all_layers_there():
+    config = llamacpp.placed(llamacpp.Config(), ("3",), 0.4)
+    found = llamacpp.environment(config)
+    assert found["CUDA_VISIBLE_DEVICES"] == "3"
+    assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_MAIN_GPU"]) == ("none", "0")
+    command = list(llamacpp.argv(config, "llama-server", ServedModel("m", "/m.gguf"), 1))
+    assert command[command.index("--n-gpu-layers") + 1] == "999"
+
+
+def test_a_server_on_several_gpus_has_equal_shares_of_its_layers_on_each():
+    config = llamacpp.placed(llamacpp.Config(n_gpu_layers=7), ("1", "3"), 0.4)
+    found = llamacpp.environment(config)
+    assert found["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_TENSOR_SPLIT"]) == ("layer", "1,1")
+    assert config.n_gpu_layers == 7
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_gpu_layers": 0},
+        {"gpus": [1]},
+        {"env": {"CUDA_VISIBLE_DEVICES": "0"}},
+        {"extra_args": ["--device", "none"]},
+    ],
+)
+def test_a_server_on_the_cpu_or_told_its_gpus_is_not_placed(settings):
+    config = llamacpp.Config.model_validate(settings)
+    assert llamacpp.footprint(config, (ServedModel("m", "absent.gguf"),)) is None
+
+
+def test_a_file_that_is_cut_short_is_named(tmp_path):
+    file = gguf(tmp_path / "m.gguf", b"\x03\0\0\0")
+    with pytest.raises(LaunchError, match=r"m\.gguf: the GGUF header .* cut short"):
+        llamacpp.footprint(llamacpp.Config(), (ServedModel("m", file),))
