@@ -1,7 +1,8 @@
 """vLLM's server: exact scores of given ids, label probabilities by the chain rule over their trie.
 
 Written against vLLM 0.32. Labels are read from ordinary alternatives (`top_logprobs`), so start the
-server with `--max-logprobs 64` or more; only what is missing there is asked for by id.
+server with `--max-logprobs 64` or more; what is missing there is drawn by force, token by token, or
+asked for by id where the server spoils nothing by that (`gate: false`).
 """
 
 import asyncio
@@ -78,8 +79,9 @@ class Config(BaseModel):
     )
     gate: bool = Field(
         True,  # noqa: FBT003
-        description="Whether requests for given ids are kept apart from those that read "
-        "alternatives; false for servers with the V2 model runner, which mixes nothing up.",
+        description="Whether the server may have the V1 model runner, which spoils alternatives "
+        "beside requests for given ids: then labels that are not listed are drawn by force, and "
+        "with raw_logprobs: false such requests are kept apart. false (V2): asked for by id.",
     )
     keepalive_s: float = Field(
         KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
@@ -108,12 +110,15 @@ class Vllm(ByIds):
         if config.chat_template_kwargs and not endpoint.plain:
             extra["chat_template_kwargs"] = config.chat_template_kwargs
         dialect = Dialect(token_ids=True, top_k_off=0, top_logprobs=wire.ABSURD, extra=extra)
-        super().__init__(endpoint, transport, dialect, prefill=True, raw=config.raw_logprobs)
+        super().__init__(endpoint, transport, dialect, prefill=True, raw=_is_raw(config))
         self._config = config
         tokenizer = VllmTokenizer(self._ask, endpoint.model, config.chat_template_kwargs)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain)
         self._cap: int | None = None
         self._cap_lock = asyncio.Lock()
+        # What is drawn by force has no number of its own once others are ruled out before it.
+        self._forces = config.gate and config.raw_logprobs
+        self._keeps_apart = config.gate and not config.raw_logprobs
         self._gate: Gate | None = None
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -175,16 +180,19 @@ class Vllm(ByIds):
         # The shared beginning first: then its tokens are in the prefix cache, and what it rules
         # out is not asked.
         n_cached, n_requests, n_exact = await self._look(walk, whole, [()]), 1, 0
+        look_closer = self._force if self._forces else self._look_exactly
         while True:
             # What is read lowers what labels can have at most, and so what may be neglected.
             if nodes := walk.unread():
                 await self._look(walk, whole, nodes)
                 n_requests += 1
             elif missing := walk.missing():
-                n_exact += await self._look_exactly(walk, whole, missing)
+                n_exact += await look_closer(walk, whole, missing)
             else:
                 break
-        method = f"{self.kind}.top_logprobs" + ("+token_ids" if n_exact else "")
+        method = f"{self.kind}.top_logprobs"
+        if n_exact:
+            method += "+forced" if self._forces else "+token_ids"
         return found.choice(method, n_cached, n_requests + n_exact)
 
     async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
@@ -199,6 +207,29 @@ class Vllm(ByIds):
             )
         walk.add(nodes, looked.readings)
         return looked.n_cached
+
+    async def _force(self, walk: Walk, whole: Ids, missing: Mapping[Path, Sequence[int]]) -> int:
+        """Read tokens that are missing at nodes by drawing each; how many requests that took."""
+        nodes_of: dict[int, list[Path]] = {}
+        for node, tokens in missing.items():
+            for token in tokens:
+                nodes_of.setdefault(token, []).append(node)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                (nodes, group.create_task(outcome(self._forced(whole, nodes, token))))
+                for token, nodes in nodes_of.items()
+            ]
+        for nodes, task in tasks:
+            walk.add(nodes, known(task.result()).readings)
+        return len(nodes_of)
+
+    async def _forced(self, whole: Ids, nodes: Sequence[Path], token: int) -> wire.Looked:
+        prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
+        return await self._ask(
+            COMPLETIONS,
+            lambda: wire.force(model, prompts, token),
+            lambda body, secret: wire.forced_token(body, prompts, token, secret),
+        )
 
     async def _look_exactly(
         self, walk: Walk, whole: Ids, missing: Mapping[Path, Sequence[int]]
@@ -250,16 +281,23 @@ class Vllm(ByIds):
         return self._stated(version, trial.fingerprint)
 
     def _reading(self) -> AbstractAsyncContextManager[None]:
-        return self._shared_gate().reading() if self._config.gate else nullcontext()
+        return self._shared_gate().reading() if self._keeps_apart else nullcontext()
 
     def _exact(self) -> AbstractAsyncContextManager[None]:
-        return self._shared_gate().exact() if self._config.gate else nullcontext()
+        return self._shared_gate().exact() if self._keeps_apart else nullcontext()
 
     def _shared_gate(self) -> Gate:
         """The one of all connections to the server."""
         if self._gate is None:
             self._gate = gate_of(self._endpoint.base_url)
         return self._gate
+
+
+def _is_raw(config: Config) -> bool | None:
+    """Whether draws' numbers are raw; None where neutral sampling settings make them so."""
+    if config.raw_logprobs:
+        return True
+    return False if config.extra_body else None
 
 
 def _cap(body: bytes | Failure) -> int:

@@ -2,8 +2,9 @@
 
 A prompt's last assistant mark divides it into what was asked and what is already answered. At the
 beginning of an answer a judge has the distribution over its labels that `launch._fake.judge` states
-(also within labels of several tokens); everywhere else a token's log-probability is that of
-`launch._fake.language`, which is no distribution.
+(also within labels of several tokens). Everywhere else the token that a greedy answer has there has
+the log-probability that `launch._fake.language` gives it, and all others share what is left: a true
+distribution, over which sampled texts are unlikely.
 """
 
 import math
@@ -22,7 +23,11 @@ from launch._fake.rules import Rules, Verdict
 
 _SHORTEST, _LONGEST = 12, 40
 _MASK: Final = 2**64 - 1
-_WEIGHED: Final = np.arange(language.VOCABULARY, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+_MIX: Final = 0x9E3779B97F4A7C15
+_N_PAIRS: Final = language.VOCABULARY // 2
+_WEIGHED: Final = np.arange(_N_PAIRS, dtype=np.uint64) * np.uint64(_MIX)
+_GREEDY: Final = 1024
+"""Greedy answers that are remembered."""
 _WITHIN: Final = 0.999
 """Share of the probability that stays on the labels once one was begun."""
 TRUNCATED: Final = 64
@@ -75,6 +80,7 @@ class Toy:
         self.rules = rules
         self.models = tuple(models)
         self._speaker = Speaker(rules)
+        self._greedy = lru_cache(_GREEDY)(self._written)
 
     def has(self, quirk: str) -> bool:
         """Whether the server has a quirk."""
@@ -139,7 +145,7 @@ class Toy:
         """Natural log-probability of a token at a place."""
         judged = self._judged(place, verdict)
         if judged is None:
-            return language.logprob(place.context, len(place.begun), token_id)
+            return self._unjudged(place, token_id, verdict)
         thin = (1 - sum(judged.values())) / (2 * language.VOCABULARY)
         return round(math.log(judged.get(token_id, thin)), 6)
 
@@ -162,9 +168,10 @@ class Toy:
         judged = self._judged(place, verdict)
         value = self.logprob(place, token_id, verdict)
         if judged is None:
-            at = len(place.begun)
-            best = [i for i in _likeliest(place.context, at, k) if i != token_id][: k - 1]
-            others = [(i, language.logprob(place.context, at, i)) for i in best]
+            likely = _likeliest(place.context, len(place.begun), k)
+            ranked = dict.fromkeys([self._favourite(place, verdict), *likely])
+            best = [i for i in ranked if i != token_id][: k - 1]
+            others = [(i, self._unjudged(place, i, verdict)) for i in best]
             listed = [(token_id, value), *others]
         else:
             fill = [i for i in range(32, 127 + k) if i not in judged][:k]
@@ -198,26 +205,48 @@ class Toy:
         if judged is not None and how.limit == 1:
             best = max(judged, key=judged.__getitem__)
             return Draw([best], language.decode([best]), "length")
-        if verdict.text is not None:
-            new = language.encode(verdict.text)
-        else:
-            new = self._write(place, how, verdict)
-        new = [*new, language.END][: how.limit]
+        seed, warmth, text = how.seed, how.temperature, verdict.text
+        written = self._written(place, seed, warmth, text, evenly=verdict.judge_evenly)
+        new = list(written[: how.limit])
         text = language.decode([i for i in new if i != language.END])
         text, new, stop = cut(text, new, list(how.stops))
         ended = stop is not None or new[-1:] == [language.END]
         return Draw(new, text, "stop" if ended else "length", stop)
 
-    def _write(self, place: Place, how: Sampling, verdict: Verdict) -> list[int]:
-        seed = (how.seed, how.temperature) if how.temperature > 0 else ()
-        key = language.number(self.rules.seed, place.context, place.begun, *seed)
+    def _written(
+        self, place: Place, seed: int | None, temperature: float, text: str | None, *, evenly: bool
+    ) -> tuple[int, ...]:
+        """A whole answer, or the rest of one, and its end."""
+        if text is not None:
+            return (*language.encode(text), language.END)
+        seeds = (seed, temperature) if temperature > 0 else ()
+        key = language.number(self.rules.seed, place.context, place.begun, *seeds)
         n_words = _SHORTEST + key % (_LONGEST - _SHORTEST + 1)
         quality = self._speaker.quality(place.model)
         spread = 0.3 * (language.fraction("spread", key) - 0.5)
         written = language.write(key, min(max(quality + spread, 0.0), 1.0), n_words)
         case = judge.read(place.asked, place.model, quality)
-        said = judge.verdict(place.asked, case, evenly=verdict.judge_evenly)
-        return written + language.encode(said)
+        said = judge.verdict(place.asked, case, evenly=evenly)
+        return (*written, *language.encode(said), language.END)
+
+    def _favourite(self, place: Place, verdict: Verdict) -> int:
+        """The token that a greedy answer has there; off its way, the first of one from there."""
+        begun, start = place.begun, msgspec.structs.replace(place, begun=())
+        text, evenly = verdict.text, verdict.judge_evenly
+        whole = self._greedy(start, None, 0.0, text, evenly=evenly)
+        if len(begun) < len(whole) and whole[: len(begun)] == begun:
+            return whole[len(begun)]
+        return self._greedy(place, None, 0.0, text, evenly=evenly)[0]
+
+    def _unjudged(self, place: Place, token_id: int, verdict: Verdict) -> float:
+        """Log-probability of a token where no label is expected."""
+        at, favourite = len(place.begun), self._favourite(place, verdict)
+        value = language.logprob(place.context, at, favourite)
+        if token_id == favourite:
+            return value
+        shares = _N_PAIRS - _share(place.context, at, favourite)
+        share = _share(place.context, at, token_id) / shares
+        return round(math.log(-math.expm1(value) * share), 6)
 
     def _judged(self, place: Place, verdict: Verdict) -> Mapping[int, float] | None:
         """Probabilities of the tokens that labels go on with; None where no label does."""
@@ -238,14 +267,24 @@ class Toy:
         return {token: _WITHIN * weight / total for token, weight in found.items()}
 
 
+def _share(context: int, position: int, token_id: int) -> float:
+    """In (0, 1); of tokens 2n and 2n + 1 together 1, so that the sum over all tokens is known."""
+    pair, odd = divmod(token_id, 2)
+    mixed = (context ^ (pair * _MIX) ^ ((position + 1) * 0xC2B2AE3D27D4EB4F)) & _MASK
+    mixed = (mixed ^ (mixed >> 31)) * 0xBF58476D1CE4E5B9 & _MASK
+    first = (((mixed ^ (mixed >> 29)) >> 11) + 0.5) / 2**53
+    return 1 - first if odd else first
+
+
 @lru_cache(maxsize=4096)
 def _likeliest(context: int, position: int, k: int) -> tuple[int, ...]:
-    """The k tokens of the highest `language.logprob` there, best first."""
+    """The k tokens of the highest `_share` there, best first."""
     # The whole vocabulary one by one takes a hundred times as long.
     mixed = _WEIGHED ^ np.uint64((context ^ ((position + 1) * 0xC2B2AE3D27D4EB4F)) & _MASK)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
-    shares = mixed ^ (mixed >> np.uint64(29))
-    return tuple(np.argsort(shares, kind="stable")[:k].tolist())
+    first = ((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(11)).astype(np.float64) / 2**53
+    shares = np.stack([first, 1 - first], axis=1).reshape(-1)
+    return tuple(np.argsort(-shares, kind="stable")[:k].tolist())
 
 
 def _labels(asked: str, case: judge.Case) -> tuple[str, ...]:

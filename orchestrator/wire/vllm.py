@@ -174,6 +174,21 @@ def look_exactly(model: str, prompts: Sequence[Path], ids: Sequence[int]) -> byt
     return encode({**_one_token(model, prompts), **wanted})
 
 
+def force(model: str, prompts: Sequence[Path], token: int) -> bytes:
+    """Body of `/v1/completions` that draws a given token after each prompt, and says its ln p.
+
+    What may be drawn changes nothing in raw log-probabilities; in processed ones it does.
+    """
+    return encode(
+        {
+            **_one_token(model, prompts),
+            "logprobs": 0,
+            "allowed_token_ids": [token],
+            "return_tokens_as_token_ids": True,
+        }
+    )
+
+
 def trial(model: str, ids: Path, only: int | None = None) -> bytes:
     """Body of `/v1/completions` that draws one token, if `only` is given that one."""
     body = {**_one_token(model, ids), "logprobs": 1, "return_token_ids": True}
@@ -288,6 +303,37 @@ def looked_exactly(
     return Looked(readings, n_cached)
 
 
+def forced_token(body: bytes, prompts: Sequence[Path], token: int, secret: str) -> Looked | Failure:
+    """A token after several prompts that do not list it as most likely, from the reply to `force`.
+
+    Such a token has no more than half of the probability; where the reply gives it more, the server
+    computes log-probabilities after it has ruled all others out.
+    """
+    found = _listings(body, prompts, secret)
+    if isinstance(found, Failure):
+        return found
+    listings, n_cached = found
+    if any(token not in row for row in listings):
+        return _NOT_FORCED
+    if any(row[token] > _MOST_UNLISTED for row in listings):
+        return _PROCESSED
+    return Looked(tuple(Reading({token: row[token]}) for row in listings), n_cached)
+
+
+_MOST_UNLISTED: Final = -0.5
+"""More than ln 0.5, by more than numbers differ between two steps of a server."""
+_NOT_FORCED: Final = Failure(
+    "unsupported",
+    "the server draws other tokens than those it is told to (allowed_token_ids); raise "
+    "--max-logprobs and choose_top_logprobs, so that labels are among the alternatives",
+    permanent=True,
+)
+_PROCESSED: Final = Failure(
+    "unsupported",
+    "the server's log-probabilities are those after sampling settings (--logprobs-mode "
+    "processed_logprobs); say `raw_logprobs: false` in its settings, or start it with raw_logprobs",
+    permanent=True,
+)
 _NOT_BY_ID: Final = Failure(
     "unsupported",
     "the server gives no log-probabilities of given ids (logprob_token_ids); "

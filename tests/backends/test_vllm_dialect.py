@@ -13,7 +13,6 @@ from orchestrator.records import (
     Choice,
     Failure,
     Generation,
-    Label,
     Message,
     Sampling,
     Scored,
@@ -23,7 +22,7 @@ from orchestrator.records import (
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 SYMBOLS = (Message("user", "Say [[>>]] or [[<<]].\nA: bade kege lafe\nB: xoxo kofu zuku"),)
 VERDICTS = labels("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
-RARE = (*labels("bade kofu"), *labels("lize gamu"))
+UNLISTED = labels("!", "bade kofu", "lize gamu")
 
 
 @pytest.fixture
@@ -68,22 +67,59 @@ async def test_labels_are_chosen_by_the_chain_rule(connect):
         assert value == pytest.approx(float(scored.logprobs.sum()), abs=1e-5)
 
 
-async def test_labels_that_are_not_listed_are_asked_for_by_id(connect):
-    backend, _ = await connect(choose_negligible=0.0)
-    chosen = await backend.choose(ChooseAsk("x", MESSAGES, (Label("r", ("!",)), *RARE)))
+@pytest.mark.parametrize(
+    ("settings", "how"),
+    [({}, "forced"), ({"gate": False}, "token_ids"), ({"raw_logprobs": False}, "token_ids")],
+)
+async def test_labels_that_are_not_listed_are_drawn_by_force_or_asked_for_by_id(
+    connect, settings, how
+):
+    backend, _ = await connect(choose_negligible=0.0, **settings)
+    chosen = await backend.choose(ChooseAsk("x", MESSAGES, UNLISTED))
     assert isinstance(chosen, Choice), chosen
     assert chosen.exact
-    assert chosen.method == "vllm.top_logprobs+token_ids"
+    assert chosen.method == f"vllm.top_logprobs+{how}"
+    for label, value in zip(UNLISTED, chosen.logprobs, strict=True):
+        scored = await backend.score(ScoreAsk("x", MESSAGES, (), label.name))
+        assert isinstance(scored, Scored)
+        assert value == pytest.approx(float(scored.logprobs.sum()), abs=1e-5)
+
+
+async def test_a_server_whose_numbers_are_processed_is_found_out_by_what_is_forced(connect):
+    backend, _ = await connect(choose_negligible=0.0, quirks=["after_temperature"])
+    chosen = await backend.choose(ChooseAsk("x", MESSAGES, UNLISTED))
+    assert isinstance(chosen, Failure)
+    assert (chosen.cause, chosen.permanent) == ("unsupported", True)
+    assert "raw_logprobs: false" in chosen.message
+
+
+@pytest.mark.parametrize(
+    ("sampling", "extra", "raw"),
+    [
+        (Sampling(), {}, True),
+        (Sampling(temperature=1.0), {}, True),
+        (Sampling(temperature=0.5), {}, False),
+        (Sampling(temperature=1.0, top_p=0.9), {}, False),
+        (Sampling(), {"repetition_penalty": 1.2}, False),
+    ],
+)
+async def test_processed_numbers_are_raw_where_sampling_changes_nothing(
+    connect, sampling, extra, raw
+):
+    backend, _ = await connect(raw_logprobs=False, extra_body=extra)
+    drawn = await backend.generate(GenerateAsk("x", MESSAGES, sampling), 1)
+    assert isinstance(drawn, Generation)
+    assert drawn.raw is raw
 
 
 @pytest.mark.parametrize(("dialect", "spoiled"), [("vllm_v1", True), ("vllm_v2", False)])
-async def test_the_older_runner_mixes_replies_up_unless_they_are_kept_apart(
+async def test_the_older_runner_mixes_replies_up_unless_ids_are_forced_or_kept_apart(
     connect, dialect, spoiled
 ):
     slow = [{"route": "completions", "latency_s": 0.02}, {"route": "chat", "latency_s": 0.005}]
-    for gate in (False, True):
-        backend, _ = await connect(dialect, rules=slow, gate=gate, choose_negligible=0.0)
-        exact = ChooseAsk("x", MESSAGES, (Label("r", ("!",)), *RARE))
+    for settings in ({"gate": False}, {}, {"raw_logprobs": False}):
+        backend, _ = await connect(dialect, rules=slow, choose_negligible=0.0, **settings)
+        exact = ChooseAsk("x", MESSAGES, UNLISTED)
         drawn = [
             GenerateAsk(
                 "x", (Message("user", f"Say {n}."),), Sampling(max_tokens=2), top_logprobs=3
@@ -100,7 +136,7 @@ async def test_the_older_runner_mixes_replies_up_unless_they_are_kept_apart(
             if isinstance(one, Generation) and one.top is not None
         ]
         faulty = len(listed) < len(made) or any(np.isnan(row).any() for row in listed)
-        assert faulty == (spoiled and not gate)
+        assert faulty == (spoiled and "gate" in settings)
 
 
 async def test_a_prompt_that_the_server_changes_is_no_score(connect):

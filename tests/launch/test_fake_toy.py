@@ -2,12 +2,13 @@
 
 import math
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launch._fake import language
 from launch._fake.rules import Rules, Verdict
-from launch._fake.toy import Toy, encode_marked
+from launch._fake.toy import Sampling, Toy, encode_marked
 
 TOY = Toy(Rules(), ["m"])
 PLAIN = [{"role": "user", "content": "What is 2 + 2?"}]
@@ -33,6 +34,29 @@ def test_listed_alternatives_have_the_numbers_of_scores():
     place = TOY.place("m", TOY.chat(PLAIN, opens=True))
     for token, value in TOY.top(place, 65, 5, Verdict()):
         assert value == TOY.logprob(place, token, Verdict())
+
+
+@given(st.integers(0, 12), st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_the_tokens_after_a_begun_answer_have_probabilities_that_add_up_to_one(n_begun, on_its_way):
+    ids = TOY.chat(PLAIN, opens=True)
+    begun = TOY.draw("m", ids, Sampling(limit=n_begun or 1), Verdict()).ids[:n_begun]
+    ids += begun if on_its_way else language.encode("bade kofu lize gamu"[:n_begun])
+    place = TOY.place("m", ids)
+    total = math.fsum(
+        math.exp(TOY.logprob(place, i, Verdict())) for i in range(language.VOCABULARY)
+    )
+    assert total == pytest.approx(1, abs=1e-6)
+
+
+def test_a_greedy_answer_goes_on_with_the_likeliest_token():
+    ids = TOY.chat(PLAIN, opens=True)
+    drawn = TOY.draw("m", ids, Sampling(limit=99), Verdict()).ids
+    assert drawn[-1] == language.END
+    for n, token in enumerate(drawn):
+        place = TOY.place("m", [*ids, *drawn[:n]])
+        (_, value), (_, next_best) = TOY.top(place, token, 2, Verdict())
+        assert value > next_best
 
 
 def test_a_judges_first_token_has_a_distribution_over_the_vocabulary():

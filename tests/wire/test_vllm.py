@@ -149,6 +149,29 @@ def test_a_server_that_ignores_given_ids_is_told_from_one_that_reads_them():
     assert "logprob_token_ids" in found.message
 
 
+def test_a_token_that_was_drawn_by_force_has_its_number_after_each_prompt():
+    body = json.loads(completion(listed(t5=-20.0)))
+    body["choices"].append({"index": 1, **listed(t5=-1.0)})
+    body["usage"]["prompt_tokens"] = 5
+    found = vllm.forced_token(json.dumps(body).encode(), [(1, 2, 3), (1, 2)], 5, "")
+    assert not isinstance(found, Failure)
+    assert [read.logprobs for read in found.readings] == [{5: -20.0}, {5: -1.0}]
+
+
+def test_a_server_that_draws_what_it_likes_is_told_from_one_that_can_be_forced():
+    body = completion(listed(t9=-0.7))
+    found = failure(vllm.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
+    assert "allowed_token_ids" in found.message
+
+
+@pytest.mark.parametrize("value", [0.0, -0.3])
+def test_a_token_that_is_likely_only_because_it_is_forced_has_no_number(value):
+    """What a server with processed log-probabilities says of every such token."""
+    body = completion(listed(t5=value))
+    found = failure(vllm.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
+    assert "raw_logprobs: false" in found.message
+
+
 def test_fewer_answers_than_prompts_are_found_out():
     failure(vllm.looked(completion(listed(t1=-1.0)), [(1,), (1, 2)], 1, ""), "unparseable")
 

@@ -159,7 +159,8 @@ class Vllm(Dialect):
         named, rows, values = _named(body), [], []
         for at, one in enumerate(draw.ids):
             place = self.toy.place(model, [*ids, *draw.ids[:at]])
-            values.append(self.toy.logprob(place, one, verdict))
+            alone = body.get("allowed_token_ids") and self.toy.has("after_temperature")
+            values.append(0.0 if alone else self.toy.logprob(place, one, verdict))
             listed = dict(self._listed(place, one, k, body, verdict))
             # The drawn token and k others.
             rows.append({_name(i, named=named): v for i, v in ({one: values[-1]} | listed).items()})
