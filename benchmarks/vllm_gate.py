@@ -1,17 +1,23 @@
-"""What the gate around requests for given ids costs on a real vLLM.
+"""What it costs on a real vLLM that labels which are not listed spoil no other request.
 
-`python benchmarks/vllm_gate.py` launches vLLM with a bundled judge on this machine's CPU (nothing
-is measured where there is no vLLM) and asks for verdicts over five symbols, among draws that list
-alternatives. Printed: verdicts a second, how many needed given ids, and the share of the time in
-which readers of alternatives were held up. The bound is 2 %.
+`python benchmarks/vllm_gate.py [N] [REPEATS]` launches vLLM with a bundled judge on this machine's
+CPU (nothing is measured where there is no vLLM) and asks for verdicts over five symbols, among
+draws that list alternatives. Four ways take turns: as set by default; with every label exact and
+few listed, so that each verdict lacks some, which are drawn by force, asked for by id behind the
+gate, or asked for by id at any time (which spoils replies, so that its requests are sent again: no
+numbers to use, and no way to go faster). Printed for each: verdicts a second (median of the
+repeats), how many needed more than the list, requests a verdict, and the share of the time in which
+readers of alternatives were held up. The bound of that share is 2 %.
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,23 +31,28 @@ from orchestrator.backend import Endpoint
 from orchestrator.errors import LaunchError
 from orchestrator.records import Choice, Failure, Message, Sampling, labels
 from orchestrator.serving import RunningServer, ServedModel
+from orchestrator.wire.vllm import MIXED_UP
 
 SYMBOLS: Final = labels("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 SETTINGS: Final = launch_kind.Config(
     dtype="float32", max_model_len=1024, enforce_eager=True, cpu_kv_cache_gb=1, cpu_threads=2
 )
+FEW: Final = {"choose_negligible": 0, "choose_top_logprobs": 8}
 CASES: Final = {
     "as set by default": backend_kind.Config(),
-    "every label exactly": backend_kind.Config(choose_negligible=0, choose_top_logprobs=8),
+    "every label, forced": backend_kind.Config(**FEW),
+    "every label, ids behind the gate": backend_kind.Config(raw_logprobs=False, **FEW),
+    "every label, ids at any time": backend_kind.Config(gate=False, **FEW),
 }
 
 
 class Measured(msgspec.Struct):
-    """One case's figures."""
+    """One case's figures of one turn."""
 
     seconds: float
-    n_exact: int
-    n_phases: int
+    n_unlisted: int
+    n_requests: int
+    n_spoilt: int
     lost_s: float
 
 
@@ -61,19 +72,18 @@ async def measure(
     )
     backend = backend_kind.create(endpoint, config)
     gate = gate_of(endpoint.base_url)
-    phases, lost, room = gate.n_phases, gate.lost_s, asyncio.Semaphore(32)
-    methods: list[str] = []
+    lost, room = gate.lost_s, asyncio.Semaphore(32)
+    verdicts: list[Choice] = []
+    spoilt: list[Failure] = []
 
     async def one(i: int) -> None:
         async with room:
             chosen = await backend.choose(ChooseAsk("judge", prompt(i), SYMBOLS))
             drawing = GenerateAsk("judge", prompt(i), Sampling(max_tokens=8), top_logprobs=5)
             drawn = await backend.generate(drawing, 1)
-        for outcome in (chosen, drawn):
-            if isinstance(outcome, Failure):
-                raise SystemExit(f"failed: {outcome}")
         if isinstance(chosen, Choice):
-            methods.append(chosen.method)
+            verdicts.append(chosen)
+        spoilt.extend(outcome for outcome in (chosen, drawn) if isinstance(outcome, Failure))
 
     start = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -81,37 +91,60 @@ async def measure(
             group.create_task(one(i))
     seconds = time.perf_counter() - start
     await backend.close()
-    n_exact = sum("token_ids" in method for method in methods)
-    return Measured(seconds, n_exact, gate.n_phases - phases, gate.lost_s - lost)
+    others = [failure for failure in spoilt if failure != MIXED_UP]
+    if others:
+        raise SystemExit(f"failed: {others[0]}")
+    return Measured(
+        seconds,
+        sum("+" in verdict.method for verdict in verdicts),
+        sum(verdict.n_requests for verdict in verdicts),
+        len(spoilt),
+        gate.lost_s - lost,
+    )
 
 
-async def run(n: int) -> None:
-    """Launch, warm up, measure, print."""
+async def run(n: int, repeats: int) -> None:
+    """Launch, warm up, measure in turns, print."""
     with tempfile.TemporaryDirectory() as folder:
         models = (ServedModel("judge", "bundled:judge"),)
         server = await launch_kind.start(SETTINGS, models, Path(folder) / "vllm.log")
+        found: dict[str, list[Measured]] = {name: [] for name in CASES}
         try:
             await measure(server, backend_kind.Config(), 900_000, 32)
-            for place, (name, config) in enumerate(CASES.items()):
-                found = await measure(server, config, place * n, n)
-                print(
-                    f"{name}: {n / found.seconds:.1f} verdicts/s beside as many draws; "
-                    f"{found.n_exact} of {n} needed given ids, let in {found.n_phases} times; "
-                    f"{found.lost_s:.2f} of {found.seconds:.1f} s lost to the gate "
-                    f"({found.lost_s / found.seconds:.1%})"
-                )
+            for turn in range(repeats):
+                for place, (name, config) in enumerate(CASES.items()):
+                    first = (turn * len(CASES) + place) * n
+                    found[name].append(await measure(server, config, first, n))
         finally:
             await server.stop()
+    for name, turns in found.items():
+        print(f"{name}: {described(turns, n)}")
+
+
+def described(turns: Sequence[Measured], n: int) -> str:
+    """A case's turns of `n` verdicts each in a line."""
+    speeds = sorted(n / one.seconds for one in turns)
+    seconds, lost = sum(one.seconds for one in turns), sum(one.lost_s for one in turns)
+    total = n * len(turns)
+    return (
+        f"{statistics.median(speeds):.1f} verdicts/s beside as many draws "
+        f"({speeds[0]:.1f} to {speeds[-1]:.1f}); "
+        f"{sum(one.n_unlisted for one in turns)} of {total} lacked labels, "
+        f"{sum(one.n_requests for one in turns) / total:.1f} requests a verdict; "
+        f"{sum(one.n_spoilt for one in turns)} of {2 * total} replies spoilt; "
+        f"{lost / seconds:.1%} of the time lost to the gate"
+    )
 
 
 def main() -> None:
-    """`python benchmarks/vllm_gate.py [N]`."""
+    """`python benchmarks/vllm_gate.py [N] [REPEATS]`."""
     try:
         launch_kind.find_command(SETTINGS)
     except LaunchError as error:
         print(f"not measured: {error}")
         return
-    asyncio.run(run(int(sys.argv[1]) if len(sys.argv) > 1 else 400))
+    given = [int(text) for text in sys.argv[1:]]
+    asyncio.run(run(*(given + [200, 3][len(given) :])))
 
 
 if __name__ == "__main__":

@@ -272,7 +272,7 @@ def mixing(alone: Sequence[HttpReply], together: Sequence[HttpReply]) -> Finding
         said = f"{len(alone)} ordinary replies were the same beside requests for given ids"
         return Finding("mixing", "clean", GOOD, said)
     said = f"{wrong} of {len(alone)} ordinary replies were wrong beside requests for given ids"
-    remedy = "such requests are kept apart (vLLM's V1 runner); --max-logprobs makes them rare"
+    remedy = "none is sent to it while `gate` is on, its default (vLLM's V1 runner)"
     return Finding("mixing", "corrupts", WARNING, said, remedy)
 
 

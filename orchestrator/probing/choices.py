@@ -39,13 +39,16 @@ def choice(name: str, found: Choice | Failure) -> Finding:
     said = f"{what}: by {found.method}, {found.n_requests} requests, mass {mass:.2g}"
     if found.exact:
         return Finding(name, "exact", GOOD, said, number=mass)
-    missing = len(found.logprobs) - len(known)
+    unread = [
+        upper for value, upper in zip(found.logprobs, found.upper, strict=True) if value != value
+    ]
     return Finding(
         name,
         "bounded",
         WARNING,
-        f"{said}; {missing} of {len(found.logprobs)} labels are not listed and only bounded",
-        "a higher cap of alternatives (vLLM: --max-logprobs)",
+        f"{said}; {len(unread)} of {len(found.logprobs)} labels are only bounded, by "
+        f"{math.exp(max(unread, default=0.0)):.2g} at most",
+        "choose_negligible: 0 where the back-end has it, else a higher cap of alternatives",
         mass,
     )
 

@@ -75,9 +75,9 @@ def _choice(method: str, record: ProbeRecord) -> Verdict:
             return Verdict(method, IMPOSSIBLE, finding.said, finding.remedy)
     words = {"exact": EXACT, "bounded": BOUNDED}
     long = _by(method, record.find("choose_verdicts"), words)
-    if long.verdict in {EXACT, BOUNDED}:
-        return long
     short = _by(method, record.find("choose_letters"), words)
+    if long.verdict in {EXACT, BOUNDED}:
+        return short if short.verdict == BOUNDED else long
     if short.verdict not in {EXACT, BOUNDED}:
         return long if long.verdict == NOT_KNOWN else short
     why = "only labels of one token can be read; " + long.why

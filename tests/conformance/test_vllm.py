@@ -61,7 +61,7 @@ def spoilt(reply):
 
 
 async def test_the_v1_runner_spoils_alternatives_beside_requests_for_ids(raw):
-    """Why there is a gate; when this fails, it may go (back-end setting `gate`)."""
+    """Why labels are forced or there is a gate; when this fails, both may go (setting `gate`)."""
     ordinary = [chat(top_logprobs=5, max_tokens=8)] * N
     exact = [chat(logprob_token_ids=[40, 41], max_tokens=8)] * N
     replies, _ = await at_once(raw, ordinary, exact)
@@ -83,16 +83,18 @@ async def test_requests_without_alternatives_are_not_spoilt_beside_requests_for_
         np.testing.assert_allclose(numbers(reply), numbers(alone[0]), atol=1e-4)
 
 
-async def test_through_the_gate_nothing_is_spoilt(backend):
-    """Choices that need ids among draws that list alternatives: all as they are alone."""
+@pytest.mark.parametrize(("raw", "how"), [(True, "forced"), (False, "token_ids")])
+async def test_labels_that_are_not_listed_spoil_nothing(server, raw, how):
+    """Forced draws, or ids behind the gate, among draws that list alternatives: all as alone."""
     draw = GenerateAsk("m", PROMPT, Sampling(max_tokens=8), top_logprobs=5)
     choose = ChooseAsk("m", PROMPT, SYMBOLS)
-    drawn_alone = known(await backend.generate(draw, 1))
-    chosen_alone = known(await backend.choose(choose))
-    assert chosen_alone.method == "vllm.top_logprobs+token_ids"
-    async with asyncio.TaskGroup() as group:
-        draws = [group.create_task(backend.generate(draw, 1)) for _ in range(N)]
-        choices = [group.create_task(backend.choose(choose)) for _ in range(N)]
+    async with server.connected(settings={"raw_logprobs": raw}) as backend:
+        drawn_alone = known(await backend.generate(draw, 1))
+        chosen_alone = known(await backend.choose(choose))
+        assert chosen_alone.method == f"vllm.top_logprobs+{how}"
+        async with asyncio.TaskGroup() as group:
+            draws = [group.create_task(backend.generate(draw, 1)) for _ in range(N)]
+            choices = [group.create_task(backend.choose(choose)) for _ in range(N)]
     for task in draws:
         drawn = known(task.result())
         np.testing.assert_allclose(drawn.top.logprobs, drawn_alone.top.logprobs, atol=1e-4)

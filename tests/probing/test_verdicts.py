@@ -39,6 +39,7 @@ def choice(*probabilities, upper=None):
         ("score", {}, NOT_KNOWN),
         ("choose", {"choose_verdicts": "exact"}, EXACT),
         ("choose", {"choose_verdicts": "bounded"}, BOUNDED),
+        ("choose", {"choose_verdicts": "exact", "choose_letters": "bounded"}, BOUNDED),
         ("choose", {"choose_verdicts": "no", "choose_letters": "exact"}, BOUNDED),
         ("choose", {"choose_verdicts": "no", "choose_letters": "no"}, IMPOSSIBLE),
         ("similarity", {}, EXACT),
@@ -82,7 +83,9 @@ def test_only_answers_that_changed_are_differences():
 def test_choices_are_exact_bounded_wrong_or_refused():
     refused = Failure("unsupported", "labels of several tokens", permanent=True)
     assert choices.choice("choose_letters", choice(0.5, 0.3, 0.1)).value == "exact"
-    assert choices.choice("choose_letters", choice(0.5, 0.3, 0)).value == "bounded"
+    bounded = choices.choice("choose_letters", choice(0.5, 0.3, 0))
+    assert bounded.value == "bounded"
+    assert "1 of 3 labels are only bounded" in bounded.said
     assert choices.choice("choose_letters", choice(0.9, 0.9, 0.9)).value == "wrong"
     assert choices.choice("choose_letters", refused).value == "no"
     assert choices.choice("choose_letters", Failure("timeout", "")).value == "unknown"
