@@ -169,8 +169,8 @@ class Toy:
         value = self.logprob(place, token_id, verdict)
         if judged is None:
             likely = _likeliest(place.context, len(place.begun), k)
-            ranked = dict.fromkeys([self._favourite(place, verdict), *likely])
-            best = [i for i in ranked if i != token_id][: k - 1]
+            likeliest = dict.fromkeys([self._favourite(place, verdict), *likely])
+            best = [i for i in likeliest if i != token_id][: k - 1]
             others = [(i, self._unjudged(place, i, verdict)) for i in best]
             listed = [(token_id, value), *others]
         else:
