@@ -28,9 +28,18 @@ from orchestrator.ask import (
 )
 from orchestrator.errors import MethodError
 from orchestrator.plan import Plan, Work
-from orchestrator.records import Failure, Generation, Message, Outcome, Row, Unit
-
-DONE, FAILED, FAILED_FOR_NOW, FAULTY = 0, 1, 2, 3
+from orchestrator.records import (
+    DONE,
+    FAILED,
+    FAILED_FOR_NOW,
+    FAULTY,
+    Failure,
+    Generation,
+    Message,
+    Outcome,
+    Row,
+    Unit,
+)
 
 _KINDS: dict[type, str] = {
     GenerateAsk: "generate",

@@ -89,6 +89,7 @@ class StageCount(msgspec.Struct, frozen=True):
         left: Requests still to be sent, at most where not `exact`.
         exact: Whether `total` and `left` are exact; else upper bounds.
         max_tokens: Generated tokens of what is left, at most.
+        not_needed: Of `total`, requests that a stopping rule has found to be not needed.
     """
 
     name: str
@@ -98,6 +99,7 @@ class StageCount(msgspec.Struct, frozen=True):
     left: int
     exact: bool
     max_tokens: int
+    not_needed: int = 0
 
 
 class PlanCount(msgspec.Struct, frozen=True):
@@ -110,6 +112,8 @@ class PlanCount(msgspec.Struct, frozen=True):
         money: Upper bound of what is left, None where a model has no price.
         notes: What limits these numbers, in words.
         servers: Where and in which waves servers run, a line each; empty where all run at once.
+        at_least: Requests that are left however soon every order is settled, where no two answers
+            are equal; None where nothing stops the asking early.
     """
 
     n_items: int
@@ -118,6 +122,7 @@ class PlanCount(msgspec.Struct, frozen=True):
     money: float | None
     notes: tuple[str, ...]
     servers: tuple[str, ...] = ()
+    at_least: int | None = None
 
     @property
     def left(self) -> int:
@@ -250,6 +255,11 @@ class Plan:
     def n_per_item(self) -> int:
         """Units of one item."""
         return len(self._combinations)
+
+    @property
+    def combinations(self) -> Sequence[tuple[Part, Combination]]:
+        """The units of one item in their order, as what each of them evaluates."""
+        return self._combinations
 
     def gate(self, position: int) -> str:
         """The model that the unit asks when all it needs has ended."""

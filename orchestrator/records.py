@@ -110,6 +110,9 @@ class TopLogprobs(msgspec.Struct, frozen=True, gc=False):
     logprobs: FloatArray
 
 
+DONE, FAILED, FAILED_FOR_NOW, FAULTY = 0, 1, 2, 3
+"""How a unit ended: with rows; for good without; for now, to be asked again; its method raised."""
+
 GIVEN: Final = "given"
 """How a text ended that nobody saw being made."""
 

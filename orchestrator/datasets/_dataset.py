@@ -67,6 +67,21 @@ class Dataset:
         """The first `n` items; all if there are fewer."""
         return Dataset(self.name, self._read, self._digests[:n], self._ordinals)
 
+    def shuffled(self, seed: int) -> "Dataset":
+        """The same items in an order that follows from `seed` and their content alone."""
+        seen: dict[bytes, int] = {}
+        marks = []
+        for index in range(len(self)):
+            content = self._digests[index].tobytes()
+            # Copies of an item must not end up next to each other.
+            seen[content] = seen.get(content, 0) + 1
+            marks.append(digest("order of items", seed, content, seen[content]))
+        order = sorted(range(len(self)), key=marks.__getitem__)
+        ordinals = None if self._ordinals is None else self._ordinals[order]
+        return Dataset(
+            self.name, lambda index: self._read(order[index]), self._digests[order], ordinals
+        )
+
     def _key(self, item: Item, index: int) -> str:
         ordinal = 0 if self._ordinals is None else int(self._ordinals[index])
         key = f"{key_hash(item):016x}"

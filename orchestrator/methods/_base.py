@@ -13,6 +13,8 @@ A method file exports
 * `demonstrates(config)`, if it has one: whether a unit brings another item with a reference along,
 * `SCORES`, if it has some: columns that say how good an answer is, with 1 where more is better and
   -1 where less is; in a frame of pairs (`model_a`, `model_b`) the probability that A is better,
+* `compared(config)`, if its rows say on each item which of two models is better: the column that
+  does and its bounds, so that a run may stop asking (`orchestrator/scheduler/blocks.py`),
 * `scores(config)` instead of `SCORES` where the columns depend on the settings, and
   `derive(rows, config)`, if it has one: its rows with columns that need all of them,
 * `comparers(config)`, if it compares texts: what does, as name -> (kind of back-end, settings); it
@@ -40,6 +42,20 @@ class Combination(msgspec.Struct, frozen=True):
 
     models: tuple[str, ...]
     judge: str = ""
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The column that compares two models on an item, higher for the better one.
+
+    Attributes:
+        column: Its name. In rows of two models it is for the first, and in the middle for a tie.
+        low: Least value there can be.
+        high: Largest.
+    """
+
+    column: str
+    low: float
+    high: float
 
 
 class Stage(msgspec.Struct, frozen=True):

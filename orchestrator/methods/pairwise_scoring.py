@@ -27,7 +27,7 @@ from pydantic import BaseModel, Field, field_validator
 from orchestrator.ask import Ask
 from orchestrator.judgment.distribution import mixture
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._judging import (
     Judged,
@@ -150,6 +150,11 @@ class Config(JudgeSettings):
 def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
     """Every pair of candidates with every judge, a judge's pairs together."""
     return [Combination(pair, judge) for judge in config.judges for pair in pairs_of(candidates, 2)]
+
+
+def compared(config: Config) -> Compared:  # noqa: ARG001
+    """P(A better), the mean of both orders."""
+    return Compared("prefer_a", 0.0, 1.0)
 
 
 def companions(config: Config) -> list[tuple[str, BaseModel]]:

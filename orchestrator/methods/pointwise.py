@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator.ask import Ask
 from orchestrator.judgment.pointwise import describe_scores
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._judging import (
     Judged,
@@ -137,6 +137,12 @@ class Config(JudgeSettings):
 def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
     """Every candidate with every judge, a judge's answers together."""
     return [Combination((model,), judge) for judge in config.judges for model in candidates]
+
+
+def compared(config: Config) -> Compared:
+    """The mean score, on the scale."""
+    low, high = config.scale
+    return Compared("mean", low, high)
 
 
 def companions(config: Config) -> list[tuple[str, BaseModel]]:

@@ -21,6 +21,7 @@ _SECTIONS: Final = {
     "GivenAnswers": "`models.NAME.answers`",
     "Thinking": "`models.NAME.thinking`",
     "StatisticsSettings": "`statistics`",
+    "StopWhen": "`statistics.stop_when`",
     "Budget": "`budget`",
     "Window": "`window`",
     "Resources": "`resources`",

@@ -146,6 +146,19 @@ class ModelEntry(Settings):
         return {"path": value} if isinstance(value, str) else value
 
 
+class StopWhen(Settings):
+    """When to ask no more about two models: as soon as it is settled which one is better."""
+
+    block: Count = 20
+    """Prompts of a block; orders are looked at after each. What is known then decides what is asked
+    from the block after the next on, so that servers stay busy."""
+    population: Literal["source", "dataset"] = "source"
+    """source: the order on prompts like these, of which the dataset is a sample. dataset: the order
+    on exactly these prompts, of which those asked so far are a sample."""
+    top: Count | None = None
+    """Only who is among the best so many is asked for; null for the order of every pair."""
+
+
 class StatisticsSettings(Settings):
     """How uncertainty is given."""
 
@@ -153,6 +166,9 @@ class StatisticsSettings(Settings):
     """Of every interval."""
     n_resamples: int = Field(2000, ge=1)
     """Resamples of every bootstrap."""
+    stop_when: StopWhen | None = None
+    """Ask in blocks of prompts, and no more about pairs whose order is settled at the
+    `confidence_level`, all pairs together and however often one looks; null asks everything."""
 
 
 class Budget(Settings):

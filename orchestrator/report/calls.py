@@ -50,6 +50,9 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
         yield page.words(f"Money: at most {numbers.money(count.money)}")
     else:
         yield page.words("Money: not known, because a model that is asked has no price", FAINT)
+    if count.at_least is not None and count.left:
+        least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
+        yield page.words(f"Requests: at least {least}, at most {most}: asking stops early")
     for line in count.servers:
         yield page.prose(line)
     for note in count.notes if count.left else ():
@@ -132,6 +135,8 @@ def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]
     parts.append(f"{numbers.count(good)} done now")
     if progress.units_failed:
         parts.append(page.words(f"{numbers.count(progress.units_failed)} failed", BAD))
+    if progress.units_not_needed:
+        parts.append(f"{numbers.count(progress.units_not_needed)} not needed")
     if n_left:
         parts.append(page.words(f"{numbers.count(n_left)} left", DOUBTFUL))
     return parts
@@ -292,7 +297,7 @@ def status(values: Mapping[str, Any]) -> RenderableType:
 
 
 def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterator[RenderableType]:
-    left = progress.units_total - progress.units_stored - progress.units_done
+    left = progress.units_left
     age = numbers.duration(values.get("age_s"))
     if values.get("is_alive", True):
         state = page.words(_running(progress), f"{HEADING} {GOOD}")

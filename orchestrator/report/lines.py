@@ -133,6 +133,7 @@ def unit_parts(progress: Progress) -> list[str]:
     named = (
         (progress.units_stored, "stored"),
         (progress.units_failed, "failed"),
+        (progress.units_not_needed, "not needed"),
         (progress.units_open, "open"),
         (progress.units_aside, "set aside"),
     )

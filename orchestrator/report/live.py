@@ -138,7 +138,7 @@ def _bar(page: Page, progress: Progress) -> Text:
     """Stored, done and failed units as shares of all; nothing that exists has no cell."""
     glyphs = page.glyphs
     width = min(page.width - 8, _MAX_BAR)
-    total = max(1, progress.units_total)
+    total = max(1, progress.units_total - progress.units_not_needed)
     done = progress.units_done - progress.units_failed
     cells = _cells((progress.units_stored, done, progress.units_failed), total, width)
     bar = Text(no_wrap=True, overflow="crop")

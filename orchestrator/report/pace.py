@@ -52,7 +52,7 @@ class Pace:
         if not self._snapshots:
             return None
         now = self._snapshots[-1]
-        left = now.units_total - now.units_stored - now.units_done
+        left = now.units_left
         if left <= 0:
             return 0.0
         before = self._before(_ETA_SPAN_S)

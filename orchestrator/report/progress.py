@@ -92,6 +92,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         units_stored: Done by earlier calls.
         units_done: Done by this call, failed ones included.
         units_failed: Of those, failed.
+        units_not_needed: Not asked, because they could change no order any more.
         units_open: Being evaluated.
         units_aside: Set aside until a model has room.
         requests_sent: Attempts of this call.
@@ -111,6 +112,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     units_stored: int
     units_done: int = 0
     units_failed: int = 0
+    units_not_needed: int = 0
     units_open: int = 0
     units_aside: int = 0
     requests_sent: int = 0
@@ -124,9 +126,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     money: float | None = None
 
     @property
+    def units_left(self) -> int:
+        """Units that are still to be done."""
+        finished = self.units_stored + self.units_done
+        return self.units_total - finished - self.units_not_needed
+
+    @property
     def eta_s(self) -> float | None:
         """Seconds left at this call's mean pace; None while that is unknown."""
-        left = self.units_total - self.units_stored - self.units_done
         if self.units_done < 1 or self.elapsed_s <= 0:
             return None
-        return left * self.elapsed_s / self.units_done
+        return self.units_left * self.elapsed_s / self.units_done

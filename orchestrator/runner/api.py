@@ -18,8 +18,7 @@ from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
-from orchestrator.runner.budget import Price
-from orchestrator.runner.counts import count_plan
+from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
 from orchestrator.runner.fleet import identity_key
 from orchestrator.runner.logs import logged
@@ -37,6 +36,7 @@ from orchestrator.runner.results import (
     server_notes,
     units_left,
 )
+from orchestrator.runner.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.tables import summarise
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
@@ -60,11 +60,12 @@ class Result:
         path: The run directory.
         ended: How the last call ended; None where the run was only loaded.
         notes: What a reader of the tables must know, e.g. that several servers answered.
-        n_left: Units that have no row yet.
+        n_left: Units that have no row yet and need one.
         frames: The frames of the current recipe by name, e.g. "answers", "judgments".
+        orders: What a stopping rule declared; None where the recipe has none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what it shows, by keyword)
         self,
         path: Path,
         ended: Ended | None = None,
@@ -73,12 +74,14 @@ class Result:
         n_left: int = 0,
         allow_code: bool = False,
         frames: FrameFiles | None = None,
+        orders: Orders | None = None,
     ) -> None:
         self.path = path
         self.frames = FrameFiles(path / "results") if frames is None else frames
         self.ended = ended
         self.notes = tuple(notes)
         self.n_left = n_left
+        self.orders = orders
         self._allow_code = allow_code
 
     @property
@@ -99,17 +102,21 @@ class Result:
     def rankings(self) -> list[RankingAnalysis]:
         """The ranking of each judge, and over all judges where there are several."""
         statistics = self.settings.get("statistics", {})
-        return analyse(
+        found = analyse(
             self.frames,
             confidence_level=statistics.get("confidence_level", 0.95),
             n_resamples=statistics.get("n_resamples", 2000),
             seed=self.settings.get("seed", 0),
         )
+        orders = self.orders
+        return found if orders is None else [declared_only(one, orders) for one in found]
 
     @cached_property
     def tables(self) -> list[Table]:
-        """What the methods' summaries and the recipe's analyses say, in the recipe's order."""
-        return summarise(self.frames, self.settings, allow_code=self._allow_code)
+        """Declared orders, then what the methods' summaries and the recipe's analyses say."""
+        declared = [] if self.orders is None else tables_of(self.orders)
+        said = summarise(self.frames, self.settings, allow_code=self._allow_code)
+        return [*declared, *said]
 
     @cached_property
     def exact_match(self) -> dict[str, float | None]:
@@ -150,8 +157,11 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         identities = (last_revision(directory) or {}).get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = server_notes(store, keys)
-        left = units_left(store)
-    return Result(path, notes=notes, n_left=left, allow_code=allow_code, frames=frames)
+        orders = read_orders(store)
+        left = units_left(store) if orders is None else orders.n_left
+    return Result(
+        path, notes=notes, n_left=left, allow_code=allow_code, frames=frames, orders=orders
+    )
 
 
 def _frames(store: Store, directory: RunDirectory, apart: Path | None) -> FrameFiles:
@@ -208,7 +218,11 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             notes = server_notes(store, prepared.plan.identities)
             for line in notes:
                 shown.note(line)
-        return Result(directory.path, ended, notes, n_left=ended.n_left, allow_code=allow_code)
+            orders = read_orders(store)
+        left = ended.n_left
+        return Result(
+            directory.path, ended, notes, n_left=left, allow_code=allow_code, orders=orders
+        )
 
 
 def _finish(
@@ -222,9 +236,15 @@ def _finish(
     left = opened.done.count(0)
     if left == 0:
         total = len(prepared.plan)
-        stored = Progress(run_dir=str(directory.path), units_total=total, units_stored=total)
+        n_not_needed = _n_not_needed(opened)
+        stored = Progress(
+            run_dir=str(directory.path),
+            units_total=total,
+            units_stored=total - n_not_needed,
+            units_not_needed=n_not_needed,
+        )
         directory.write_status(msgspec.to_builtins(stored))
-        shown.note(f"complete: nothing to send ({total:,} units in the store)")
+        shown.note(f"complete: nothing to send ({stored.units_stored:,} units in the store)")
         return Ended(None, "", interrupted=False, n_left=0)
     shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
     try:
@@ -270,7 +290,7 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
             continue
         values = {} if said is None else said.values
         done = values.get("units_stored", 0) + values.get("units_done", 0)
-        complete = done == values.get("units_total")
+        complete = done + values.get("units_not_needed", 0) == values.get("units_total")
         state = "complete" if complete else "stopped"
         found.append(
             {
@@ -314,32 +334,24 @@ def plan(
     # A run that is just beginning has an empty file for a moment.
     servers = look_for_places(prepared).words()
     if not store_path.exists() or store_path.stat().st_size == 0:
-        return msgspec.structs.replace(_count(prepared, None), servers=servers)
+        blocks = blocks_of(prepared, None)
+        return msgspec.structs.replace(count_prepared(prepared, None, blocks), servers=servers)
     with Store.open(store_path, read_only=True) as store:
-        return msgspec.structs.replace(_count(prepared, store), servers=servers)
+        blocks = blocks_of(prepared, store)
+        return msgspec.structs.replace(count_prepared(prepared, store, blocks), servers=servers)
 
 
-def _count(prepared: Prepared, store: Store | None) -> PlanCount:
-    specs = [prepared.models[name] for name in prepared.identities]
-    return count_plan(
-        prepared.plan,
-        store.get if store is not None else lambda key: None,  # noqa: ARG005
-        {spec.name: spec.system for spec in specs if spec.system},
-        {
-            spec.name: Price(spec.price.input, spec.price.output)
-            for spec in specs
-            if spec.price is not None
-        },
-    )
+def _n_not_needed(opened: Opened) -> int:
+    return 0 if opened.blocks is None else opened.blocks.n_not_needed
 
 
 def _announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
     """What changed since the last call and what that means, in one line."""
     if not opened.changes:
-        done = opened.done.count(1)
-        left = len(prepared.plan) - done
+        done = opened.done.count(1) - _n_not_needed(opened)
+        left = opened.done.count(0)
         return [f"going on: {done:,} units done, {left:,} to do"] if done and left else []
-    counted = _count(prepared, store)
+    counted = count_prepared(prepared, store, opened.blocks)
     asked = [
         f"{'at most ' if not stage.exact else ''}{stage.left:,} {stage.name} to ask"
         for stage in _by_name(counted)

@@ -4,10 +4,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from orchestrator.driver import Driver
 from orchestrator.plan import Plan, PlanCount, StageCount
 from orchestrator.records import Failure, Outcome
 from orchestrator.runner.budget import Price
+from orchestrator.runner.prepare import Prepared
+from orchestrator.runner.stopping import new_blocks, open_blocks
+from orchestrator.scheduler.blocks import Blocks
+from orchestrator.store import Store
 
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
 # low: an estimate that is too high disappoints nobody.
@@ -17,41 +23,144 @@ _CHARACTERS_PER_TOKEN = 2.5
 Lookup = Callable[[bytes], Outcome | Failure | None]
 
 
-def count_plan(
-    plan: Plan, lookup: Lookup, systems: Mapping[str, str], prices: Mapping[str, Price]
-) -> PlanCount:
-    """Count by driving every unit against the store without sending anything."""
-    held, missing, n_turns = _drive(plan, lookup, systems)
-    n_items = len(plan.items)
-    stages = []
-    for stage in plan.stages():
-        n_times = n_turns if stage.per_turn else n_items
-        total = stage.per_item * n_times
-        key = (stage.ask, stage.model)
-        have = min(held[key], total)
-        held[key] -= have
-        # What is asked after an answer that is not there yet is not among what is missing.
-        exact = stage.exact and n_times == n_items
-        left = missing[key] if exact else total - have
-        stages.append(
-            StageCount(
-                name=stage.name,
-                model=stage.model,
-                total=total,
-                held=have,
-                left=min(left, total - have),
-                exact=exact,
-                max_tokens=stage.max_tokens * min(left, total - have),
-            )
+class _Tally(msgspec.Struct):
+    """What driving items against the store found.
+
+    Attributes:
+        n_items: Items.
+        n_turns: Their turns.
+        held: Asks that the store answers, by kind and model, each key once.
+        missing: Asks that it does not, likewise.
+        skipped: Items whose unit is not needed, by combination.
+        skipped_turns: Their turns.
+    """
+
+    n_items: int = 0
+    n_turns: int = 0
+    held: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    missing: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    skipped: Counter[int] = msgspec.field(default_factory=Counter)
+    skipped_turns: Counter[int] = msgspec.field(default_factory=Counter)
+
+    def __add__(self, other: "_Tally") -> "_Tally":
+        return _Tally(
+            self.n_items + other.n_items,
+            self.n_turns + other.n_turns,
+            self.held + other.held,
+            self.missing + other.missing,
+            self.skipped + other.skipped,
+            self.skipped_turns + other.skipped_turns,
         )
-    stages.extend(_observations(missing, plan))
+
+
+def count_plan(
+    plan: Plan,
+    lookup: Lookup,
+    systems: Mapping[str, str],
+    prices: Mapping[str, Price],
+    blocks: Blocks | None = None,
+) -> PlanCount:
+    """Count by driving every unit against the store without sending anything.
+
+    Args:
+        plan: The units.
+        lookup: The store.
+        systems: System prompts by model.
+        prices: By model.
+        blocks: What of the plan is needed, where it has a stopping rule.
+    """
+    sure, unsure = _drive(plan, lookup, systems, blocks)
+    tally = sure + unsure
+    stages = _stages(plan, tally)
+    stages.extend(_observations(tally.missing, plan))
     notes = []
     if not all(stage.exact for stage in stages):
         notes.append(
             "at most: what equal answers and failures leave out is known only afterwards; "
             "requests that are tried again come on top"
         )
-    return PlanCount(n_items, len(plan), tuple(stages), _money(stages, plan, prices), tuple(notes))
+    at_least = None if blocks is None else sum(stage.left for stage in _stages(plan, sure))
+    return PlanCount(
+        tally.n_items,
+        len(plan),
+        tuple(stages),
+        _money(stages, plan, prices),
+        tuple(notes),
+        at_least=at_least,
+    )
+
+
+def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
+    """What is needed by the rows of a store, which knows them by the plan that it was opened with.
+
+    A plan that it has not opened yet counts as one without rows: its numbers are upper bounds.
+    """
+    rule = prepared.rule
+    if rule is None:
+        return None
+    plan_id = None if store is None else store.current_plan
+    if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
+        return new_blocks(rule)
+    return open_blocks(rule, store, plan_id, store.done_bitmap(plan_id, len(prepared.plan)))
+
+
+def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | None) -> PlanCount:
+    """`count_plan` of a run that is prepared, with or without a store."""
+    specs = [prepared.models[name] for name in prepared.identities]
+    return count_plan(
+        prepared.plan,
+        store.get if store is not None else lambda key: None,  # noqa: ARG005
+        {spec.name: spec.system for spec in specs if spec.system},
+        {
+            spec.name: Price(spec.price.input, spec.price.output)
+            for spec in specs
+            if spec.price is not None
+        },
+        blocks,
+    )
+
+
+def _stages(plan: Plan, tally: _Tally) -> list[StageCount]:
+    unneeded = _unneeded(plan, tally)
+    held = Counter(tally.held)
+    stages = []
+    for stage in plan.stages():
+        n_times = tally.n_turns if stage.per_turn else tally.n_items
+        total = stage.per_item * n_times
+        skipped = min(total, unneeded[stage.name, stage.model, stage.draw])
+        key = (stage.ask, stage.model)
+        have = min(held[key], total - skipped)
+        held[key] -= have
+        # What is asked after an answer that is not there yet is not among what is missing.
+        exact = stage.exact and n_times == tally.n_items
+        left = tally.missing[key] if exact else total
+        left = min(left, total - skipped - have)
+        stages.append(
+            StageCount(
+                name=stage.name,
+                model=stage.model,
+                total=total,
+                held=have,
+                left=left,
+                exact=exact,
+                max_tokens=stage.max_tokens * left,
+                not_needed=skipped,
+            )
+        )
+    return stages
+
+
+def _unneeded(plan: Plan, tally: _Tally) -> Counter[tuple[str, str, str]]:
+    """Requests of units that are not needed, by name, model and draw of their stage."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for which, n_items in tally.skipped.items():
+        part, combination = plan.combinations[which]
+        asked = combination.judge or combination.models[-1]
+        for stage in part.method.stages(combination.models, part.config):
+            if stage.model == asked:
+                n_times = tally.skipped_turns[which] if stage.per_turn else n_items
+                found[stage.name, stage.model, stage.draw] += stage.per_item * n_times
+    return found
 
 
 def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCount]:
@@ -65,19 +174,22 @@ def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCo
 
 
 def _drive(
-    plan: Plan, lookup: Lookup, systems: Mapping[str, str]
-) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]], int]:
-    """Asks that the store answers and asks that it does not, by kind and model, each key once.
-
-    And the number of turns of all items.
+    plan: Plan, lookup: Lookup, systems: Mapping[str, str], blocks: Blocks | None
+) -> tuple[_Tally, _Tally]:
+    """What the store answers: of items that are asked in any case, and of the others.
 
     Keys are shared within an item only, so each item has a driver of its own and memory stays flat.
     """
-    held: Counter[tuple[str, str]] = Counter()
-    missing: Counter[tuple[str, str]] = Counter()
-    n_turns = 0
-    for first in range(0, len(plan), max(1, plan.n_per_item)):
-        n_turns += 1 + len(plan.work(first).unit.item.followups)
+    sure, unsure = _Tally(), _Tally()
+    n_sure = 0
+    if blocks is not None:
+        n_sure = max(blocks.n_open, blocks.rule.fewest_blocks()) * blocks.rule.block
+    for index in range(len(plan.items)):
+        tally = sure if index < n_sure else unsure
+        first = index * plan.n_per_item
+        n_turns = 1 + len(plan.items.item(index).followups)
+        tally.n_items += 1
+        tally.n_turns += n_turns
         seen: set[bytes] = set()
         found: dict[bytes, Outcome | Failure | None] = {}
 
@@ -88,12 +200,17 @@ def _drive(
                 found[key] = lookup(key)
             return found[key]
 
-        driver = Driver(plan, remember, systems, watch=_counting(held, seen))
-        for position in range(first, min(first + plan.n_per_item, len(plan))):
-            driver.open(position)
-        missing.update((request.kind, request.ask.model) for request in driver.outbox)
+        driver = Driver(plan, remember, systems, watch=_counting(tally.held, seen))
+        needed = None if blocks is None else blocks.needed(index // blocks.rule.block)
+        for which in range(plan.n_per_item):
+            if needed is None or needed[which]:
+                driver.open(first + which)
+            else:
+                tally.skipped[which] += 1
+                tally.skipped_turns[which] += n_turns
+        tally.missing.update((request.kind, request.ask.model) for request in driver.outbox)
         driver.close()
-    return held, missing, n_turns
+    return sure, unsure
 
 
 def _counting(

@@ -20,8 +20,11 @@ from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.probed import Probes, needs_of
 from orchestrator.runner.servers import Keep, Places
-from orchestrator.runner.session import Session, Watch, Wiring
+from orchestrator.runner.session import Session, Watch
 from orchestrator.runner.steering import Interrupts, obey
+from orchestrator.runner.stopping import open_blocks, remember_rule
+from orchestrator.runner.wiring import Wiring
+from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.limits import CEILING, FLOOR, START, Controller
 from orchestrator.scheduler.retry import RetryPolicy
@@ -43,12 +46,15 @@ class Opened(msgspec.Struct, frozen=True):
         done: One byte a position.
         changes: What differs from the call before, in words.
         adopted: Units of earlier plans that this plan keeps.
+        blocks: Which units are needed, where the recipe has a stopping rule. Those that are not
+            are marked in `done`.
     """
 
     plan_id: int
     done: bytearray
     changes: list[str]
     adopted: int
+    blocks: Blocks | None = None
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -82,7 +88,11 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     adopted = 0
     if not is_current:
         adopted = store.adopt(plan_id, _unit_hashes(prepared))
-    return Opened(plan_id, store.done_bitmap(plan_id, len(plan)), changes, adopted)
+    remember_rule(prepared.rule, store)
+    done = store.done_bitmap(plan_id, len(plan))
+    rule = prepared.rule
+    blocks = None if rule is None else open_blocks(rule, store, plan_id, done)
+    return Opened(plan_id, done, changes, adopted, blocks)
 
 
 def _refuse_another_recipe(
@@ -167,13 +177,14 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
             store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
             store.flush()
     progress = told.tell()
-    left = len(prepared.plan) - progress.units_stored - progress.units_done
+    left = progress.units_left
     _log.info(
         "sending ended",
         extra={
             "requests": progress.requests_sent,
             "units_done": progress.units_done,
             "units_failed": progress.units_failed,
+            "units_not_needed": progress.units_not_needed,
             "units_left": left,
             "stopping": progress.stopping,
         },
@@ -302,6 +313,7 @@ def _wiring(
         controllers=controllers,
         labels=labels,
         kept_limits=kept,
+        blocks=opened.blocks,
     )
 
 

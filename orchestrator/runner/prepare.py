@@ -15,6 +15,8 @@ from orchestrator.runner.capable import refuse_impossible
 from orchestrator.runner.fleet import identity_key, model_identity
 from orchestrator.runner.given import open_given
 from orchestrator.runner.local import local_models
+from orchestrator.runner.stopping import find_rule
+from orchestrator.scheduler.blocks import StoppingRule
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -27,6 +29,7 @@ class Prepared(msgspec.Struct, frozen=True):
         identities: What decides each model's numbers, in words.
         plan: All units.
         allow_code: Whether kinds from outside this project may be imported.
+        rule: When to ask no more about two models; None where everything is asked.
     """
 
     recipe: Recipe
@@ -35,6 +38,7 @@ class Prepared(msgspec.Struct, frozen=True):
     identities: dict[str, dict[str, str]]
     plan: Plan
     allow_code: bool
+    rule: StoppingRule | None = None
 
 
 def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:
@@ -53,6 +57,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     dataset = open_dataset(recipe.dataset, base)
     if recipe.limit is not None:
         dataset = dataset.limit(recipe.limit)
+    if recipe.statistics.stop_when is not None:
+        dataset = dataset.shuffled(recipe.seed)
     parts = _parts(recipe, allow_code=allow_code)
     refuse_impossible(parts, recipe, allow_code=allow_code)
     used = _used_models(parts)
@@ -68,7 +74,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     keys = {name: identity_key(identity) for name, identity in identities.items()}
     finders = {name: answers.find for name, answers in given.items()}
     plan = Plan(parts, dataset, keys, recipe.seed, given=finders)
-    return Prepared(recipe, dataset, models, identities, plan, allow_code)
+    rule = find_rule(recipe, plan)
+    return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
 
 
 def _parts(recipe: Recipe, *, allow_code: bool) -> list[Part]:

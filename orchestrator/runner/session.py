@@ -7,28 +7,22 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
-import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
-
-import msgspec
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from orchestrator.ask import Request, messages_digest
-from orchestrator.driver import DONE, FAULTY, Driver, Finished
+from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError
 from orchestrator.frames import pack_row
-from orchestrator.plan import Plan
-from orchestrator.records import Failure, Generation, Outcome
+from orchestrator.records import DONE, FAULTY, Failure, Generation, Outcome
 from orchestrator.report.progress import ModelProgress, Progress
-from orchestrator.runner.adaptive import META, Adaptive, KeptLimit
-from orchestrator.runner.budget import Budget, token_counts
+from orchestrator.runner.adaptive import META, Adaptive
+from orchestrator.runner.budget import token_counts
 from orchestrator.runner.forming import Board
 from orchestrator.runner.logs import Often
 from orchestrator.runner.waves import Waves
-from orchestrator.scheduler.core import Core
-from orchestrator.scheduler.limits import Controller
-from orchestrator.scheduler.loop import Connect, Scheduler
+from orchestrator.runner.wiring import Wiring
+from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.window import Window
-from orchestrator.store import Store
 
 # A method that raises is broken for every unit; a few tracebacks are enough to see why.
 _MAX_FAULTS = 3
@@ -50,50 +44,6 @@ _RECENT = 512
 _RECENT_CHARACTERS = 8_000
 
 
-class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is made of.
-
-    Attributes:
-        plan: The units.
-        plan_id: The plan's number in the store.
-        done: One byte a position, 1 where an earlier call finished it.
-        store: Open for writing.
-        core: Queues and limits.
-        budget: What may be spent.
-        connect: Gives back-ends.
-        server_of: Number in the store of the server that a model is connected to.
-        systems: System prompts by model.
-        per_minute: Request rates by model.
-        max_open: Units open at a time.
-        max_bytes: Memory of their texts above which no more are opened.
-        run_dir: For messages.
-        waves: Where not all servers run at the same time.
-        rest: Ends the servers of models, which are started again when they are asked.
-        controllers: Of the models whose limit is found while the run goes on.
-        labels: What the store remembers the servers of each model by.
-        kept_limits: What earlier calls found.
-    """
-
-    plan: Plan
-    plan_id: int
-    done: bytearray
-    store: Store
-    core: Core
-    budget: Budget
-    connect: Connect
-    server_of: Mapping[str, int]
-    systems: Mapping[str, str]
-    per_minute: dict[str, float]
-    max_open: int
-    run_dir: str
-    max_bytes: float = math.inf
-    waves: Waves | None = None
-    rest: Callable[[Collection[str]], Awaitable[None]] | None = None
-    controllers: Mapping[str, Controller] = {}
-    labels: Mapping[str, str] = {}
-    kept_limits: Mapping[str, KeptLimit] = {}
-
-
 class Session:
     """Runs the units that are not done yet."""
 
@@ -101,14 +51,17 @@ class Session:
         self._w = wiring
         self._recent: dict[bytes, Generation] = {}
         self._driver = Driver(wiring.plan, self._look_up, wiring.systems)
-        left = (position for position, done in enumerate(wiring.done) if not done)
-        self._window = Window(
-            wiring.plan, left, wiring.max_open, wiring.max_bytes, bytearray(wiring.done)
-        )
+        self._n_stored = wiring.done.count(1)
+        if wiring.blocks is None:
+            ended = bytearray(wiring.done)
+            left: Iterator[int | None] = _left(wiring.done)
+        else:
+            ended, left = wiring.blocks.ended, wiring.blocks.positions()
+            self._n_stored -= wiring.blocks.n_not_needed
+        self._window = Window(wiring.plan, left, wiring.max_open, wiring.max_bytes, ended)
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._scheduler = Scheduler(wiring.core, wiring.connect, self, wiring.per_minute)
-        self._n_stored = wiring.done.count(1)
         self._n_done = 0
         self._n_failed = 0
         self._n_sent = 0
@@ -337,6 +290,8 @@ class Session:
             rows,
             cause="" if end.status == DONE else str(end.rows[0]["cause"]),
         )
+        if self._w.blocks is not None:
+            self._w.blocks.end(end.position, end.status, rows)
         self._n_done += 1
         self._board.ended(end.position, part, end.rows)
         if end.status != DONE:
@@ -377,6 +332,7 @@ class Session:
             units_stored=self._n_stored,
             units_done=self._n_done,
             units_failed=self._n_failed,
+            units_not_needed=0 if self._w.blocks is None else self._w.blocks.n_not_needed,
             units_open=self._driver.n_open,
             units_aside=self._window.n_aside,
             requests_sent=self._n_sent,
@@ -394,6 +350,10 @@ class Session:
     def n_failed(self) -> int:
         """Units of this call that failed."""
         return self._n_failed
+
+
+def _left(done: bytearray) -> Iterator[int]:
+    return (position for position, is_done in enumerate(done) if not is_done)
 
 
 def _state(connection: str, *, down: float | None, dead: Failure | None) -> str:

@@ -16,6 +16,7 @@ from orchestrator.plan import Plan
 
 # Bounds the work of one call, so that looking for a unit never holds up those that run.
 _SCANNED_AT_ONCE = 256
+_END = -1
 
 
 class Window:
@@ -23,7 +24,7 @@ class Window:
 
     Args:
         plan: Gives gates and dependencies of each position.
-        positions: Positions still to be done, in order.
+        positions: Positions still to be done, in order; None where none may be begun for now.
         max_open: Units that may be open at a time.
         max_bytes: Memory of their texts above which no more are opened, but always one.
         ended: One byte a position, 1 where an earlier call ended it; kept up to date by `end`.
@@ -38,7 +39,7 @@ class Window:
     def __init__(
         self,
         plan: Plan,
-        positions: Iterator[int],
+        positions: Iterator[int | None],
         max_open: int,
         max_bytes: float = math.inf,
         ended: bytearray | None = None,
@@ -114,8 +115,10 @@ class Window:
         for _ in range(_SCANNED_AT_ONCE):
             if not self._somebody_idle(waiting):
                 return None
-            position = next(self._positions, None)
+            position = next(self._positions, _END)
             if position is None:
+                return None
+            if position == _END:
                 self.exhausted = True
                 return None
             self._met = position

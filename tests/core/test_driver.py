@@ -6,10 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ask import AskFailed, GenerateAsk
-from orchestrator.driver import DONE, FAILED, FAILED_FOR_NOW, FAULTY, Driver
+from orchestrator.driver import Driver
 from orchestrator.errors import StoreError
 from orchestrator.methods._base import Combination
 from orchestrator.records import (
+    DONE,
+    FAILED,
+    FAILED_FOR_NOW,
+    FAULTY,
     Failure,
     Generation,
     Message,

@@ -9,7 +9,8 @@ import pytest
 from orchestrator.methods._base import Combination
 from orchestrator.records import Failure
 from orchestrator.runner.budget import Bounds, Budget, Spent
-from orchestrator.runner.session import Session, Wiring
+from orchestrator.runner.session import Session
+from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan

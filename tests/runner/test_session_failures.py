@@ -11,7 +11,8 @@ from orchestrator.methods._base import Combination
 from orchestrator.records import Failure
 from orchestrator.runner.budget import Bounds, Budget, Spent
 from orchestrator.runner.execute import _unwrapped
-from orchestrator.runner.session import Session, Wiring
+from orchestrator.runner.session import Session
+from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import REFUSED, generation, plan

@@ -10,8 +10,9 @@ from orchestrator.methods._base import Combination
 from orchestrator.placement import GIB, Gpu, Inventory, Share
 from orchestrator.records import Failure, Message
 from orchestrator.runner.budget import Bounds, Budget, Spent
-from orchestrator.runner.session import Session, Wiring
+from orchestrator.runner.session import Session
 from orchestrator.runner.waves import PlacedServer, Waves
+from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import BUSY, SAMPLING, generation, plan

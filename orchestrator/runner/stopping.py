@@ -1,0 +1,234 @@
+"""Sequential stopping in a run: the rule that follows from a recipe, and what the rows led to."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import msgspec
+
+from orchestrator.analysis import RankingAnalysis
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.methods._base import Compared
+from orchestrator.plan import Part, Plan
+from orchestrator.recipe.schema import Recipe
+from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
+from orchestrator.statistics.sequential import PairOrder
+from orchestrator.store import Store
+from orchestrator.summaries._orders import orders_table
+from orchestrator.tables import Table
+
+_RULE = "stopping rule"
+
+_log = logging.getLogger(__name__)
+
+
+def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
+    """The stopping rule of a recipe; None where it has none.
+
+    Raises:
+        UsageError: If no method of the recipe says on each prompt which of two models is better.
+    """
+    settings = recipe.statistics.stop_when
+    if settings is None:
+        return None
+    rankings, slots = _rankings(plan)
+    if not rankings:
+        names = ", ".join(method.name for method in recipe.methods)
+        raise UsageError(
+            f"statistics.stop_when: no order of models can be declared from {names}; it needs two "
+            f"candidates and a method that compares models prompt by prompt: pairwise_ranking, "
+            f"pairwise_scoring or pointwise"
+        )
+    fewest = min(len(ranking.models) for ranking in rankings)
+    if settings.top is not None and settings.top >= fewest:
+        raise UsageError(
+            f"statistics.stop_when.top: the best {settings.top} of {fewest} models are all of "
+            f"them; leave it out to have every order settled"
+        )
+    asked_for = {method.name for method in recipe.methods}
+    return StoppingRule(
+        n_items=len(plan.items),
+        block=settings.block,
+        error=1.0 - recipe.statistics.confidence_level,
+        population=len(plan.items) if settings.population == "dataset" else None,
+        top=settings.top,
+        rankings=tuple(rankings),
+        slots=tuple(slots),
+        feeds=tuple(
+            # What the recipe itself asks for is never left out.
+            () if part.name in asked_for else tuple(plan.fed_by(which))
+            for which, (part, _) in enumerate(plan.combinations)
+        ),
+    )
+
+
+def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
+    """Who is compared by whom, and where the value of each combination goes."""
+    rankings: list[Ranking] = []
+    numbers: dict[tuple[str, str], int] = {}
+    slots: list[Slot | None] = []
+    for part, combination in plan.combinations:
+        compared = _compared(part)
+        if compared is None or len(part.candidates) < 2:
+            slots.append(None)
+            continue
+        key = (part.name, combination.judge)
+        if key not in numbers:
+            numbers[key] = len(rankings)
+            rankings.append(_ranking(part, combination.judge, compared))
+        slots.append(_slot(numbers[key], part.candidates, combination.models))
+    return rankings, slots
+
+
+def _compared(part: Part) -> Compared | None:
+    compared = getattr(part.method, "compared", None)
+    return None if compared is None else compared(part.config)
+
+
+def _ranking(part: Part, judge: str, compared: Compared) -> Ranking:
+    return Ranking(
+        method=part.name,
+        judge=judge,
+        frame=part.method.FRAME,
+        models=part.candidates,
+        column=list(part.columns).index(compared.column),
+        low=compared.low,
+        high=compared.high,
+        of_pairs="model_a" in part.columns,
+    )
+
+
+def _slot(ranking: int, candidates: Sequence[str], models: Sequence[str]) -> Slot:
+    at = [candidates.index(model) for model in models]
+    if len(at) == 1:
+        return Slot(ranking, at[0])
+    pairs = list(combinations(range(len(candidates)), 2))
+    return Slot(ranking, pairs.index((min(at), max(at))), at[0] > at[1])
+
+
+def remember_rule(rule: StoppingRule | None, store: Store) -> None:
+    """Keep the rule in the store, so that it can be read without the recipe."""
+    text = msgspec.json.encode(rule).decode()
+    if (store.get_meta(_RULE) or "null") != text:
+        store.set_meta(_RULE, text)
+
+
+def new_blocks(rule: StoppingRule) -> Blocks:
+    """Where a run begins: without a row."""
+    blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
+    blocks.start()
+    return blocks
+
+
+def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray) -> Blocks:
+    """Where the rows in the store lead.
+
+    Args:
+        rule: When to stop.
+        store: It is read once, as far as the rows compare models.
+        plan_id: Of the plan that the rule was made for.
+        done: One byte a position; units that are not needed are marked too.
+    """
+    blocks = Blocks(rule, done)
+    for frame in sorted({ranking.frame for ranking in rule.rankings}):
+        for unit in store.iter_rows(plan_id, frame):
+            if done[unit.position]:
+                blocks.put(unit.position, unit.status, unit.rows)
+    blocks.start()
+    return blocks
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """The orders that a run declared.
+
+    Attributes:
+        rule: By which.
+        n_prompts: Prompts that the decisions rest on.
+        n_not_needed: Units that were not asked, because they could not change an order.
+        n_left: Units that are still to be done.
+        pairs: By ranking.
+    """
+
+    rule: StoppingRule
+    n_prompts: int
+    n_not_needed: int
+    n_left: int
+    pairs: list[list[PairOrder]]
+
+
+def read_orders(store: Store) -> Orders | None:
+    """What the rows of the current plan have settled; None where it has no stopping rule.
+
+    Raises:
+        StoreError: If the rule is damaged.
+    """
+    plan_id, text = store.current_plan, store.get_meta(_RULE)
+    if plan_id is None or text is None:
+        return None
+    try:
+        rule = msgspec.json.decode(text, type=StoppingRule | None)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{store.path}: the stopping rule is damaged: {error}") from error
+    if rule is None:
+        return None
+    done = store.done_bitmap(plan_id, rule.n_items * len(rule.slots))
+    blocks = open_blocks(rule, store, plan_id, done)
+    n_left = blocks.ended.count(0)
+    return Orders(rule, blocks.n_prompts, blocks.n_not_needed, n_left, blocks.orders())
+
+
+def tables_of(orders: Orders) -> list[Table]:
+    """One table a ranking."""
+    rule = orders.rule
+    return [
+        orders_table(
+            ranking.method,
+            ranking.judge,
+            ranking.models,
+            pairs,
+            error=rule.error,
+            n_items=rule.n_items,
+            block=rule.block,
+            of_dataset=rule.population is not None,
+            top=rule.top,
+            is_finished=not orders.n_left,
+        )
+        for ranking, pairs in zip(rule.rankings, orders.pairs, strict=True)
+    ]
+
+
+def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
+    """A ranking whose neighbours are told apart by the declared orders, and by nothing else.
+
+    Its p-values are those of a sample of a size that was fixed beforehand.
+    """
+    known: Mapping[tuple[str, str], float] = {}
+    for ranking, pairs in zip(orders.rule.rankings, orders.pairs, strict=True):
+        if (ranking.method, ranking.judge) == (analysis.source, analysis.judge):
+            known = _declared(ranking.models, pairs)
+    neighbours = tuple(
+        replace(
+            pair,
+            p_value=None,
+            adjusted_p=known.get((pair.better, pair.worse)),
+            resolvable=(pair.better, pair.worse) in known,
+        )
+        for pair in analysis.neighbours
+    )
+    note = (
+        "asked until orders were settled (statistics.stop_when): ratings, win rates, ranks and "
+        "their intervals rest on more prompts for some pairs than for others, and the intervals do "
+        "not allow for the stopping; what is said to be resolvable is a declared order, see the "
+        "orders by sequential test"
+    )
+    return replace(analysis, neighbours=neighbours, notes=(note, *analysis.notes))
+
+
+def _declared(models: Sequence[str], pairs: Sequence[PairOrder]) -> dict[tuple[str, str], float]:
+    found = {}
+    for pair in pairs:
+        a, b = models[pair.first], models[pair.second]
+        if pair.better:
+            found[(a, b) if pair.better > 0 else (b, a)] = pair.p
+    return found

@@ -1,0 +1,62 @@
+"""What a session is made of, put together by `orchestrator.runner.execute`."""
+
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+import msgspec
+
+from orchestrator.plan import Plan
+from orchestrator.runner.adaptive import KeptLimit
+from orchestrator.runner.budget import Budget
+from orchestrator.runner.waves import Waves
+from orchestrator.scheduler.blocks import Blocks
+from orchestrator.scheduler.core import Core
+from orchestrator.scheduler.limits import Controller
+from orchestrator.scheduler.loop import Connect
+from orchestrator.store import Store
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session is made of.
+
+    Attributes:
+        plan: The units.
+        plan_id: The plan's number in the store.
+        done: One byte a position, 1 where an earlier call finished it.
+        store: Open for writing.
+        core: Queues and limits.
+        budget: What may be spent.
+        connect: Gives back-ends.
+        server_of: Number in the store of the server that a model is connected to.
+        systems: System prompts by model.
+        per_minute: Request rates by model.
+        max_open: Units open at a time.
+        max_bytes: Memory of their texts above which no more are opened.
+        run_dir: For messages.
+        waves: Where not all servers run at the same time.
+        rest: Ends the servers of models, which are started again when they are asked.
+        controllers: Of the models whose limit is found while the run goes on.
+        labels: What the store remembers the servers of each model by.
+        kept_limits: What earlier calls found.
+        blocks: Which units are needed, where asking may stop early; `done` is theirs.
+    """
+
+    plan: Plan
+    plan_id: int
+    done: bytearray
+    store: Store
+    core: Core
+    budget: Budget
+    connect: Connect
+    server_of: Mapping[str, int]
+    systems: Mapping[str, str]
+    per_minute: dict[str, float]
+    max_open: int
+    run_dir: str
+    max_bytes: float = math.inf
+    waves: Waves | None = None
+    rest: Callable[[Collection[str]], Awaitable[None]] | None = None
+    controllers: Mapping[str, Controller] = {}
+    labels: Mapping[str, str] = {}
+    kept_limits: Mapping[str, KeptLimit] = {}
+    blocks: Blocks | None = None

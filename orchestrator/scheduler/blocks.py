@@ -1,0 +1,266 @@
+"""Sequential stopping: the units of a run block by block, and which of them are still needed.
+
+Items come in blocks. A block may be begun when all before the last one have ended; which pairs of
+models it asks about was decided by then (`statistics.sequential.LAG`), so what is needed of a block
+follows from the rows of earlier blocks alone, and is the same however often the run was cut off.
+Rows that were not needed (of an earlier recipe, say) are never looked at.
+
+Where a unit failed for the moment its block is not finished: later blocks go on with what was
+decided before, and the next call, which asks again, decides what this one could not.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.records import DONE, FAILED
+from orchestrator.statistics.sequential import LAG, OrderTest, PairOrder, pair_orders
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """Models that one judge of one method compares: its orders are declared together.
+
+    Attributes:
+        method: Its name, in the column `method` of its rows.
+        judge: Who judges.
+        frame: Of its rows.
+        models: That are compared.
+        column: Index of the value in a row.
+        low: Least value there can be.
+        high: Largest.
+        of_pairs: Whether a row is of two models, with the value for the first; else of one.
+    """
+
+    method: str
+    judge: str
+    frame: str
+    models: tuple[str, ...]
+    column: int
+    low: float
+    high: float
+    of_pairs: bool
+
+    @property
+    def n_slots(self) -> int:
+        """Values on each item: one a pair, or one a model."""
+        n = len(self.models)
+        return math.comb(n, 2) if self.of_pairs else n
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """Where the value of a combination goes: a ranking, and there a pair or a model.
+
+    Attributes:
+        ranking: Index of the ranking.
+        index: Of a pair or a model.
+        is_reversed: Whether the pair's second model stands first.
+    """
+
+    ranking: int
+    index: int
+    is_reversed: bool = False
+
+
+class StoppingRule(msgspec.Struct, frozen=True):
+    """When no more is asked about a pair of models, and what a run must know for it.
+
+    Attributes:
+        n_items: Items of the plan, in their seeded order.
+        block: Items of a block.
+        error: Chance of any wrong order in a ranking.
+        population: Items the orders are about, where they are about exactly these.
+        top: Only who is among the best so many is asked for.
+        rankings: Whose orders are declared.
+        slots: By combination; None where it decides nothing.
+        feeds: By combination: the others that it is asked for alone; empty where it is not to be
+            left out.
+    """
+
+    n_items: int
+    block: int
+    error: float
+    population: int | None
+    top: int | None
+    rankings: tuple[Ranking, ...]
+    slots: tuple[Slot | None, ...]
+    feeds: tuple[tuple[int, ...], ...]
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks there are."""
+        return -(-self.n_items // self.block)
+
+    def new_tests(self) -> list[OrderTest]:
+        """A test for each ranking."""
+        return [
+            OrderTest(
+                len(ranking.models), error=self.error, population=self.population, top=self.top
+            )
+            for ranking in self.rankings
+        ]
+
+    def fewest_blocks(self) -> int:
+        """Blocks that are asked whatever the values are: as if the first model always won."""
+        blocks = []
+        for test in self.new_tests():
+            while test.n_blocks < self.n_blocks and test.is_open(test.n_blocks + LAG - 1).any():
+                first = test.n_blocks * self.block
+                n = min(self.block, self.n_items - first)
+                test.look(np.ones((n, len(test.pairs))))
+            blocks.append(min(test.n_blocks + LAG - 1, self.n_blocks))
+        return min(blocks)
+
+
+class Blocks:
+    """What of a plan is needed.
+
+    Args:
+        rule: When to stop.
+        ended: One byte a position, 1 where its unit is done; units that are not needed are marked
+            too as soon as that is known.
+
+    Attributes:
+        tests: One a ranking.
+        n_open: Blocks that may be begun.
+        n_not_needed: Units that have no row and need none.
+    """
+
+    def __init__(self, rule: StoppingRule, ended: bytearray) -> None:
+        self.rule = rule
+        self.ended = ended
+        self.tests = rule.new_tests()
+        self.n_open = 0
+        self.n_not_needed = 0
+        self._units = np.frombuffer(ended, np.uint8).reshape(rule.n_items, len(rule.slots))
+        self._values = [
+            np.full((rule.n_items, ranking.n_slots), np.nan) for ranking in rule.rankings
+        ]
+        self._deciding = np.array([slot is not None for slot in rule.slots])
+        self._n_left: list[int] = []
+        self._n_ended = 0
+        # The first block with a unit that is to be asked again.
+        self._unfinished = rule.n_blocks
+
+    def put(self, position: int, status: int, rows: Sequence[Sequence[Any]]) -> None:
+        """Take the rows of a unit, those of earlier calls before `start`."""
+        item, which = divmod(position, len(self.rule.slots))
+        slot = self.rule.slots[which]
+        if slot is None:
+            return
+        if status > FAILED:
+            self._unfinished = min(self._unfinished, item // self.rule.block)
+        elif status == DONE:
+            ranking = self.rule.rankings[slot.ranking]
+            value = _mean(row[ranking.column] for row in rows)
+            turned = ranking.low + ranking.high - value
+            self._values[slot.ranking][item, slot.index] = turned if slot.is_reversed else value
+
+    def start(self) -> None:
+        """Go on from where the rows of earlier calls lead."""
+        self._advance()
+
+    def end(self, position: int, status: int, rows: Sequence[Sequence[Any]]) -> None:
+        """A unit has ended, and `ended` says so."""
+        item, which = divmod(position, len(self.rule.slots))
+        if self.rule.slots[which] is None:
+            return
+        self.put(position, status, rows)
+        self._n_left[item // self.rule.block] -= 1
+        self._advance()
+
+    def positions(self) -> Iterator[int | None]:
+        """Positions to be done in order; None as long as the next block may not begin."""
+        n = len(self.rule.slots)
+        for block in range(self.rule.n_blocks):
+            while block >= self.n_open:
+                yield None
+            for position in range(self._first(block) * n, self._first(block + 1) * n):
+                if not self.ended[position]:
+                    yield position
+
+    def needed(self, block: int) -> Bools:
+        """Combinations that are needed in a block as far as is known, shape (combinations,)."""
+        open_pairs = [test.is_open(block) for test in self.tests]
+        return np.array(
+            [self._is_needed(which, open_pairs) for which in range(len(self.rule.slots))], np.bool_
+        )
+
+    @property
+    def n_prompts(self) -> int:
+        """Prompts of the blocks that decisions rest on."""
+        return self._first(min(test.n_blocks for test in self.tests))
+
+    def orders(self) -> list[list[PairOrder]]:
+        """What is known of each pair, by ranking."""
+        rule = self.rule
+        found = []
+        for number, test in enumerate(self.tests):
+            differences = self._differences(number, 0, self._first(test.n_blocks))
+            found.append(
+                pair_orders(
+                    test, differences, rule.block, error=rule.error, population=rule.population
+                )
+            )
+        return found
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _first(self, block: int) -> int:
+        return min(block * self.rule.block, self.rule.n_items)
+
+    def _advance(self) -> None:
+        while True:
+            while self.n_open < min(self._n_ended + LAG, self.rule.n_blocks):
+                self._open(self.n_open)
+            if self._n_ended >= self.n_open or self._n_left[self._n_ended]:
+                return
+            if self._n_ended < self._unfinished:
+                self._look(self._n_ended)
+            self._n_ended += 1
+
+    def _open(self, block: int) -> None:
+        units = self._units[self._first(block) : self._first(block + 1)]
+        needed = self.needed(block)
+        self.n_not_needed += int((units[:, ~needed] == 0).sum())
+        units[:, ~needed] = 1
+        self._n_left.append(int((units[:, self._deciding] == 0).sum()))
+        self.n_open += 1
+
+    def _look(self, block: int) -> None:
+        for number, test in enumerate(self.tests):
+            test.look(self._differences(number, self._first(block), self._first(block + 1)))
+
+    def _differences(self, number: int, first: int, last: int) -> Floats:
+        """First model minus second, shape (prompts, pairs), in [-1, 1]."""
+        ranking, test = self.rule.rankings[number], self.tests[number]
+        x = (self._values[number][first:last] - ranking.low) / (ranking.high - ranking.low)
+        if ranking.of_pairs:
+            return 2 * x - 1
+        a, b = np.array(test.pairs).T
+        return x[:, a] - x[:, b]
+
+    def _is_needed(self, which: int, open_pairs: Sequence[Bools]) -> bool:
+        fed = self.rule.feeds[which]
+        if fed:
+            return any(self._is_needed(other, open_pairs) for other in fed)
+        slot = self.rule.slots[which]
+        if slot is None:
+            return True
+        pairs = open_pairs[slot.ranking]
+        if self.rule.rankings[slot.ranking].of_pairs:
+            return bool(pairs[slot.index])
+        test = self.tests[slot.ranking]
+        return any(pairs[n] and slot.index in pair for n, pair in enumerate(test.pairs))
+
+
+def _mean(values: Iterator[Any]) -> float:
+    """Of all turns; nan where one has no number."""
+    found = [math.nan if value is None else float(value) for value in values]
+    return math.fsum(found) / len(found) if found else math.nan

@@ -1,0 +1,154 @@
+"""Tests and confidence sequences of a bounded mean that hold at every look (testing by betting).
+
+Somebody who does not believe that a mean is at most `null` bets on each value before it is known.
+If the mean is at most `null`, no way of betting makes the capital grow in expectation, so it ever
+reaches 1/p with probability at most p (Ville's inequality): looking after each prompt, and stopping
+whenever one likes, is allowed for. What the capital has not refuted is a confidence sequence.
+
+Source: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B
+86(1), 2024 (arXiv 2010.09686): the capital process, "diversified Kelly" betting (the mean of the
+capitals of fixed fractions) and the process without replacement, whose conditional mean under the
+null is what the values not seen yet would have to make up for.
+
+Departures: values are in [-1, 1]; the two sides are two processes, each with a level of its own.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+
+Floats = NDArray[np.float64]
+
+FRACTIONS: Final = np.array([0.03, 0.06, 0.12, 0.2, 0.3, 0.42, 0.56, 0.72, 0.88, 0.97])
+"""Shares of the capital that may be lost at one value; each holds a tenth of it at the start."""
+
+_STEPS: Final = 40
+# Sums of values are exact to far less than this; a certainty must not rest on rounding.
+_ROUNDING: Final = 1e-9
+
+
+class Capital:
+    """Capital against "the mean is at most `null`" of several series side by side.
+
+    With a `population` the question is the mean of so many values, of which those seen are drawn
+    without replacement; a missing one then counts as 0 in their sum, which leaves the sign of the
+    sum as it is. Without it the values are independent draws, and a missing one is no draw.
+
+    Args:
+        n_series: Series.
+        null: Shape () or (n_series,), in [-1, 1].
+        population: Values there are in all, missing ones included; None for independent draws.
+
+    Attributes:
+        n: Values each series has had, missing ones included; shape (n_series,).
+    """
+
+    def __init__(
+        self, n_series: int, *, null: Floats | float = 0.0, population: int | None = None
+    ) -> None:
+        self._null = np.broadcast_to(np.asarray(null, np.float64), (n_series,))
+        self._population = population
+        self._log = np.zeros((n_series, FRACTIONS.size))
+        self._sum = np.zeros(n_series)
+        self.n = np.zeros(n_series, np.int64)
+
+    def add(self, values: Floats, which: NDArray[np.bool_] | None = None) -> Floats:
+        """Bet on more values.
+
+        Args:
+            values: Shape (n, n_series), in [-1, 1] or nan for missing, in the order of the draws.
+            which: Series to go on with, shape (n_series,); the others stay as they are.
+
+        Returns:
+            Log capital after each value, shape (n, series gone on with); inf where the null has
+            become impossible.
+
+        Raises:
+            StatisticsError: If a value is outside [-1, 1], or there are more than the population.
+        """
+        at = np.arange(self._sum.size) if which is None else np.flatnonzero(which)
+        x = np.asarray(values, np.float64)[:, at]
+        if np.any(np.abs(x) > 1.0 + _ROUNDING):
+            raise StatisticsError("values to bet on must be in [-1, 1]")
+        start = self._sum[at]
+        sums = np.vstack([start, start + np.cumsum(np.nan_to_num(x), axis=0)])
+        if self._population is None:
+            steps, certain = self._independent(x, at)
+        else:
+            steps, certain = self._drawn(x, at, sums, self._population)
+        logs = self._log[at] + np.cumsum(steps, axis=0)
+        if len(x):
+            self._log[at], self._sum[at] = logs[-1], sums[-1]
+            self.n[at] += len(x)
+        top = logs.max(axis=2, keepdims=True)
+        path: Floats = np.log(np.mean(np.exp(logs - top), axis=2)) + top[..., 0]
+        return np.where(certain, np.inf, path)
+
+    def _independent(self, x: Floats, at: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+        steps = _log_growth(x, np.broadcast_to(self._null[at], x.shape))
+        return np.where(np.isnan(x)[..., None], 0.0, steps), np.zeros(x.shape, np.bool_)
+
+    def _drawn(
+        self, x: Floats, at: NDArray[np.int64], sums: Floats, population: int
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        left = population - self.n[at] - np.arange(len(x) + 1)[:, None]
+        if np.any(left < 0):
+            raise StatisticsError(f"more values than the population of {population}")
+        total = population * self._null[at]
+        steps = _log_growth(np.nan_to_num(x), (total - sums[:-1]) / np.maximum(left[:-1], 1))
+        # Not even -1 for each value that is left would bring the sum down to the null.
+        return steps, sums[1:] - left[1:] > total + _ROUNDING
+
+
+def _log_growth(x: Floats, mean: Floats) -> Floats:
+    """Log growth by fraction f: 1 + f (x - mean) / (1 + mean), at least 1 - f; 0 for mean <= -1."""
+    room = 1.0 + mean
+    possible = room > _ROUNDING
+    relative = np.where(possible, (x - mean) / np.where(possible, room, 1.0), 0.0)
+    grown: Floats = np.log1p(FRACTIONS * relative[..., None])
+    return grown
+
+
+def one_sided_p(log_capital: Floats) -> Floats:
+    """The p-value at every time: one over the largest capital so far, at most 1.
+
+    Args:
+        log_capital: Shape (n, n_series), n >= 1.
+    """
+    largest: Floats = np.maximum.accumulate(np.maximum(log_capital, 0.0), axis=0)
+    return np.exp(-largest)
+
+
+def confidence_sequence(
+    values: Floats, *, error: float, population: int | None = None
+) -> tuple[Floats, Floats]:
+    """Bounds of the means after all values, which hold although one looked after each.
+
+    Args:
+        values: Shape (n, n_series), in [-1, 1] or nan, in the order of the draws.
+        error: Of each of the two sides, in (0, 1).
+        population: As for `Capital`; the mean is then over all of it, with 0 for missing values.
+
+    Returns:
+        Lower and upper bounds in [-1, 1], each of shape (n_series,).
+    """
+    low = _lower_bound(values, error, population)
+    return low, -_lower_bound(-values, error, population)
+
+
+def _lower_bound(values: Floats, error: float, population: int | None) -> Floats:
+    """The lowest mean never refuted; bisected, since capital falls as the null grows."""
+    n_series = values.shape[1]
+    refuted, kept = np.full(n_series, -1.0), np.full(n_series, 1.0)
+    if not len(values):
+        return refuted
+    for _ in range(_STEPS):
+        middle = (refuted + kept) / 2
+        path = Capital(n_series, null=middle, population=population).add(values)
+        is_refuted = path.max(axis=0) >= -np.log(error)
+        refuted = np.where(is_refuted, middle, refuted)
+        kept = np.where(is_refuted, kept, middle)
+    return refuted

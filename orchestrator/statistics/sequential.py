@@ -1,0 +1,210 @@
+"""Which of two models is better, prompt by prompt, until it is known (sequential stopping).
+
+Every pair of models has a difference in [-1, 1] on each prompt. Two capitals bet on each pair, one
+against "a is not better than b" and one against the reverse (`betting`). After each block of
+prompts Holm's procedure goes over both directions of all pairs: the chance that any declared order
+is wrong is at most `error`, however the differences depend on each other and however often one
+looks, because each p-value holds at all times.
+
+Holm goes over directions, not over pairs: that one of two directions is declared leaves the other
+one a true null, so thresholds rise more slowly, and a wrong *direction* is an error too
+(`docs/design/0011-sequential-stopping.md`).
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.betting import Capital, confidence_sequence
+from orchestrator.statistics.ratings import holm
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+LAG: Final = 2
+"""What is known after block b decides what is asked from block b + LAG on, so that the blocks
+between keep the servers busy while a block ends."""
+
+
+class OrderTest:
+    """The orders of all pairs of models, tested block by block.
+
+    Args:
+        n_models: At least 2; pairs are (0, 1), (0, 2), …, (1, 2), ….
+        error: Chance of any wrong order, in (0, 1).
+        population: Prompts there are, where the question is the order on exactly these; None
+            where they are a sample.
+        top: Only who is among the best so many is asked for; None for every order.
+
+    Attributes:
+        pairs: Indices of the models of each pair.
+        settled: 1 where the first model of a pair is better, -1 where the second is, else 0.
+        settled_at: Prompts of the order after which each pair was settled; 0 where it is not.
+        n_prompts: Prompts of the order that were looked at.
+    """
+
+    def __init__(
+        self, n_models: int, *, error: float, population: int | None = None, top: int | None = None
+    ) -> None:
+        if n_models < 2 or not 0.0 < error < 1.0:
+            raise StatisticsError(f"no order of {n_models} models with an error of {error}")
+        self._n_models = n_models
+        self._error = error
+        self._top = top
+        self.pairs: list[tuple[int, int]] = list(combinations(range(n_models), 2))
+        n = len(self.pairs)
+        self._capitals = [Capital(n, population=population) for _ in range(2)]
+        self._largest = np.zeros((2, n))
+        self._closed = [np.zeros(n, np.bool_)]
+        self.settled = np.zeros(n, np.int8)
+        self.settled_at = np.zeros(n, np.int64)
+        self.n_prompts = 0
+
+    def is_open(self, block: int) -> Bools:
+        """Pairs that are still asked in a block, shape (pairs,).
+
+        Args:
+            block: From 0, at most one more than `LAG` allows for.
+        """
+        decided = max(0, block - LAG + 1)
+        return ~self._closed[min(decided, len(self._closed) - 1)]
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks that were looked at."""
+        return len(self._closed) - 1
+
+    @property
+    def matters(self) -> Bools:
+        """Pairs whose order could still say who is among the best `top`, shape (pairs,)."""
+        if self._top is None:
+            return np.ones(len(self.pairs), np.bool_)
+        below = np.zeros(self._n_models, np.int64)
+        above = np.zeros(self._n_models, np.int64)
+        for (a, b), sign in zip(self.pairs, self.settled, strict=True):
+            better, worse = (a, b) if sign > 0 else (b, a)
+            below[better] += abs(sign)
+            above[worse] += abs(sign)
+        known = (below >= self._n_models - self._top) | (above >= self._top)
+        return np.array([not (known[a] and known[b]) for a, b in self.pairs])
+
+    def look(self, differences: Floats) -> None:
+        """Take the next block.
+
+        Args:
+            differences: Shape (prompts, pairs), first model minus second, in the order of the
+                prompts, nan where there is none; pairs that are not open are not looked at.
+        """
+        active = self.is_open(self.n_blocks)
+        self.n_prompts += len(differences)
+        for side, sign in enumerate((1.0, -1.0)):
+            path = self._capitals[side].add(sign * differences, active)
+            if len(path):
+                self._largest[side, active] = np.maximum(
+                    self._largest[side, active], path.max(axis=0)
+                )
+        self._settle()
+        self._closed.append((self.settled != 0) | ~self.matters)
+
+    def adjusted_p(self) -> Floats:
+        """Holm-adjusted p-values of both directions, shape (2, pairs)."""
+        p = np.exp(-self._largest)
+        return holm(p.ravel()).reshape(p.shape)
+
+    def _settle(self) -> None:
+        declared = self.adjusted_p() <= self._error
+        for pair in np.flatnonzero(declared.any(axis=0) & (self.settled == 0)):
+            self.settled[pair] = 1 if self._largest[0, pair] >= self._largest[1, pair] else -1
+            self.settled_at[pair] = self.n_prompts
+
+
+@dataclass(frozen=True, slots=True)
+class PairOrder:
+    """What is known of two models at the end.
+
+    Attributes:
+        first: Index of a model.
+        second: Index of the other.
+        better: 1 for the first, -1 for the second, 0 where their order is not settled.
+        settled_at: Prompts after which it was; 0 where it is not.
+        matters: Whether it could say who is among the best; else it was dropped unsettled.
+        difference: Mean over the prompts that were asked and have one; nan without any.
+        low: Of a confidence sequence; all of a test hold together, at every look.
+        high: Likewise.
+        n: Prompts with a difference.
+        n_missing: Prompts that were asked and have none.
+        p: Holm-adjusted, of the direction that is likelier.
+    """
+
+    first: int
+    second: int
+    better: int
+    settled_at: int
+    matters: bool
+    difference: float
+    low: float
+    high: float
+    n: int
+    n_missing: int
+    p: float
+
+
+def pair_orders(
+    test: OrderTest, differences: Floats, block: int, *, error: float, population: int | None
+) -> list[PairOrder]:
+    """What a test says of each pair, with a confidence sequence.
+
+    Args:
+        test: That has looked at all of `differences`.
+        differences: Shape (prompts, pairs), as they were looked at.
+        block: Prompts of a block.
+        error: As of the test.
+        population: As of the test.
+    """
+    n_pairs = len(test.pairs)
+    p = test.adjusted_p().min(axis=0)
+    starts = range(0, len(differences), block)
+    open_in = np.array([test.is_open(number) for number in range(len(starts))]).reshape(-1, n_pairs)
+    n_asked = np.minimum(open_in.sum(axis=0) * block, len(differences))
+    matters = test.matters
+    found = []
+    for pair, (a, b) in enumerate(test.pairs):
+        # A pair is closed once and for all: what was asked of it comes first.
+        x = differences[: n_asked[pair], pair]
+        good = x[~np.isnan(x)]
+        low, high = confidence_sequence(
+            x[:, None], error=error / (2 * n_pairs), population=population
+        )
+        bounds = float(low[0]), float(high[0])
+        if population is not None:
+            bounds = _of_those_present(bounds, population, len(good), len(x) - len(good))
+        found.append(
+            PairOrder(
+                a,
+                b,
+                int(test.settled[pair]),
+                int(test.settled_at[pair]),
+                bool(matters[pair]),
+                float(good.mean()) if good.size else float("nan"),
+                *bounds,
+                len(good),
+                len(x) - len(good),
+                float(p[pair]),
+            )
+        )
+    return found
+
+
+def _of_those_present(
+    bounds: tuple[float, float], population: int, n: int, n_missing: int
+) -> tuple[float, float]:
+    """Bounds of a sum, as a mean over the prompts with a difference, however many there will be."""
+    most, least = population - n_missing, max(n, 1)
+    low, high = (bound * population for bound in bounds)
+    low = low / (most if low > 0 else least)
+    high = high / (most if high < 0 else least)
+    return max(-1.0, low), min(1.0, high)

@@ -1,0 +1,98 @@
+"""Orders declared by a sequential test: who is better than whom, and since when that is known."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.statistics.sequential import PairOrder
+from orchestrator.tables import Cell, Column, Measured, Table, make_table
+
+_COLUMNS: Final = (
+    Column("better"),
+    Column("worse"),
+    Column("order"),
+    Column("prompts asked", "count"),
+    Column("settled after", "count"),
+    Column("mean difference", "signed", 3),
+    Column("adjusted p", "p"),
+)
+SETTLED: Final = "settled"
+UNSETTLED: Final = "not resolvable"
+OPEN: Final = "not settled yet"
+IDLE: Final = "can't matter"
+
+
+def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
+    method: str,
+    judge: str,
+    models: Sequence[str],
+    pairs: Sequence[PairOrder],
+    *,
+    error: float,
+    n_items: int,
+    block: int,
+    of_dataset: bool,
+    top: int | None,
+    is_finished: bool,
+) -> Table:
+    """The pairs of one ranking, settled ones first.
+
+    Args:
+        method: Name of the method.
+        judge: Who judged.
+        models: That were compared.
+        pairs: What is known of each pair.
+        error: Chance of any wrong order.
+        n_items: Prompts there are.
+        block: Prompts of a block.
+        of_dataset: Whether the orders are about exactly these prompts.
+        top: Who is among the best so many was asked for; None for every order.
+        is_finished: Whether nothing is left to be asked.
+    """
+    order = sorted(pairs, key=lambda pair: (not pair.better, not pair.matters, pair.settled_at))
+    n_settled = sum(1 for pair in pairs if pair.better)
+    about = "exactly these prompts" if of_dataset else "prompts like these"
+    notes = [
+        f"settled: the chance that any order of this table is wrong is at most {100 * error:g} %, "
+        f"although one looked after every {block} prompts; about {about}, for this judge",
+        "mean difference: from -1 to 1 on a prompt; over the prompts asked of this pair, with a "
+        "confidence sequence: all of them hold together, at every look",
+    ]
+    if any(pair.n_missing for pair in pairs):
+        n_missing = sum(pair.n_missing for pair in pairs)
+        notes.append(
+            f"{n_missing:,} comparisons failed and are not filled in: an order is about the "
+            "prompts on which there is one"
+        )
+    if top is not None:
+        notes.append(
+            f"asked for: who is among the best {top}, that is, has fewer than {top} better models; "
+            "a pair can't matter once that is known of both"
+        )
+    return make_table(
+        f"{method}.orders",
+        "Orders by sequential test" + (f", judged by {judge}" if judge else ""),
+        _COLUMNS,
+        [_line(pair, models, is_finished=is_finished) for pair in order],
+        basis=f"{n_settled} of {len(pairs)} pairs settled · {n_items:,} prompts",
+        notes=notes,
+    )
+
+
+def _line(pair: PairOrder, models: Sequence[str], *, is_finished: bool) -> list[Cell]:
+    names = models[pair.first], models[pair.second]
+    # A pair that is not settled shows who is ahead, and says that it means nothing.
+    sign = pair.better or (-1 if pair.difference < 0 else 1)
+    better, worse = names if sign > 0 else names[::-1]
+    if pair.better:
+        said = SETTLED
+    elif not pair.matters:
+        said = IDLE
+    else:
+        said = UNSETTLED if is_finished else OPEN
+    low, high = (pair.low, pair.high) if sign > 0 else (-pair.high, -pair.low)
+    mean = Measured(None, why="no comparison")
+    if not math.isnan(pair.difference):
+        mean = Measured(sign * pair.difference, low, high)
+    asked = pair.n + pair.n_missing
+    return [better, worse, said, asked, pair.settled_at or None, mean, pair.p]
