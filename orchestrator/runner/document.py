@@ -12,6 +12,7 @@ from orchestrator.report.html.page import all_figures, can_draw, render
 from orchestrator.runner.api import Result
 from orchestrator.runner.execute import last_revision
 from orchestrator.runner.fleet import identity_key, provenance_words, server_label
+from orchestrator.runner.probed import probe_record
 from orchestrator.runner.tables import all_sources
 from orchestrator.store import RunDirectory, Store
 
@@ -62,13 +63,15 @@ def material(result: Result) -> Material:
     status = directory.read_status()
     identities: Mapping[str, Mapping[str, Any]] = revision.get("identities", {})
     with Store.open(directory.store_path, read_only=True) as store:
-        servers = {
-            model: [
-                provenance_words(one)
-                for one, _ in store.servers_used(server_label(model, identity_key(identity)))
-            ]
+        labels = {
+            model: server_label(model, identity_key(identity))
             for model, identity in identities.items()
         }
+        servers = {
+            model: [provenance_words(one) for one, _ in store.servers_used(label)]
+            for model, label in labels.items()
+        }
+        probes = {model: probe_record(store, label) for model, label in labels.items()}
         lost = [Lost(one.model, one.cause, one.n, one.last_message) for one in store.failures()]
     return Material(
         name=str(result.settings.get("name", result.path.name)),
@@ -90,4 +93,5 @@ def material(result: Result) -> Material:
         exact_match=result.exact_match,
         notes=result.notes,
         n_left=result.n_left,
+        probes={model: record for model, record in probes.items() if record is not None},
     )

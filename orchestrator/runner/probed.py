@@ -95,7 +95,7 @@ class Probes:
 
     async def _check(self, found: Connected) -> None:
         endpoint = found.endpoint
-        held = self._held(found.label)
+        held = probe_record(self._store, found.label)
         known = held is not None and _is_same(held, found.provenance)
         async with Http(endpoint.base_url, endpoint.api_key) as http:
             target = Target(
@@ -113,10 +113,6 @@ class Probes:
         self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         self.records[found.spec.name] = whole
         self._judge(found, whole, said=not known)
-
-    def _held(self, label: str) -> ProbeRecord | None:
-        text = self._store.get_meta(_key(label))
-        return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
 
     def _compare(self, model: str, held: ProbeRecord, record: ProbeRecord) -> None:
         changed = differences(held, record)
@@ -147,6 +143,12 @@ class Probes:
 
 # What changes numbers silently; the rest is said by `orchestrator probe`.
 _TOLD: Final = frozenset({"score", "bos_twice", "prompt_tokens", "think_block", "date"})
+
+
+def probe_record(store: Store, label: str) -> ProbeRecord | None:
+    """What the probe of a model's server found; None where it was not probed."""
+    text = store.get_meta(_key(label))
+    return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
 
 
 def _key(label: str) -> str:

@@ -9,6 +9,7 @@ import polars as pl
 from orchestrator.analysis import analyse_ranking
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
+from orchestrator.probing.record import BAD, Finding, ProbeRecord
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.runner.tables import all_sources, summarise
 
@@ -27,6 +28,12 @@ ATTACKS = (
 )
 MODELS = ('<b onmouseover="window.hacked=9">m</b>', "\u202eledom", "plain'\"&<!--")
 JUDGE = "</title><script>window.hacked=10</script>"
+PROBED = ProbeRecord(
+    backend="openai",
+    model=SCRIPT,
+    version=ATTACKS[5],
+    findings=(Finding("bos_twice", SCRIPT, BAD, ATTACKS[3], ATTACKS[1]),),
+)
 SETTINGS: dict[str, Any] = {
     "name": SCRIPT,
     "description": ATTACKS[3] + ATTACKS[4],
@@ -147,6 +154,7 @@ def material(**changed: Any) -> Material:
         "lost": [Lost(MODELS[0], "timeout", 2, ATTACKS[1])],
         "notes": [ATTACKS[0]],
         "n_left": 3,
+        "probes": {MODELS[0]: PROBED},
         **changed,
     }
     return Material(**parts)

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 import msgspec
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -200,6 +201,26 @@ def test_flipped_examples_have_another_winner_in_the_other_order(material):
     assert flipped.cases
     for case in flipped.cases:
         assert len({bar.share > 0.5 for bar in case.bars[:2]}) == 2
+
+
+def test_what_a_server_was_found_to_do_is_in_the_page(whole):
+    assert "Probe of" in whole
+    assert "bos twice" in whole
+
+
+def test_a_judge_whose_pairs_have_a_right_answer_has_its_calibration_drawn(figures):
+    (one,) = [figure for figure in figures if figure.key == "calibration"]
+    assert sum(row[-1] for row in one.table.rows) > 0
+    assert {row["group"] for row in one.picture.rows} == {"pointwise"}
+
+
+def test_without_right_answers_there_is_no_calibration():
+    frames = hostile.frames()
+    frames["answers"] = frames["answers"].with_columns(exact_match=pl.lit(None, pl.Boolean))
+    context = all_sources(frames, hostile.SETTINGS)
+    keys = [one.key for one in page.all_figures(hostile.material(frames=frames, context=context))]
+    assert "calibration" not in keys
+    assert "position" in keys
 
 
 def test_undefined_cells_say_why_and_have_no_order():

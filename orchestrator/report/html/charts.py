@@ -111,6 +111,14 @@ def _zero(picture: Picture) -> list[alt.Chart]:
     return [rule.encode(x="at:Q")]
 
 
+def _diagonal(low: float, high: float) -> Any:  # noqa: ANN401
+    """Where both axes say the same."""
+    ends = [{"a": at, "b": at} for at in (low, high)]
+    line = alt.Chart(alt.InlineData(values=ends))
+    line = line.mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
+    return line.encode(x="a:Q", y="b:Q")
+
+
 def _reach(rows: Sequence[Any]) -> tuple[float, float]:
     """The ends of all finite values, with room for what is open."""
     known = [v for row in rows for v in (row["value"], row["low"], row["high"]) if v is not None]
@@ -236,14 +244,20 @@ def _lines(picture: Picture) -> Any:  # noqa: ANN401
     )
     base = _base()
     colour = _colour(picture.groups)
-    band = base.mark_area(opacity=0.18, aria=False).encode(
-        x=x, y="low:Q", y2="high:Q", color=colour
+    # Bins have their own intervals; those of a curve are a band.
+    is_binned = "diagonal" in picture.options
+    mark = (
+        base.mark_rule(opacity=0.6, aria=False)
+        if is_binned
+        else base.mark_area(opacity=0.18, aria=False)
     )
+    band = mark.encode(x=x, y="low:Q", y2="high:Q", color=colour)
     line = base.mark_line(strokeWidth=2, aria=False).encode(x=x, y=y, color=colour)
     dots = base.mark_point(filled=True, size=22, opacity=1).encode(
         x=x, y=y, color=colour, description="tip:N", **_shape(picture.groups)
     )
-    return alt.layer(band, *_zero(picture), line, dots).properties(width=_WIDTH, height=260)
+    beside = [*_zero(picture), *([_diagonal(*picture.options["diagonal"])] if is_binned else [])]
+    return alt.layer(band, *beside, line, dots).properties(width=_WIDTH, height=260)
 
 
 def _stacked(picture: Picture) -> Any:  # noqa: ANN401
@@ -282,9 +296,4 @@ def _grid(picture: Picture) -> Any:  # noqa: ANN401
             description="tip:N",
         )
     )
-    diagonal = (
-        alt.Chart(alt.InlineData(values=[{"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 1.0}]))
-        .mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
-        .encode(x="a:Q", y="b:Q")
-    )
-    return alt.layer(squares, diagonal).properties(width=340, height=340)
+    return alt.layer(squares, _diagonal(0.0, 1.0)).properties(width=340, height=340)

@@ -27,7 +27,8 @@ class Picture:
         x: Title of the horizontal axis.
         y: Title of the vertical axis, where the kind has one.
         groups: Names that get colours, in order; empty for one colour.
-        options: Of the kind: "zero" (a reference value), "domain", "percent".
+        options: Of the kind: "zero" (a reference value), "diagonal" (where it begins and ends),
+            "domain", "percent".
     """
 
     kind: Kind

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from orchestrator.probing.record import ProbeRecord
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.summaries._base import Context
 from orchestrator.tables import Table
@@ -33,6 +34,7 @@ class Material:
         settings: The resolved recipe.
         identities: What each model is, as fields in words, by model.
         servers: What answered, in words, by model.
+        probes: What its server was found to do, by model.
         progress: What the last call that sent something counted.
         frames: By name.
         rankings: By method and judge.
@@ -60,6 +62,7 @@ class Material:
     exact_match: Mapping[str, float | None] = field(default_factory=dict)
     notes: Sequence[str] = ()
     n_left: int = 0
+    probes: Mapping[str, ProbeRecord] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:

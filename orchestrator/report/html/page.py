@@ -18,7 +18,7 @@ import yaml
 from markupsafe import Markup
 
 from orchestrator.report.generic import cell_text
-from orchestrator.report.html import compared, ranked, rests, spread, summed
+from orchestrator.report.html import calibrated, compared, ranked, rests, spread, summed
 from orchestrator.report.html.cells import Grid, grid
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, key
@@ -184,7 +184,11 @@ def _parts(material: Material) -> Iterator[Section]:
     yield Section(
         "judge",
         "The judge",
-        [*ranked.of_judges(rankings), *spread.of_verdicts(material)],
+        [
+            *ranked.of_judges(rankings),
+            *calibrated.of_calibration(material),
+            *spread.of_verdicts(material),
+        ],
         tables=[covered] if covered is not None else [],
     )
     yield Section("scores", "Scores", spread.of_scores(material))
@@ -200,6 +204,7 @@ def _parts(material: Material) -> Iterator[Section]:
         "What it rests on",
         [rests.coverage(material)],
         tables=[*requests, rests.models(material)],
+        folded=rests.probes(material),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from orchestrator.report import numbers
-from orchestrator.report.html.figures import Figure, Picture, as_table, name
+from orchestrator.report.html.figures import Figure, Picture, as_table, key, name
 from orchestrator.report.html.material import Material
 from orchestrator.tables import Column, Table
 
@@ -114,6 +114,20 @@ def models(material: Material) -> Table:
         rows.append([model, str(source), served, exact])
     columns = [Column("model"), Column("source"), Column("answered by"), Column("identity")]
     return as_table("models", "Models and servers", columns, rows)
+
+
+def probes(material: Material) -> list[Table]:
+    """What each server was found to do, a table a model."""
+    columns = [Column("question"), Column("answer"), Column("what was seen")]
+    return [
+        as_table(
+            key("probe", model),
+            f"Probe of {name(model)}: {record.backend} {record.version}".rstrip(),
+            columns,
+            [[one.name.replace("_", " "), one.value, one.said] for one in record.findings],
+        )
+        for model, record in material.probes.items()
+    ]
 
 
 def _short(value: str) -> str:

@@ -1,0 +1,151 @@
+"""Whether judges are as sure as they are right: confidence against accuracy, Brier score, ECE.
+
+A judge's confidence in a pair is the probability of the side it prefers, over its whole
+distribution and both orders. Pairs whose better answer is not known, or is a tie, are left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from pydantic import Field
+
+from orchestrator.analyses._scores import source_of
+from orchestrator.analyses._winners import Winner, truths
+from orchestrator.errors import UsageError
+from orchestrator.methods._base import Settings
+from orchestrator.statistics.calibration import Calibration, calibration
+from orchestrator.summaries._base import Context, Source
+from orchestrator.summaries._preferences import SOFT, codes, preferences
+from orchestrator.tables import Cell, Column, Table, make_table, measured
+
+FRAMES: Final = ("scores", "judgments", "pair_scores")
+"""Frames whose rows say which of two answers is better."""
+
+
+class Config(Settings):
+    """Settings of `judge_calibration`."""
+
+    winner: Winner = Field(
+        Winner(exact_match=True), description="Where it is known which answer is better."
+    )
+    methods: tuple[str, ...] = Field(
+        (), description="Names of judging methods of this recipe; all where left out."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """One method with one judge.
+
+    Attributes:
+        name: What tables call it.
+        found: Its calibration.
+        n_prompts: Prompts of the pairs whose better answer is known.
+    """
+
+    name: str
+    found: Calibration
+    n_prompts: int
+
+
+def summarise(context: Context) -> list[Table]:
+    """A line a judge and setting, then confidence against accuracy, bin by bin."""
+    config: Config = context.config
+    if config.methods:
+        sources: Sequence[Source] = [source_of(context, name) for name in config.methods]
+    else:
+        sources = [source for source in context.sources if source.frame in FRAMES]
+    if not sources:
+        raise UsageError(f"{context.name}: no method of this recipe judges pairs or rates answers")
+    return tables(list(calibrated(context, sources, config.winner)))
+
+
+def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> Iterator[Calibrated]:
+    """The calibration of each judge of each source.
+
+    Raises:
+        UsageError: If a source judges nothing, or it is known of no pair who is better.
+    """
+    for source in sources:
+        if source.frame not in FRAMES:
+            raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
+        rows = context.rows_of(source)
+        if rows.is_empty():
+            continue
+        judges = list(preferences(rows).by_judge())
+        for judge, of_judge in judges:
+            truth = truths(context, winner, of_judge.rows, source.name)
+            kept = np.abs(truth) == 1.0
+            prompts = codes(of_judge.rows["item"])[kept]
+            found = calibration(
+                of_judge.values(SOFT)[kept],
+                0.5 + 0.5 * truth[kept],
+                prompts,
+                context.confidence_level,
+            )
+            name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
+            yield Calibrated(name, found, int(np.unique(prompts).size))
+
+
+def tables(found: Sequence[Calibrated]) -> list[Table]:
+    """What was found, as tables."""
+    return [_overall(found), _by_bin(found)] if found else []
+
+
+def _overall(found: Sequence[Calibrated]) -> Table:
+    columns = [
+        Column("judge"),
+        Column("accuracy", "percent"),
+        Column("too sure by", "signed", 3),
+        Column("Brier score", "number", 3),
+        Column("ECE", "number", 3),
+        Column("pairs", "count"),
+    ]
+    lines: list[list[Cell]] = [
+        [
+            one.name,
+            measured(one.found.accuracy),
+            measured(one.found.overconfidence),
+            measured(one.found.brier),
+            one.found.expected_error if one.found.n else None,
+            one.found.n,
+        ]
+        for one in found
+    ]
+    notes = [
+        "too sure by: mean confidence minus accuracy; a tied verdict counts half",
+        "Brier score: 0.25 is a coin's; ECE (expected calibration error) over bins of 0.1 is never "
+        "negative, so some of it is noise",
+    ]
+    prompts = max(one.n_prompts for one in found)
+    basis = f"{prompts:,} prompts · pairs whose better answer is known"
+    title = "Calibration of the judge"
+    return make_table("judge_calibration", title, columns, lines, basis=basis, notes=notes)
+
+
+def _by_bin(found: Sequence[Calibrated]) -> Table:
+    columns = [
+        Column("judge"),
+        Column("confidence from"),
+        Column("mean confidence", "number", 3),
+        Column("accuracy", "percent"),
+        Column("pairs", "count"),
+    ]
+    lines: list[list[Cell]] = [
+        [
+            one.name,
+            f"{part.low:.1f} to {part.high:.1f}",
+            part.confidence,
+            measured(part.accuracy),
+            part.n,
+        ]
+        for one in found
+        for part in one.found.bins
+        if part.n
+    ]
+    notes = ["intervals: over prompts, Wilson's on their effective number; for these judges"]
+    return make_table(
+        "judge_calibration.bins", "Confidence against accuracy", columns, lines, notes=notes
+    )

@@ -1,0 +1,70 @@
+"""The figure of a judge's calibration, where references say which answer is right."""
+
+from typing import Any
+
+from orchestrator.analyses._winners import Winner
+from orchestrator.analyses.judge_calibration import FRAMES, Calibrated, calibrated, tables
+from orchestrator.errors import UsageError
+from orchestrator.report import numbers
+from orchestrator.report.html import figures
+from orchestrator.report.html.figures import Figure, Picture, name
+from orchestrator.report.html.material import Material
+from orchestrator.statistics.calibration import Bin
+from orchestrator.statistics.clustered import METHOD
+
+
+def of_calibration(material: Material) -> list[Figure]:
+    """Confidence against accuracy of each judge; none where no pair has a known better answer."""
+    context = material.context
+    found: list[Calibrated] = []
+    for source in context.sources:
+        if source.frame in FRAMES:
+            try:
+                found += calibrated(context, [source], Winner(exact_match=True))
+            except UsageError:
+                # Of these answers it is not known which are right.
+                continue
+    found = [one for one in found if one.found.n]
+    return [_figure(found, context.confidence_level)] if found else []
+
+
+def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
+    overall, by_bin = tables(found)
+    rows: list[dict[str, Any]] = []
+    for one in found:
+        rows += [_point(name(one.name), part) for part in one.found.bins if part.n]
+    picture = Picture(
+        "lines",
+        rows[: figures.MAX_ROWS],
+        "confidence in the side that the judge prefers",
+        "share that is right",
+        list(dict.fromkeys(row["group"] for row in rows)),
+        {"percent": True, "diagonal": [0.5, 1.0]},
+    )
+    n = sum(one.found.n for one in found)
+    level = numbers.level(confidence_level)
+    basis = (
+        f"n = {numbers.counted(n, 'pair')} of which one answer alone equals the reference · "
+        f"{level} intervals: {METHOD}"
+    )
+    says = (
+        "On the dashed line a judge is as often right as it is sure; below it, too sure. An answer "
+        "is right where it equals its reference."
+    )
+    return Figure(
+        "calibration", "Calibration of the judge", basis, says, by_bin, picture, [overall]
+    )
+
+
+def _point(judge: str, part: Bin) -> dict[str, Any]:
+    interval = part.accuracy.interval
+    share = numbers.percent(part.accuracy.value)
+    sure = numbers.probability(part.confidence)
+    return {
+        "group": judge,
+        "x": part.confidence,
+        "value": part.accuracy.value,
+        "low": None if interval is None else interval.low,
+        "high": None if interval is None else interval.high,
+        "tip": f"{judge}: {numbers.counted(part.n, 'pair')} at {sure}, {share} right",
+    }

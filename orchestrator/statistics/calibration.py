@@ -1,0 +1,122 @@
+"""How well probabilities of being right agree with how often that was so.
+
+A judge that says 0.8 should be right in 80 of 100 such cases (Murphy and Winkler 1977,
+doi:10.2307/2346866). Between two answers the sides have no order, so each case is looked at from
+the side the judge prefers: its confidence lies in [0.5, 1].
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.results import Estimate
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+EDGES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Bounds of the bins of confidence; each holds its lower bound, the last one both."""
+
+_EVEN: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Cases whose confidence lies between two bounds.
+
+    Attributes:
+        low: Lower bound.
+        high: Upper bound.
+        n: Cases.
+        confidence: Their mean confidence; nan for none.
+        accuracy: Share of them that are right, over prompts.
+    """
+
+    low: float
+    high: float
+    n: int
+    confidence: float
+    accuracy: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A judge's probabilities against the truth.
+
+    Attributes:
+        bins: By rising confidence; empty ones too.
+        accuracy: Share of right verdicts, over prompts; a tied verdict counts half.
+        overconfidence: Mean confidence minus accuracy; above 0: it is too sure.
+        brier: Mean squared difference of probability and truth, in [0, 1]; 0.25 is a coin's.
+        expected_error: Expected calibration error: mean over cases of |confidence - accuracy| of
+            their bin. Never negative, so some of it is noise: about 0.4 / sqrt(n) for n cases a
+            bin where all is well. nan without cases.
+        n: Cases.
+    """
+
+    bins: tuple[Bin, ...]
+    accuracy: Estimate
+    overconfidence: Estimate
+    brier: Estimate
+    expected_error: float
+    n: int
+
+
+def calibration(
+    probabilities: Floats, first_is_right: Floats, prompts: Ints, confidence_level: float
+) -> Calibration:
+    """Calibration of probabilities that the first of two answers is the better one.
+
+    Args:
+        probabilities: Shape (n,), in [0, 1]; cases that are nan were not judged and are left out.
+        first_is_right: Shape (n,), 1 where the first answer is the better one, 0 where the second.
+        prompts: Shape (n,), any whole numbers; cases of one prompt depend on each other.
+        confidence_level: In (0, 1).
+
+    Raises:
+        StatisticsError: If the shapes differ, a probability is outside [0, 1], or a truth is
+            neither 0 nor 1.
+    """
+    if not (probabilities.shape == first_is_right.shape == prompts.shape):
+        raise StatisticsError("probabilities, truths and prompts need one shape (n,)")
+    known = ~np.isnan(probabilities)
+    p, truth = probabilities[known], first_is_right[known]
+    if not (np.all((p >= 0.0) & (p <= 1.0)) and np.isin(truth, (0.0, 1.0)).all()):
+        raise StatisticsError("probabilities must be in [0, 1], and truths 0 or 1")
+    codes = np.unique(prompts[known], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    confidence = np.maximum(p, 1.0 - p)
+    # An even probability prefers neither side: half right, as a coin.
+    is_even = np.abs(p - 0.5) <= _EVEN
+    right = np.where(is_even, 0.5, (p > 0.5) == (truth == 1.0)).astype(np.float64)
+    bins = tuple(_bins(confidence, right, codes, confidence_level))
+    gaps = [one.n * abs(one.confidence - one.accuracy.value) for one in bins if one.n]
+    return Calibration(
+        bins,
+        _share(right, codes, confidence_level),
+        clustered_mean(confidence - right, codes, confidence_level),
+        _share((p - truth) ** 2, codes, confidence_level),
+        float(sum(gaps) / p.size) if p.size else float("nan"),
+        int(p.size),
+    )
+
+
+def _bins(confidence: Floats, right: Floats, codes: Ints, level: float) -> list[Bin]:
+    which = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, len(EDGES) - 2)
+    found = []
+    for i in range(len(EDGES) - 1):
+        inside = which == i
+        n = int(inside.sum())
+        mean = float(confidence[inside].mean()) if n else float("nan")
+        accuracy = _share(right[inside], codes[inside], level)
+        found.append(Bin(EDGES[i], EDGES[i + 1], n, mean, accuracy))
+    return found
+
+
+def _share(values: Floats, codes: Ints, level: float) -> Estimate:
+    sums = np.bincount(codes, values).astype(np.float64)
+    return clustered_share(sums, np.bincount(codes).astype(np.float64), level)
