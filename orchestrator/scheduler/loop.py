@@ -22,6 +22,9 @@ from orchestrator.scheduler.core import Core, Retried, Settled
 Connect = Callable[[str], Awaitable[Backend | Failure]]
 T = TypeVar("T")
 
+# What an event loop's timer may come too early.
+_RESOLUTION_S = 1e-3
+
 
 class Ends(Protocol):
     """Who is told about ends; called on the event loop, must not wait."""
@@ -283,7 +286,7 @@ class Scheduler:
         if link.timer is not None:
             link.timer.cancel()
         link.timer_at = at
-        link.timer = self._loop.call_at(at, self._on_timer, link)
+        link.timer = self._loop.call_at(at + _RESOLUTION_S, self._on_timer, link)
 
     def _on_timer(self, link: _Link) -> None:
         link.timer = None

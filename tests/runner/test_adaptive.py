@@ -37,12 +37,14 @@ class Server:
                 return BUSY
             turn = asyncio.get_running_loop().create_future()
             self.queue.append(turn)
-            await turn
-        self.n_running += 1
+            await turn  # the place of who ended is handed on
+        else:
+            self.n_running += 1
         await asyncio.sleep(1.0)
-        self.n_running -= 1
         if self.queue:
             self.queue.popleft().set_result(None)
+        else:
+            self.n_running -= 1
         return generation(f"{ask.model} {ask.messages[0].content}")
 
     async def load(self):
