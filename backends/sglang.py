@@ -57,6 +57,12 @@ class Config(BaseModel):
         description="Whether the server was started with SGLANG_RETURN_ORIGINAL_LOGPROB=1: then "
         "log-probabilities are those before the temperature. True of those that a run launches.",
     )
+    lora_path: str | None = Field(
+        None,
+        min_length=1,
+        description="Name of the LoRA adapter that answers; null: the model without one. Known of "
+        "servers that a run launches.",
+    )
     score_new_tokens: int = Field(
         0, ge=0, le=1, description="Tokens drawn in a scoring pass; 1 for builds that refuse 0."
     )
@@ -118,17 +124,18 @@ class Sglang(ByIds):
     # -- how it is done ----------------------------------------------------------------------------
 
     async def _draw(self, ask: GenerateAsk, seed: int) -> Generation:
+        config = self._config
         prompt = await self._contexts.prompt(ask.messages)
         reading = replies.Reading(
             top=ask.top_logprobs,
-            raw=self._config.original_logprobs or _unscaled(ask.sampling),
+            raw=config.original_logprobs or _unscaled(ask.sampling),
             offsets=ask.offsets,
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
         )
         return await self._ask(
             GENERATE,
-            lambda: wire.draw(prompt, ask, seed, self._config.extra_sampling),
+            lambda: wire.draw(prompt, ask, seed, config.extra_sampling, config.lora_path),
             lambda body, _: wire.generation(body, reading, len(prompt)),
         )
 
@@ -140,7 +147,7 @@ class Sglang(ByIds):
         n_prompt, n_top = len(given.prompt), ask.top_logprobs
         forced = await self._ask(
             GENERATE,
-            lambda: wire.score(whole, n_prompt, n_top, n_new),
+            lambda: wire.score(whole, n_prompt, n_top, n_new, self._config.lora_path),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
         return Scored(
@@ -170,7 +177,7 @@ class Sglang(ByIds):
         wanted = [found.tree.children[node] for node in nodes]
         looked = await self._ask(
             GENERATE,
-            lambda: wire.look(prompts, wanted),
+            lambda: wire.look(prompts, wanted, self._config.lora_path),
             lambda body, secret: wire.looked(body, prompts, wanted, secret),
         )
         found.walk.add(nodes, looked.readings)

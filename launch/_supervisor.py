@@ -54,6 +54,8 @@ class ServerSpec:
         key_variable: The variable by which it takes its key.
         start_timeout_s: From start to ready.
         stop_grace_s: Between SIGTERM and SIGKILL.
+        clean_up: From a port to a command that ends what lives on where the process is gone, such
+            as a container; harmless where nothing does. None where there is none.
     """
 
     kind: str
@@ -63,6 +65,7 @@ class ServerSpec:
     key_variable: str = KEY_VARIABLE
     start_timeout_s: float = 300.0
     stop_grace_s: float = 10.0
+    clean_up: Callable[[int], tuple[str, ...]] | None = None
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
@@ -90,9 +93,12 @@ def _is_dropped(name: str) -> bool:
     )
 
 
-def watched(argv: tuple[str, ...], stop_grace_s: float) -> list[str]:
-    """Command line of the watchdog that runs `argv` and ends it when we are gone."""
-    return [sys.executable, "-I", "-S", _watchdog.__file__, str(stop_grace_s), *argv]
+def watched(
+    argv: tuple[str, ...], stop_grace_s: float, clean_up: tuple[str, ...] = ()
+) -> list[str]:
+    """Command line of the watchdog that runs `argv`, ends it when we are gone, and cleans up."""
+    ours = (str(stop_grace_s), str(len(clean_up)), *clean_up)
+    return [sys.executable, "-I", "-S", _watchdog.__file__, *ours, *argv]
 
 
 def free_port() -> int:
@@ -114,6 +120,7 @@ class Server:
         api_key: str,
         log: "ServerLog",
         stop_grace_s: float,
+        clean_up: tuple[str, ...] = (),
     ) -> None:
         self.base_url = f"http://{HOST}:{port}"
         self.api_key = api_key
@@ -122,6 +129,7 @@ class Server:
         self._log = log
         self._process = process
         self._stop_grace_s = stop_grace_s
+        self._clean_up = clean_up
 
     def __repr__(self) -> str:
         return f"Server({self.base_url!r}, pid={self.pid})"
@@ -193,6 +201,9 @@ class Server:
                     os.killpg(self.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
+        if self._process.returncode == -signal.SIGKILL:
+            # Perhaps it was the watchdog that was killed, before it could.
+            _watchdog.clean_up(self._clean_up)
         for pipe in (self._process.stdin, self._process.stdout):
             _pipe(pipe).close()
 
@@ -282,10 +293,11 @@ def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
     api_key = secrets.token_urlsafe(32)
     log = ServerLog(log_path, api_key)
     descriptor = log.open()
+    clean_up = () if spec.clean_up is None else spec.clean_up(port)
     try:
         # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
         process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
-            watched(spec.argv(port), spec.stop_grace_s),
+            watched(spec.argv(port), spec.stop_grace_s, clean_up),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=descriptor,
@@ -294,7 +306,14 @@ def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
         )
     finally:
         os.close(descriptor)
-    return Server(process, port=port, api_key=api_key, log=log, stop_grace_s=spec.stop_grace_s)
+    return Server(
+        process,
+        port=port,
+        api_key=api_key,
+        log=log,
+        stop_grace_s=spec.stop_grace_s,
+        clean_up=clean_up,
+    )
 
 
 async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:

@@ -2,12 +2,14 @@
 
     orchestrator ──stdin pipe──▶ watchdog (own session) ──▶ server (own process group)
 
-Run as a script with `python -I -S _watchdog.py GRACE_S ARGV…`. Its stdin closes when the
-orchestrator ends in whatever way, `kill -9` included. It ends the server's process group on that,
-on SIGTERM and when the server itself ends; told on stdin to keep the server, it no longer minds the
-orchestrator's end; writes the server's pid to stdout; sends the server's
-output to its own stderr; and ends with the server's exit code or by the same signal. It uses only
-the standard library, so that it starts fast. The reasons are in docs/design/0003-watchdog.md.
+Run as a script with `python -I -S _watchdog.py GRACE_S N CLEAN_UP… ARGV…`, where N words are a
+command that ends what outlives the server's processes (a container, whose client is all that runs
+here); it is run when the server is gone. Its stdin closes when the orchestrator ends in whatever
+way, `kill -9` included. It ends the server's process group on that, on SIGTERM and when the server
+itself ends; told on stdin to keep the server, it no longer minds the orchestrator's end; writes the
+server's pid to stdout; sends the server's output to its own stderr; and ends with the server's exit
+code or by the same signal. It uses only the standard library, so that it starts fast. The reasons
+are in docs/design/0003-watchdog.md.
 """
 
 import contextlib
@@ -18,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
@@ -25,12 +28,14 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 2.0
 _ORPHAN_GRACE_S = 5.0
 _NOT_STARTED = 127
+_CLEAN_UP_S = 10.0
 KEEP = b"keep\n"
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
-    grace_s, command = float(arguments[0]), arguments[1:]
+    grace_s, n_words = float(arguments[0]), int(arguments[1])
+    last, command = arguments[2 : 2 + n_words], arguments[2 + n_words :]
     wakeup = _catch_signals()
     parent = os.getppid()
     try:
@@ -50,7 +55,23 @@ def main(arguments: list[str]) -> NoReturn:
     _watch(server.pid, wakeup, parent, grace_s)
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
-    _end_like(server.wait())
+    code = server.wait()
+    clean_up(last)
+    _end_like(code)
+
+
+def clean_up(command: Sequence[str]) -> None:
+    """Run the last command, if there is one; there may be nothing left for it to end."""
+    if command:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603 (no shell; it is built by a launch kind)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_CLEAN_UP_S,
+                check=False,
+            )
 
 
 def _catch_signals() -> int:

@@ -69,8 +69,8 @@ class Config(BaseModel):
     seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
     lora_paths: dict[str, str] = Field(
         default_factory=dict,
-        description="Folders of LoRA adapters (relative to the recipe) by the names they are asked "
-        "by.",
+        description="Folders of LoRA adapters (relative to the recipe) by their names; the one "
+        "with the model's own name answers.",
     )
     extra_args: tuple[str, ...] = Field((), description="Further arguments of the server.")
     env: dict[str, str] = Field(
@@ -177,9 +177,10 @@ def environment(config: Config) -> dict[str, str]:
     return _ENV | _settings.visible(config.gpus) | config.env
 
 
-def backend_settings(config: Config) -> dict[str, Any]:  # noqa: ARG001 (so is every one started)
-    """What the back-end can't learn from the server."""
-    return {"original_logprobs": True}
+def backend_settings(config: Config, model: str) -> dict[str, Any]:
+    """What the back-end can't learn from the server; an adapter of the model's name answers."""
+    adapter = {"lora_path": model} if model in config.lora_paths else {}
+    return {"original_logprobs": True, **adapter}
 
 
 async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

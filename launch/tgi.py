@@ -1,9 +1,10 @@
 """Text Generation Inference as a server process, one a model: its launcher, or its docker image.
 
 TGI is in maintenance mode. Where `image` is given it runs in a container, with
-the model's folder mounted read-only; it is ended by the signal that docker passes on.
+the model's folder mounted read-only; it is ended by the signal that docker passes on, else by name.
 """
 
+import secrets
 import shutil
 from functools import partial
 from itertools import chain
@@ -128,8 +129,16 @@ def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Con
     )
 
 
-def argv(config: Config, command: str, folder: str, port: int) -> tuple[str, ...]:
-    """Command line of a server for the model in a folder."""
+def argv(config: Config, command: str, folder: str, container: str, port: int) -> tuple[str, ...]:
+    """Command line of a server for the model in a folder.
+
+    Args:
+        config: Of the server.
+        command: The launcher, or docker.
+        folder: Of the model.
+        container: What the names of containers begin with.
+        port: On our loopback.
+    """
     if config.image is None:
         return (command, *_arguments(config, folder, HOST, port))
     # Loopback on our side, any address on the container's, which has a network of its own.
@@ -141,6 +150,7 @@ def argv(config: Config, command: str, folder: str, port: int) -> tuple[str, ...
         "run",
         "--rm",
         "--init",
+        f"--name={container}-{port}",
         "--shm-size=1g",
         f"--gpus={shown}",
         f"--publish={HOST}:{port}:{_PORT_IN_CONTAINER}",
@@ -152,6 +162,11 @@ def argv(config: Config, command: str, folder: str, port: int) -> tuple[str, ...
         config.image,
         *inside,
     )
+
+
+def _removal(command: str, container: str, port: int) -> tuple[str, ...]:
+    """Command that ends a container whose client was killed."""
+    return (command, "rm", "--force", f"{container}-{port}")
 
 
 def _arguments(config: Config, folder: str, host: str, port: int) -> tuple[str, ...]:
@@ -185,7 +200,7 @@ def environment(config: Config) -> dict[str, str]:
     return _ENV | _settings.visible(config.gpus) | config.env
 
 
-def backend_settings(config: Config) -> dict[str, Any]:
+def backend_settings(config: Config, model: str) -> dict[str, Any]:  # noqa: ARG001 (all alike)
     """What the back-end can't learn from the server: how many alternatives it lists."""
     return {"top_n_tokens": config.max_top_n_tokens}
 
@@ -207,14 +222,16 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
             f"there is no command {wanted!r}; name TGI's launcher by `command`, or its docker "
             f"image by `image`"
         )
+    container = f"orchestrator-tgi-{secrets.token_hex(4)}"
     spec = ServerSpec(
         kind=KIND,
         # TGI answers under any name and lists the folder as its model's.
         names=(folder if config.image is None else _IN_CONTAINER,),
-        argv=partial(argv, config, command, folder),
+        argv=partial(argv, config, command, folder, container),
         env=environment(config),
         key_variable=KEY_VARIABLE,
         start_timeout_s=config.start_timeout_s,
         stop_grace_s=config.stop_grace_s,
+        clean_up=None if config.image is None else partial(_removal, command, container),
     )
     return await start_server(spec, log_path)

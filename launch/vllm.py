@@ -75,6 +75,12 @@ class Config(BaseModel):
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: vLLM's own (0.92)."
     )
     tensor_parallel_size: int = Field(1, ge=1, description="GPUs that share one model.")
+    data_parallel_size: int = Field(
+        1,
+        ge=1,
+        description="Copies of the model in this server, each on GPUs of its own; `replicas` of "
+        "the model launches servers instead, which are placed and started again one by one.",
+    )
     gpus: tuple[int, ...] | None = Field(
         None, min_length=1, description="Numbers of the GPUs it may see; null: all."
     )
@@ -156,12 +162,12 @@ def identity(config: Config, weights: str) -> dict[str, str]:
 
 
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
-    """The GPU memory it needs; None where the recipe says which GPUs it takes.
+    """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
 
     Raises:
         LaunchError: If the weights are not there, or don't say what they need.
     """
-    if _settings.names_its_gpus(config):
+    if _settings.names_its_gpus(config) or config.data_parallel_size > 1:
         return None
     (model,) = models
     need = _memory.footprint(
@@ -204,6 +210,9 @@ def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[s
         "--max-model-len": config.max_model_len,
         "--gpu-memory-utilization": config.gpu_memory_utilization,
         "--tensor-parallel-size": config.tensor_parallel_size,
+        "--data-parallel-size": None
+        if config.data_parallel_size == 1
+        else config.data_parallel_size,
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
         "--max-lora-rank": config.max_lora_rank,
@@ -252,7 +261,7 @@ def find_command(config: Config) -> str:
     )
 
 
-def backend_settings(config: Config) -> dict[str, Any]:
+def backend_settings(config: Config, model: str) -> dict[str, Any]:  # noqa: ARG001 (all alike)
     """Labels are looked for among as many alternatives as the server lists, if that is fewer."""
     if not 0 < config.max_logprobs < _USUAL_MAX_LOGPROBS:
         return {}

@@ -7,8 +7,8 @@ A launch module exports
 * `MULTI_MODEL`: whether one process serves several models,
 * `identity(config, weights)`: what decides the numbers, read without starting anything,
 * `start(config, models, log_path)`: an awaitable `RunningServer` that is ready to answer,
-* perhaps `backend_settings(config)`: settings of the back-end that follow from how the server is
-  started, for those that a recipe leaves open,
+* perhaps `backend_settings(config, model)`: settings of the back-end that follow from how the
+  server of this model is started, for those that a recipe leaves open,
 
 and, where it can run on GPUs,
 

@@ -68,7 +68,7 @@ def test_a_launch_kind_names_its_backend_and_starts_models(launch):
 def test_what_a_launch_kind_says_of_its_servers_is_a_setting_of_their_backend(launch):
     if hasattr(launch, "backend_settings"):
         backend = plugins.load(plugins.BACKENDS, launch.BACKEND)
-        assert backend.Config.model_validate(launch.backend_settings(launch.Config()))
+        assert backend.Config.model_validate(launch.backend_settings(launch.Config(), "m"))
 
 
 @pytest.mark.parametrize("method", modules(plugins.METHODS))

@@ -72,7 +72,7 @@ def backend_config(
     if spec.server is not None:
         module: Any = launch_module(spec, allow_code=allow_code)
         if hasattr(module, "backend_settings"):
-            known = module.backend_settings(spec.server.config)
+            known = module.backend_settings(spec.server.config, spec.name)
     if spec.backend_config is None:
         return config.model_validate(known)
     said = spec.backend_config.model_fields_set

@@ -126,8 +126,10 @@ def detokenize(model: str, ids: Path) -> bytes:
     return encode({"model": model, "tokens": ids, "skip_special_tokens": False})
 
 
-def draw(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any]) -> bytes:
-    """Body of `/generate` that draws one text after a prompt."""
+def draw(
+    ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any], adapter: str | None = None
+) -> bytes:
+    """Body of `/generate` that draws one text after a prompt; `adapter` names a LoRA adapter."""
     sampling = ask.sampling
     params = {
         **_SAMPLING,
@@ -149,10 +151,12 @@ def draw(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any]) -> by
     }
     if ask.top_logprobs:
         body["top_logprobs_num"] = ask.top_logprobs
-    return encode(body)
+    return encode(body | _by(adapter))
 
 
-def score(ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0) -> bytes:
+def score(
+    ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0, adapter: str | None = None
+) -> bytes:
     """Body of `/generate` that reads the log-probabilities of `ids[n_prompt:]`.
 
     The prefix cache is used up to the position before the first scored id, where reading starts.
@@ -166,10 +170,12 @@ def score(ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0) -> bytes:
     }
     if top_logprobs:
         body["top_logprobs_num"] = top_logprobs
-    return encode(body)
+    return encode(body | _by(adapter))
 
 
-def look(prompts: Sequence[Path], wanted: Sequence[Sequence[int]]) -> bytes:
+def look(
+    prompts: Sequence[Path], wanted: Sequence[Sequence[int]], adapter: str | None = None
+) -> bytes:
     """Body of `/generate` that reads given next tokens after each prompt.
 
     The draws are greedy, since the server states numbers after the temperature.
@@ -180,7 +186,12 @@ def look(prompts: Sequence[Path], wanted: Sequence[Sequence[int]]) -> bytes:
         "return_logprob": True,
         "token_ids_logprob": wanted,
         "stream": False,
+        **_by(adapter),
     })  # fmt: skip
+
+
+def _by(adapter: str | None) -> dict[str, str]:
+    return {} if adapter is None else {"lora_path": adapter}
 
 
 def trial(ids: Path, only: int) -> bytes:

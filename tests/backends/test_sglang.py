@@ -1,5 +1,6 @@
 """SGLang's adapter against the fake server's dialect, which is written from SGLang's source."""
 
+import json
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from backends import sglang
 from launch._fake_server import serving
-from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import (
     Choice,
@@ -19,6 +20,7 @@ from orchestrator.records import (
     Scored,
     labels,
 )
+from orchestrator.wire import sglang as wire
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
@@ -241,3 +243,14 @@ async def test_a_choice_whose_numbers_are_missing_is_refused(connect):
     chosen = await backend.choose(ChooseAsk("x", SYMBOLS, VERDICTS))
     assert isinstance(chosen, Failure)
     assert chosen.cause == "no_logprobs"
+
+
+@pytest.mark.parametrize(("adapter", "expected"), [(None, None), ("a", "a")])
+def test_an_adapter_is_named_in_every_request_that_computes(adapter, expected):
+    ask = Ask().generate("m", MESSAGES, Sampling(max_tokens=1))
+    bodies = [
+        wire.draw((1, 2), ask, 0, {}, adapter),
+        wire.score((1, 2), 1, 0, adapter=adapter),
+        wire.look([(1, 2)], [[3]], adapter),
+    ]
+    assert [json.loads(body).get("lora_path") for body in bodies] == [expected] * 3

@@ -87,7 +87,7 @@ def test_the_key_reaches_sglang_and_no_command_line(tmp_path):
     ],
 )
 def test_tgi_settings_become_its_command_line(settings, expected):
-    command = tgi.argv(tgi.Config(**settings), "/b/launcher", "/models/m", 4242)
+    command = tgi.argv(tgi.Config(**settings), "/b/launcher", "/models/m", "name", 4242)
     assert command[0] == "/b/launcher"
     always = {"--model-id": "/models/m", "--port": "4242"}
     assert options(command).items() >= (always | expected).items()
@@ -96,8 +96,9 @@ def test_tgi_settings_become_its_command_line(settings, expected):
 
 def test_tgi_in_a_container_listens_on_our_loopback_only_and_takes_its_key_by_name():
     config = tgi.Config(image="tgi:3", gpus=(0, 1), env={"X": "1"})
-    command = tgi.argv(config, "docker", "/models/m", 4242)
+    command = tgi.argv(config, "docker", "/models/m", "name", 4242)
     assert command[:2] == ("docker", "run")
+    assert "--name=name-4242" in command
     assert "--publish=127.0.0.1:4242:3000" in command
     assert "--volume=/models/m:/model:ro" in command
     assert '--gpus="device=0,1"' in command
@@ -191,7 +192,7 @@ def test_likely_causes_of_a_start_that_failed(log, words):
     ("module", "options_of", "split", "share"),
     [
         (sglang, lambda c: sglang.argv(c, "p", MODEL, 1), "--tp", "--mem-fraction-static"),
-        (tgi, lambda c: tgi.argv(c, "l", "/m", 1), "--num-shard", "--cuda-memory-fraction"),
+        (tgi, lambda c: tgi.argv(c, "l", "/m", "n", 1), "--num-shard", "--cuda-memory-fraction"),
     ],
 )
 def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options_of, split, share):

@@ -1,3 +1,4 @@
+import itertools
 import json
 import subprocess
 import sys
@@ -127,6 +128,7 @@ def vllm_argv(**settings: object) -> tuple[str, ...]:
         ({"max_model_len": 4096}, ["--max-model-len", "4096"]),
         ({"gpu_memory_utilization": 0.5}, ["--gpu-memory-utilization", "0.5"]),
         ({"tensor_parallel_size": 2}, ["--tensor-parallel-size", "2"]),
+        ({"data_parallel_size": 2}, ["--data-parallel-size", "2"]),
         ({"quantization": "fp8"}, ["--quantization", "fp8"]),
         ({"enforce_eager": True}, ["--enforce-eager"]),
         ({"max_num_seqs": 8}, ["--max-num-seqs", "8"]),
@@ -148,7 +150,13 @@ def test_vllm_settings_become_its_command_line(settings, expected):
 
 
 def test_what_is_left_to_vllm_is_not_on_its_command_line():
-    left = {"--max-model-len", "--gpu-memory-utilization", "--enforce-eager", "--enable-lora"}
+    left = {
+        "--data-parallel-size",
+        "--max-model-len",
+        "--gpu-memory-utilization",
+        "--enforce-eager",
+        "--enable-lora",
+    }
     assert not left & set(vllm_argv())
 
 
@@ -192,6 +200,20 @@ def test_paths_of_vllm_settings_start_from_the_recipes_folder(tmp_path):
     assert config.command == str(tmp_path / "bin" / "vllm")
     assert config.lora_modules == {"a": str(tmp_path / "adapters" / "a")}
     assert vllm.Config(command="my-vllm").command == "my-vllm"
+
+
+@pytest.mark.parametrize("settings", [{"gpus": [0]}, {"data_parallel_size": 2}])
+def test_a_vllm_server_that_chooses_its_gpus_is_not_placed(settings):
+    config = vllm.Config.model_validate(settings)
+    assert vllm.footprint(config, (ServedModel("m", "absent"),)) is None
+
+
+def test_a_vllm_server_that_is_placed_is_split_over_its_gpus_and_takes_its_share():
+    config = vllm.placed(vllm.Config(), ("2", "3"), 0.4)
+    command = vllm.argv(config, "vllm", ServedModel("m", "/m"), 1)
+    found = dict(itertools.pairwise(command))
+    assert (found["--tensor-parallel-size"], found["--gpu-memory-utilization"]) == ("2", "0.4")
+    assert vllm.environment(config)["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,13 @@ def spec(launch, backend, settings=None, **own) -> ModelSpec:
     ("launch", "backend", "settings", "expected"),
     [
         (sglang, sglang_backend, {}, {"original_logprobs": True}),
+        (
+            sglang,
+            sglang_backend,
+            {"lora_paths": {"m": "/l", "other": "/o"}},
+            {"original_logprobs": True, "lora_path": "m"},
+        ),
+        (sglang, sglang_backend, {"lora_paths": {"other": "/o"}}, {"original_logprobs": True}),
         (tgi, tgi_backend, {}, {"top_n_tokens": 32}),
         (tgi, tgi_backend, {"max_top_n_tokens": 9}, {"top_n_tokens": 9}),
         (vllm, vllm_backend, {"max_logprobs": 20}, {"choose_top_logprobs": 20}),

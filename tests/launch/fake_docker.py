@@ -1,0 +1,35 @@
+"""A docker of two commands: its containers outlive a client that is killed, and ignore SIGTERM."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+CONTAINERS = Path(os.environ["FAKE_DOCKER"])
+STUB = Path(__file__).with_name("stub_server.py")
+
+
+def run(arguments: list[str]) -> int:
+    given = dict(word.split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
+    port = given["--publish"].split(":")[1]
+    container = subprocess.Popen(
+        [sys.executable, str(STUB), "--port", port, "--model", "/model", "--stubborn"],
+        env={**os.environ, "ORCHESTRATOR_SERVER_KEY": os.environ["API_KEY"]},
+        start_new_session=True,
+    )
+    (CONTAINERS / given["--name"]).write_text(str(container.pid))
+    signal.signal(signal.SIGTERM, lambda *_: container.terminate())
+    return container.wait()
+
+
+def remove(name: str) -> int:
+    pid = int((CONTAINERS / name).read_text())
+    (CONTAINERS / name).unlink()
+    os.kill(pid, signal.SIGKILL)
+    return 0
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    sys.exit(run(rest) if what == "run" else remove(rest[-1]))
