@@ -80,6 +80,16 @@ def _adapter(folder: str) -> str:
     return digest(files)
 
 
+def tokenizer(weights: str) -> tuple[Path, str]:
+    """The file that spells a model's tokens, and the tokenizer's hash in the model's identity.
+
+    Raises:
+        LaunchError: If the weights are not there.
+    """
+    folder = resolve(weights)
+    return folder / "tokenizer.json", digest(_existing(folder, _TOKENIZER_FILES))
+
+
 def _bundled(name: str) -> Path:
     if name not in _bundled_names():
         raise LaunchError(f"no bundled model {name!r}; there are {_offered()}")

@@ -100,6 +100,9 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     return found | _settings.identity(config)
 
 
+tokenizer = _weights.tokenizer
+
+
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
     """The GPU memory it needs; None where the recipe says which GPUs it takes.
 

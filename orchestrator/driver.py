@@ -78,6 +78,7 @@ class _Keyed(msgspec.Struct, frozen=True):
 
 
 Lookup = Callable[[bytes], Outcome | Failure | None]
+Trace = Callable[[AnyAsk, int, Outcome | Failure], None]
 
 
 class Driver:
@@ -88,6 +89,8 @@ class Driver:
         lookup: The store: an outcome by key, a permanent failure, or None.
         systems: System prompts by model; they become part of what is asked.
         watch: Called with key, kind and model of each ask that the store answers.
+        trace: Called with each ask that is answered at once, the position of its unit, and the
+            answer.
 
     Attributes:
         outbox: Requests to send, oldest first; the caller empties it.
@@ -109,9 +112,11 @@ class Driver:
         systems: Mapping[str, str],
         *,
         watch: Callable[[bytes, str, str], None] | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self._plan = plan
         self._watch = watch
+        self._trace = trace
         self._lookup = lookup
         self._systems = dict(systems)
         self._in_flight: dict[bytes, Request] = {}
@@ -233,7 +238,7 @@ class Driver:
         """The outcome of one ask where it is known; else the unit waits for it."""
         given = self._plan.given.get(keyed.ask.model)
         if given is not None:
-            return given(unit.work.unit.item, keyed.ask)
+            return self._traced(unit, keyed, given(unit.work.unit.item, keyed.ask))
         key = keyed.key
         flying = self._in_flight.get(key)
         if flying is not None:
@@ -245,9 +250,16 @@ class Driver:
             self.n_found += 1
             if self._watch is not None:
                 self._watch(key, keyed.kind, keyed.ask.model)
-            return known
+            return self._traced(unit, keyed, known)
         self._send(unit.position, keyed, [(unit, slot)])
         return None
+
+    def _traced(
+        self, unit: _Running, keyed: _Keyed, answer: Outcome | Failure
+    ) -> Outcome | Failure:
+        if self._trace is not None:
+            self._trace(keyed.ask, unit.position, answer)
+        return answer
 
     def _lacking(self, asked: list[_Keyed]) -> str | None:
         """The first absent model whose answer is not known yet."""

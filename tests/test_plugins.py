@@ -71,6 +71,12 @@ def test_what_a_launch_kind_says_of_its_servers_is_a_setting_of_their_backend(la
         assert backend.Config.model_validate(launch.backend_settings(launch.Config(), "m"))
 
 
+@pytest.mark.parametrize("launch", modules(plugins.LAUNCH))
+def test_what_spells_the_tokens_of_a_launch_kind_is_found_by_its_weights(launch):
+    if hasattr(launch, "tokenizer"):
+        assert parameters(launch.tokenizer) == ["weights"]
+
+
 @pytest.mark.parametrize("method", modules(plugins.METHODS))
 def test_a_method_has_a_version_and_is_a_coroutine_over_asks(method):
     assert isinstance(method.VERSION, int)

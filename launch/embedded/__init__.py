@@ -60,6 +60,9 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     return {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
 
 
+tokenizer = _weights.tokenizer
+
+
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
     """The GPU memory it needs; None off the GPU, or where the recipe says which GPU it takes.
 

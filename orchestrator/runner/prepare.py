@@ -59,7 +59,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         dataset = dataset.limit(recipe.limit)
     if recipe.statistics.stop_when is not None:
         dataset = dataset.shuffled(recipe.seed)
-    parts = _parts(recipe, allow_code=allow_code)
+    parts = parts_of(recipe, allow_code=allow_code)
     refuse_impossible(parts, recipe, allow_code=allow_code)
     used = _used_models(parts)
     specs = {name: spec for name, spec in recipe.models.items() if name in used}
@@ -78,7 +78,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
 
 
-def _parts(recipe: Recipe, *, allow_code: bool) -> list[Part]:
+def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
     """The methods of the recipe, each after the companions it brings.
 
     Companions with equal settings are one part over all their models, so that no answer has two

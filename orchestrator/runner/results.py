@@ -13,6 +13,7 @@ from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.datasets import Dataset
 from orchestrator.frames import write_parquet
 from orchestrator.plan import Plan
+from orchestrator.records import Message
 from orchestrator.runner.fleet import provenance_words, server_label
 from orchestrator.store import RunDirectory, Store
 
@@ -21,9 +22,11 @@ _UNITS = "units"
 _EXPORTED = ".exported"
 ITEMS = "items"
 """The frame of what the dataset holds; the others are of methods."""
-# Followups, references by turn and the other columns are JSON text: they differ by dataset.
+# Followups, references by turn, the other columns, and a conversation that is more than one
+# question are JSON text: they differ by dataset.
 _ITEM_COLUMNS = dict.fromkeys(
-    ("item", "category", "prompt", "followups", "reference", "references", "fields"), "str"
+    ("item", "category", "prompt", "followups", "reference", "references", "fields", "messages"),
+    "str",
 )
 # Frames with a preference between two models in each row.
 _RANKED = ("judgments", "pair_scores")
@@ -97,7 +100,7 @@ def export_items(dataset: Dataset, run_dir: RunDirectory) -> Path:
         StoreError: If the file can't be written.
     """
     path = run_dir.results / f"{ITEMS}.parquet"
-    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}"
+    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(_ITEM_COLUMNS)}"
     written = run_dir.results / f".{ITEMS}"
     if _read(written) != mark or not path.exists():
         write_parquet(_ITEM_COLUMNS, _items(dataset), path)
@@ -116,6 +119,7 @@ def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
             item.reference,
             _json(item.references) if item.references else None,
             _json(item.fields),
+            None if item.messages == (Message("user", item.prompt),) else _json(item.messages),
         )
 
 

@@ -21,6 +21,7 @@ from orchestrator.view.item import item_page
 from orchestrator.view.items import Rows, Wanted
 from orchestrator.view.library import Library, Run
 from orchestrator.view.selection import exported, selected
+from orchestrator.view.snapshot import Snapshot
 
 Answer = Callable[[Request], Any]
 
@@ -44,6 +45,7 @@ def make_app(library: Library) -> Starlette:
         ("/api/runs/{run}/state", api.state),
         ("/api/runs/{run}/items", api.items),
         ("/api/runs/{run}/items/{index:int}", api.item),
+        ("/api/runs/{run}/items/{index:int}/trace", api.trace),
     ]
     return Starlette(
         routes=[
@@ -92,10 +94,7 @@ class Api:
 
     def item(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
         """One item, with its neighbours in the order that is wanted."""
-        snapshot = self._run(request).snapshot()
-        index = request.path_params["index"]
-        if index >= len(snapshot.items.keys):
-            raise RunDirectoryError(f"this run has no item {index:,}")
+        snapshot, index = self._item_of(request)
         rows = selected(snapshot, _wanted(request))
         page = item_page(snapshot.result.frames, snapshot.items.keys[index])
         return {
@@ -107,11 +106,23 @@ class Api:
             **page,
         }
 
+    def trace(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """What was asked for an item, down to the tokens."""
+        snapshot, index = self._item_of(request)
+        return snapshot.trace(index)
+
     def export(self, request: Request) -> tuple[bytes, str, str]:
         """The items that are wanted as a file: content, name, type."""
         form = request.query_params.get("form", "csv")
         name = request.path_params["run"]
         return exported(self._run(request).snapshot(), _wanted(request), form, name)
+
+    def _item_of(self, request: Request) -> tuple[Snapshot, int]:
+        snapshot = self._run(request).snapshot()
+        index: int = request.path_params["index"]
+        if index >= len(snapshot.items.keys):
+            raise RunDirectoryError(f"this run has no item {index:,}")
+        return snapshot, index
 
     def _run(self, request: Request) -> Run:
         return self._library.run(request.path_params["run"])

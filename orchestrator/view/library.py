@@ -74,7 +74,7 @@ class Run:
             began = time.monotonic()
             place = self._folder / mark.replace(":", "-")
             result = api.read(self.path, allow_code=self._allow_code, apart=place)
-            made = Snapshot(mark, result, place)
+            made = Snapshot(mark, result, place, allow_code=self._allow_code)
             self._snapshots.append(made)
             # Whoever still reads the one before must find its files.
             for old in self._snapshots[:-2]:

@@ -1,13 +1,19 @@
 """A run as it was at one moment, each part of it made when first asked for."""
 
+import threading
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import OrchestratorError
+from orchestrator.report.text import safe_line
 from orchestrator.runner import api
 from orchestrator.view import overview
 from orchestrator.view.items import Items, build
+from orchestrator.view.replayed import Replay
 from orchestrator.view.searching import Texts, write_texts
+from orchestrator.view.spelling import Speller
+from orchestrator.view.traced import traced
 
 
 class Snapshot:
@@ -19,8 +25,12 @@ class Snapshot:
         folder: For what is made from it.
     """
 
-    def __init__(self, version: str, result: api.Result, folder: Path) -> None:
+    def __init__(
+        self, version: str, result: api.Result, folder: Path, *, allow_code: bool = False
+    ) -> None:
         self.version = version
+        self._allow_code = allow_code
+        self._replaying = threading.Lock()
         self.result = result
         self.folder = folder
 
@@ -42,3 +52,22 @@ class Snapshot:
         finally:
             # It reads whole frames, which need not stay in memory.
             self.result.frames.forget()
+
+    def trace(self, index: int) -> dict[str, Any]:
+        """What was asked for an item; why not, where that can't be said.
+
+        Raises:
+            OrchestratorError: If the store can't be read.
+        """
+        try:
+            replay, speller = self._replay
+        except OrchestratorError as error:
+            return {"units": [], "asks": [], "why": safe_line(str(error))}
+        # A plan keeps the last items that it read, and is used by one thread at a time.
+        with self._replaying:
+            return traced(replay.units(index), speller)
+
+    @cached_property
+    def _replay(self) -> tuple[Replay, Speller]:
+        found = Replay(self.result.path, self.result.frames, allow_code=self._allow_code)
+        return found, Speller(found.recipe, found.identities, allow_code=self._allow_code)

@@ -3,9 +3,11 @@ import { h, name, s, segmented } from "./dom.js";
 import { count, fixed, get, runPath, share, signed } from "./data.js";
 import { compared, markdown } from "./text.js";
 import { selection } from "./items.js";
+import { colouring, legend, measures, tokenView } from "./tokens.js";
+import { drawOf, everything, profile, promptsOf, read, roundsOf, tokensOf, unitOf } from "./asked.js";
 
 const LEVELS = { 5: ["A ≫ B", "A > B", "A = B", "A < B", "A ≪ B"], 3: ["A", "tie", "B"], 2: ["A", "B"] };
-const VIEWS = [["text", "Text"], ["markdown", "Markdown"], ["differences", "Differences"]];
+const VIEWS = [["text", "Text"], ["markdown", "Markdown"], ["differences", "Differences"], ["tokens", "Tokens"]];
 
 const block = (label, text, kind = "") => h("div", { class: `text ${kind}` }, h("h3", {}, name(label)),
   h("pre", { dir: "auto", tabindex: 0, "aria-label": label }, text === null ? "(none)" : text.trim() ? text : "(empty)"));
@@ -14,7 +16,15 @@ const block = (label, text, kind = "") => h("div", { class: `text ${kind}` }, h(
 
 const verdict = (right) => (right === true ? h("b", { class: "good" }, "✓ as the reference") : right === false ? h("span", { class: "bad" }, "✗ not the reference") : null);
 
-const answer = (one, view, base) => {
+const byTokens = (one, trace, by) => {
+  if (!trace) return h("p", { class: "faint" }, "Reading …");
+  const tokens = tokensOf(trace, drawOf(trace, one.model, one.turn, one.method));
+  if (!tokens) return [h("p", { class: "note" }, trace.why ? "What was asked can't be followed here; see Requests." : "The tokens of this answer were not observed."), h("pre", { dir: "auto" }, one.text)];
+  const there = measures(tokens);
+  return tokenView(tokens, there.includes(by) ? by : "logprob", `Tokens of the answer of ${one.model}`);
+};
+
+const answer = (one, view, base, trace, by) => {
   const about = [
     typeof one.mean_logprob === "number" && `mean log-probability ${fixed(one.mean_logprob)}`,
     one.n_tokens !== null && `${count(one.n_tokens)} tokens`,
@@ -23,6 +33,7 @@ const answer = (one, view, base) => {
   let body;
   if (one.status !== "ok") body = h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`);
   else if (!one.text?.trim()) body = h("pre", { class: "faint" }, "(empty)");
+  else if (view === "tokens") body = byTokens(one, trace, by);
   else if (view === "markdown") body = markdown(one.text);
   else if (view === "differences" && base && base !== one) body = base.text === one.text ? [h("p", { class: "note" }, "The same text."), h("pre", { dir: "auto" }, one.text)] : compared(base.text ?? "", one.text);
   else body = h("pre", { dir: "auto", tabindex: 0, "aria-label": `Answer of ${one.model}` }, one.text);
@@ -61,7 +72,15 @@ const decision = (p, one) => {
   return who === null ? "–" : who === 0 ? "tie" : who > 0 ? one.model_a : one.model_b;
 };
 
-const judgment = (one, order) => {
+/** What the judge was shown in one order, to be unfolded. */
+const shown = (one, key, trace) => {
+  const unit = trace && unitOf(trace, one);
+  const prompts = unit ? promptsOf(trace, unit, one.turn) : [];
+  const prompt = one.same_text ? prompts[0] : prompts[key === "ab" ? 0 : 1];
+  return prompt && h("details", { class: "behind" }, h("summary", {}, "What the judge read, and its labels"), read(prompt));
+};
+
+const judgment = (one, order, trace) => {
   const title = h("h3", {}, name(one.judge), ": A is ", name(one.model_a), ", B is ", name(one.model_b), one.turn > 1 && ` · turn ${one.turn}`);
   if (one.status !== "ok") return h("article", { class: "case judgment" }, title, h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`));
   const labels = LEVELS[one.p_ab?.length] ?? (one.p_ab ?? []).map((_, index) => String(index));
@@ -74,7 +93,8 @@ const judgment = (one, order) => {
       one.n_traces > 0 && ` · ${count(one.n_traces)} traces${one.n_silent ? `, ${count(one.n_silent)} without a verdict` : ""}`),
     orders.map(([key, says, p, prefer, coverage]) => h("div", { class: "order", data: { order: key } },
       h("h4", {}, says), bar(p, labels),
-      h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · says ${p ? "" : "nothing"}`, p && name(decision(p, one)), ` · probability on the labels ${share(coverage)}`))));
+      h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · says ${p ? "" : "nothing"}`, p && name(decision(p, one)), ` · probability on the labels ${share(coverage)}`),
+      shown(one, key, trace))));
 };
 
 const votes = (judgments) => {
@@ -88,14 +108,27 @@ const votes = (judgments) => {
 
 // -- rewritings, scores, all else ----------------------------------------------------------------
 
-const rewriting = (one) => h("article", { class: "case" }, h("h3", {}, name(one.model), one.turn > 1 && ` · turn ${one.turn}`),
+const rounds = (one, trace, by) => {
+  const unit = trace && unitOf(trace, one);
+  const made = unit ? roundsOf(trace, unit, one.turn) : [];
+  const answered = { text: one.answer ?? "" };
+  const steps = made.length > 1 ? made : [answered, { text: one.rewriting ?? "" }];
+  return h("ol", { class: "rounds" }, steps.map((step, at) => {
+    // Only the answer and the last rewriting are scored under the question itself.
+    const tokens = steps[0].messages ? tokensOf(trace, step, steps[0].messages) : null;
+    const title = at === 0 ? "Answer" : `Rewriting ${at}${at === steps.length - 1 ? ", the last" : ""}`;
+    return h("li", {}, h("h4", {}, title, at === 0 && ` · mean log-probability ${fixed(one.ell_first)}`, at > 0 && at === steps.length - 1 && ` · mean log-probability ${fixed(one.ell_last)}`),
+      at === 0 ? h("pre", { dir: "auto" }, step.text || "(empty)") : compared(steps[at - 1].text, step.text),
+      tokens && [h("p", { class: "basis" }, "Its tokens under the question:"), tokenView(tokens, measures(tokens).includes(by) ? by : "logprob", `Tokens of ${title}`), profile(tokens)]);
+  }));
+};
+
+const rewriting = (one, trace, by) => h("article", { class: "case" }, h("h3", {}, name(one.model), one.turn > 1 && ` · turn ${one.turn}`),
   one.status !== "ok" ? h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`) : [
     h("p", { class: "basis" }, h("b", {}, `d = ${signed(one.d)}`), one.undefined && ` (${one.undefined})`,
-      ` · mean log-probability ${fixed(one.ell_first)} before, ${fixed(one.ell_last)} after`,
+      ` · mean log-probability ${fixed(one.ell_first)} of the answer, ${fixed(one.ell_last)} of the last rewriting`,
       one.unchanged && [" ", h("span", { class: "badge" }, "unchanged")], one.marker_leak && [" ", h("span", { class: "badge bad" }, "repeats its prompt")]),
-    h("div", { class: "texts" },
-      h("div", { class: "text" }, h("h4", {}, `Answer · ${count(one.n_tokens_first)} tokens`), h("pre", { dir: "auto" }, one.answer || "(empty)")),
-      h("div", { class: "text" }, h("h4", {}, `Last rewriting, with differences · ${count(one.n_tokens_last)} tokens`), compared(one.answer ?? "", one.rewriting ?? "")))]);
+    rounds(one, trace, by)]);
 
 const score = (one) => h("article", { class: "case" }, h("h3", {}, name(one.judge ?? ""), " on ", name(one.model ?? ""), one.turn > 1 && ` · turn ${one.turn}`),
   one.status !== "ok" ? h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`) : [
@@ -121,19 +154,22 @@ const other = (one) => h("details", { class: "folded", open: true }, h("summary"
 
 const part = (title, ...content) => h("section", {}, h("h2", {}, title), content);
 
-export const item = async ({ parts: [run, index], query, go, remember }) => {
+export const item = async ({ parts: [run, index], query, go, remember, isCurrent }) => {
   const wanted = selection(query);
   const api = `${runPath(run)}/items/${index}?${wanted}`;
   let found = await get(api);
   let view = query.get("view") ?? "text";
   let order = query.get("order") ?? "ab";
   let base = query.get("base") ?? "";
+  let by = query.get("colour") ?? "logprob";
+  let trace = null;
   const path = `/run/${encodeURIComponent(run)}`;
   const state = () => {
     const all = new URLSearchParams(wanted);
     if (view !== "text") all.set("view", view);
     if (order !== "ab") all.set("order", order);
     if (base) all.set("base", base);
+    if (by !== "logprob") all.set("colour", by);
     return all;
   };
   const to = (next) => next !== null && go(`${path}/item/${next}`, state());
@@ -146,10 +182,13 @@ export const item = async ({ parts: [run, index], query, go, remember }) => {
   const answersPart = () => {
     if (!found.answers.length) return null;
     const first = found.answers.find((one) => one.model === base) ?? found.answers[0];
+    const there = trace ? measures(found.answers.map((one) => tokensOf(trace, drawOf(trace, one.model, one.turn, one.method)))
+      .reduce((all, one) => ({ logprobs: all.logprobs ?? one?.logprobs, features: { ...all.features, ...one?.features } }), {})) : [];
     return part("Answers", h("div", { class: "tools" }, segmented("How answers are shown", VIEWS, view, (next) => { view = next; redraw(); }),
       view === "differences" && found.answers.length > 1 && h("label", {}, "against ", h("select", { change: (event) => { base = event.target.value; redraw(); } },
-        [...new Set(found.answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one))))),
-    h("div", { class: "answers" }, found.answers.map((one) => answer(one, view, found.answers.find((two) => two.model === first.model && two.turn === one.turn)))));
+        [...new Set(found.answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one)))),
+      view === "tokens" && [colouring(there, by, (next) => { by = next; redraw(); }), legend(there.includes(by) ? by : "logprob")]),
+    h("div", { class: "answers" }, found.answers.map((one) => answer(one, view, found.answers.find((two) => two.model === first.model && two.turn === one.turn), trace, by))));
   };
 
   const content = h("div", { class: "wide item" });
@@ -168,13 +207,18 @@ export const item = async ({ parts: [run, index], query, go, remember }) => {
         h("dl", { class: "facts" }, about.fields.map(([key, value]) => h("div", {}, h("dt", {}, name(key)), h("dd", {}, name(value ?? "–"))))))),
       answersPart(),
       found.judgments.length > 0 && part("Judgments", h("div", { class: "tools" }, segmented("Order that is shown first", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
-        h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order)))),
-      found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map(rewriting)),
+        h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order, trace)))),
+      found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map((one) => rewriting(one, trace, by))),
       found.scores.length > 0 && part("Scores", h("div", { class: "cases" }, found.scores.map(score))),
       found.others.length > 0 && part("Other rows", found.others.map(other)),
+      trace && part("Requests", trace.why ? h("p", { class: "note" }, trace.why) : everything(trace)),
     ].filter(Boolean));
   };
   const redraw = () => { remember(state()); draw(); };
+  const follow = async () => {
+    try { trace = await get(`${runPath(run)}/items/${index}/trace`); } catch (error) { trace = { units: [], asks: [], why: error.message }; }
+    if (isCurrent()) { const top = scrollY; draw(); scrollTo(0, top); }
+  };
   draw();
 
   const choose = (next) => { view = next; redraw(); return true; };
@@ -183,13 +227,15 @@ export const item = async ({ parts: [run, index], query, go, remember }) => {
     trail: [[path, run], [`${path}/items${wanted.size ? `?${wanted}` : ""}`, "Items"], ["", found.key]],
     version: found.version,
     content,
-    refresh: async () => { found = await get(api); made.version = found.version; draw(); },
+    shown: follow,
+    refresh: async () => { found = await get(api); made.version = found.version; await follow(); },
     key: (key) => {
       if (key === "j" || key === "ArrowRight") { to(found.around.after); return true; }
       if (key === "k" || key === "ArrowLeft") { to(found.around.before); return true; }
       if (key === "u" || key === "Escape") { list(); return true; }
       if (key === "/") { go(`${path}/items`, wanted).then(() => document.getElementById("search")?.focus()); return true; }
       if (key === "s") { order = order === "ab" ? "ba" : "ab"; redraw(); return true; }
+      if (key === "t") return choose("tokens");
       if (key === "d") return choose("differences");
       if (key === "m") return choose("markdown");
       if (key === "p") return choose("text");

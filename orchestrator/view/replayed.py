@@ -1,0 +1,173 @@
+"""What was asked for an item, and answered: its units are replayed over the store.
+
+A run is resumed by calling its methods again over what the store holds (`orchestrator.driver`).
+Here the same is done for the units of one item, and what they ask is written down. Nothing is
+sent: a unit that asks what the store does not hold ends there.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+import yaml
+
+from orchestrator.ask import AnyAsk
+from orchestrator.driver import Driver
+from orchestrator.errors import RunDirectoryError
+from orchestrator.frames import FrameFiles
+from orchestrator.plan import Plan
+from orchestrator.recipe.load import loads
+from orchestrator.recipe.schema import Recipe
+from orchestrator.records import Failure, Item, Message, Outcome
+from orchestrator.runner.execute import last_revision
+from orchestrator.runner.fleet import identity_key
+from orchestrator.runner.given import open_given
+from orchestrator.runner.prepare import parts_of
+from orchestrator.runner.results import ITEMS
+from orchestrator.store import RunDirectory, Store
+
+_TOGETHER: Final = 500
+_KEPT: Final = 2
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One thing that was asked, and the answer."""
+
+    ask: AnyAsk
+    outcome: Outcome | Failure
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A unit of an item.
+
+    Attributes:
+        method: Name of the method.
+        kind: Its kind.
+        models: That it compares.
+        judge: Who judges; empty where nobody does.
+        asked: In the order in which it was asked.
+    """
+
+    method: str
+    kind: str
+    models: tuple[str, ...]
+    judge: str
+    asked: tuple[Asked, ...]
+
+
+class Replay:
+    """The plan of a run, made of what the run wrote down about itself.
+
+    Args:
+        path: The run directory.
+        frames: Its frames, items among them.
+        allow_code: Import kinds from outside this project.
+
+    Raises:
+        OrchestratorError: If the plan can't be made again here.
+    """
+
+    def __init__(self, path: Path, frames: FrameFiles, *, allow_code: bool = False) -> None:
+        directory = RunDirectory.open(path)
+        revision = last_revision(directory) or {}
+        self._store_path = directory.store_path
+        self.recipe = _recipe(revision, path, allow_code=allow_code)
+        self.identities: Mapping[str, Mapping[str, str]] = revision.get("identities") or {}
+        items = StoredItems(frames)
+        specs = self.recipe.models
+        given = open_given(specs, items)  # type: ignore[arg-type]
+        keys = {name: identity_key(found) for name, found in self.identities.items()}
+        parts = parts_of(self.recipe, allow_code=allow_code)
+        finders = {name: answers.find for name, answers in given.items()}
+        self._plan = Plan(parts, items, keys, self.recipe.seed, given=finders)
+        self._systems = {name: spec.system for name, spec in specs.items() if spec.system}
+
+    def units(self, index: int) -> list[Unit]:
+        """What the units of an item asked, as far as the store holds it.
+
+        Raises:
+            OrchestratorError: If the store can't be read.
+        """
+        n = self._plan.n_per_item
+        found: dict[int, list[Asked]] = {at: [] for at in range(index * n, (index + 1) * n)}
+        with Store.open(self._store_path, read_only=True) as store:
+            driver = Driver(
+                self._plan,
+                store.get,
+                self._systems,
+                trace=lambda ask, at, outcome: found[at].append(Asked(ask, outcome)),
+            )
+            for position in found:
+                driver.open(position)
+            driver.close()
+        return [self._unit(position, asked) for position, asked in found.items()]
+
+    def _unit(self, position: int, asked: Sequence[Asked]) -> Unit:
+        work = self._plan.work(position)
+        part, unit = work.part, work.unit
+        return Unit(part.name, part.kind, unit.models, unit.judge, tuple(asked))
+
+
+def _recipe(revision: Mapping[str, Any], path: Path, *, allow_code: bool) -> Recipe:
+    settings = revision.get("recipe")
+    if not settings:
+        raise RunDirectoryError(f"{path}: this run has no recipe")
+    # A resolved recipe is a recipe; its paths are absolute.
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    return loads(text.encode(), path / "recipe.yaml", allow_code=allow_code)
+
+
+class StoredItems:
+    """The items of a run, read back from its frame of items.
+
+    Args:
+        frames: Of the run.
+
+    Raises:
+        RunDirectoryError: If there is no such frame.
+    """
+
+    name = "items of the run"
+    fingerprint = b""
+
+    def __init__(self, frames: FrameFiles) -> None:
+        if ITEMS not in frames:
+            raise RunDirectoryError("this run has no frame of items; run its recipe once more")
+        self._scan = frames.scan(ITEMS)
+        self._n = int(self._scan.select(pl.len()).collect().item())
+        self._kept: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._n
+
+    def item(self, index: int) -> Item:
+        """The item at a 0-based index."""
+        part, place = divmod(index, _TOGETHER)
+        if part not in self._kept:
+            if len(self._kept) >= _KEPT:
+                self._kept.popitem(last=False)
+            rows = self._scan.slice(part * _TOGETHER, _TOGETHER).collect()
+            self._kept[part] = rows.to_dicts()
+        return _item(self._kept[part][place])
+
+
+def _item(row: Mapping[str, Any]) -> Item:
+    messages = row.get("messages")
+    return Item(
+        key=row["item"],
+        messages=(Message("user", row["prompt"]),)
+        if messages is None
+        else msgspec.json.decode(messages, type=tuple[Message, ...]),
+        followups=_listed(row["followups"], tuple[str, ...]),
+        reference=row["reference"],
+        references=_listed(row["references"], tuple[str | None, ...]),
+        category=row["category"],
+        fields=msgspec.json.decode(row["fields"]) if row["fields"] else {},
+    )
+
+
+def _listed(text: str | None, kind: Any) -> Any:  # noqa: ANN401 (what the type says)
+    return msgspec.json.decode(text, type=kind) if text else ()

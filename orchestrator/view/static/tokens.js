@@ -1,0 +1,87 @@
+// Tokens with what was observed at each: coloured, and told in full under the pointer or the focus.
+import { h, hideTip, segmented, showTip } from "./dom.js";
+import { fixed, share } from "./data.js";
+
+const STEPS = { logprob: [0.05, 0.35, 0.9, 2, 4], entropy: [0.1, 0.5, 1, 1.8, 3] };
+const LEGEND = { logprob: ["> 95 %", "> 70 %", "> 40 %", "> 14 %", "> 2 %", "less"], entropy: ["< 0.1 nats", "< 0.5", "< 1", "< 1.8", "< 3", "more"] };
+const TITLES = { logprob: "probability", entropy: "entropy" };
+const MOST_ALTERNATIVES = 20;
+
+const step = (value, steps) => {
+  if (typeof value !== "number") return "none";
+  const at = steps.findIndex((limit) => value < limit);
+  return at < 0 ? steps.length : at;
+};
+
+const quoted = (piece, id) => (piece === null || piece === undefined ? `#${id}` : `“${piece.replaceAll("\n", "↵")}”`);
+
+/** What the colours may stand for: what was observed of these tokens. */
+export const measures = (tokens) => [tokens.logprobs && "logprob", tokens.features?.entropy && "entropy"].filter(Boolean);
+
+const alternatives = (tokens, at) => {
+  const top = tokens.top?.[at];
+  if (!top?.length) return null;
+  const mass = top.reduce((sum, [, , logprob]) => sum + Math.exp(logprob), 0);
+  return h("table", {}, h("tbody", {}, top.slice(0, MOST_ALTERNATIVES).map(([piece, id, logprob]) => h("tr", { class: id === tokens.ids[at] ? "own" : null },
+    h("td", {}, h("bdi", {}, quoted(piece, id))), h("td", { class: "n" }, share(Math.exp(logprob))),
+    h("td", {}, h("i", { class: "meter", style: { "--share": `${(100 * Math.exp(logprob)).toFixed(1)}%` } }))))),
+  h("caption", {}, `the ${top.length} likeliest, ${share(mass)} together`));
+};
+
+const told = (tokens, at) => {
+  const logprob = tokens.logprobs?.[at];
+  const place = tokens.top?.[at]?.findIndex(([, id]) => id === tokens.ids[at]) ?? -1;
+  const lines = [
+    typeof logprob === "number" ? `probability ${share(Math.exp(logprob))} · log-probability ${fixed(logprob)}` : "log-probability not observed",
+    typeof tokens.features?.entropy?.[at] === "number" && `entropy ${fixed(tokens.features.entropy[at])} nats`,
+    place >= 0 && `${place === 0 ? "the likeliest" : `number ${place + 1}`} here`,
+  ].filter(Boolean);
+  return h("div", { class: "told" }, h("p", {}, h("b", {}, h("bdi", {}, quoted(tokens.pieces?.[at], tokens.ids[at]))), ` token ${at + 1}, id ${tokens.ids[at]}`),
+    lines.map((line) => h("p", {}, line)), tokens.top ? alternatives(tokens, at) : h("p", { class: "small" }, "alternatives not observed"));
+};
+
+/** The tokens of a text; `by` is "logprob" or "entropy". */
+export const tokenView = (tokens, by, label) => {
+  const values = by === "entropy" ? tokens.features?.entropy : tokens.logprobs?.map((value) => (value === null ? null : -value));
+  const focus = (list, from, step) => {
+    const next = list.children[from + step];
+    if (!next?.dataset.token) return;
+    for (const one of list.children) one.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  };
+  const spans = tokens.ids.map((id, at) => {
+    const piece = tokens.pieces?.[at] ?? `#${id}`;
+    return h("span", {
+      class: `tok t-${step(values?.[at], STEPS[by])}`, data: { token: at }, role: "option", tabindex: at ? -1 : 0,
+      "aria-label": `${quoted(tokens.pieces?.[at], id)}, ${typeof tokens.logprobs?.[at] === "number" ? share(Math.exp(tokens.logprobs[at])) : "not observed"}`,
+    }, piece.replaceAll("\n", "↵\n") || "·");
+  });
+  const at = (event) => Number(event.target.closest?.("[data-token]")?.dataset.token ?? -1);
+  const list = h("div", {
+    class: `tokens${tokens.pieces ? "" : " unspelled"}`, role: "listbox", "aria-label": label, "aria-orientation": "horizontal", dir: "auto",
+    pointermove: (event) => { const one = at(event); if (one >= 0) showTip(told(tokens, one), event.clientX, event.clientY); },
+    pointerleave: hideTip,
+    focusin: (event) => {
+      const one = at(event);
+      const box = event.target.getBoundingClientRect();
+      if (one >= 0 && event.target.matches(":focus-visible")) showTip(told(tokens, one), box.left, box.bottom - 8);
+    },
+    focusout: hideTip,
+    keydown: (event) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (by === undefined) return;
+      event.preventDefault();
+      event.stopPropagation();
+      focus(list, at(event), by);
+    },
+  }, spans);
+  return [list, tokens.n > tokens.ids.length && h("p", { class: "note" }, `and ${tokens.n - tokens.ids.length} more tokens`)];
+};
+
+export const legend = (by) => h("p", { class: "legend" }, `${TITLES[by]}: `,
+  LEGEND[by].map((text, index) => h("span", { class: `tok t-${index}` }, text)), h("span", { class: "tok t-none" }, "not observed"));
+
+/** The choice between what was observed. */
+export const colouring = (there, by, choose) => (there.length > 1
+  ? segmented("What colours stand for", there.map((one) => [one, TITLES[one]]), by, choose) : null);

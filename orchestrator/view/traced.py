@@ -1,0 +1,197 @@
+"""What was asked for an item, as plain data for its page: prompts, labels, tokens."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from orchestrator.ask import AnyAsk, ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
+from orchestrator.records import (
+    TOKEN_FEATURES,
+    Choice,
+    Failure,
+    FloatArray,
+    Generation,
+    IntArray,
+    PairScores,
+    Scored,
+    TopLogprobs,
+)
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.text import safe_line
+from orchestrator.view.item import plain, text
+from orchestrator.view.replayed import Asked, Unit
+from orchestrator.view.spelling import Speller
+
+_MOST_TOKENS: Final = 3000
+_MAX_PIECE: Final = 200
+
+Data = dict[str, Any]
+
+
+def traced(units: Sequence[Unit], speller: Speller) -> Data:
+    """What the units of an item asked; equal asks stand once.
+
+    Args:
+        units: Replayed.
+        speller: Spells tokens.
+    """
+    numbers: dict[AnyAsk, int] = {}
+    asks: list[Data] = []
+    shown = []
+    for unit in units:
+        mine = []
+        for asked in unit.asked:
+            number = numbers.setdefault(asked.ask, len(asks))
+            if number == len(asks):
+                asks.append(_asked(asked, speller))
+            mine.append(number)
+        shown.append(
+            {
+                "method": safe_line(unit.method),
+                "kind": safe_line(unit.kind),
+                "models": [safe_line(model) for model in unit.models],
+                "judge": safe_line(unit.judge),
+                "asks": mine,
+            }
+        )
+    _link_scores(asks, {number: ask for ask, number in numbers.items()}, units)
+    return {"units": shown, "asks": asks}
+
+
+def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Sequence[Unit]) -> None:
+    """Say of each drawn text where its own tokens were scored."""
+    drawn = {one.ask: one.outcome for unit in units for one in unit.asked}
+    for number, ask in every.items():
+        made = drawn[ask]
+        if not isinstance(made, Generation) or made.token_ids is None:
+            continue
+        ids = tuple(made.token_ids.tolist())
+        asks[number]["scored"] = [
+            other
+            for other, score in every.items()
+            if isinstance(score, ScoreAsk) and score.token_ids == ids and score.model == ask.model
+        ]
+
+
+def _asked(asked: Asked, speller: Speller) -> Data:
+    ask, outcome = asked.ask, asked.outcome
+    found: Data = {"model": safe_line(ask.model), "kind": _kind(ask)}
+    if not isinstance(ask, SimilarityAsk):
+        found["messages"] = [[one.role, text(one.content)] for one in ask.messages]
+    if isinstance(outcome, Failure):
+        return {**found, "failed": safe_line(f"{outcome.cause}: {outcome.message}")}
+    match ask, outcome:
+        case GenerateAsk(), Generation():
+            found |= _generated(ask, outcome, speller)
+        case ScoreAsk(), Scored():
+            found |= _scored(ask, outcome, speller)
+        case ChooseAsk(), Choice():
+            found |= _chosen(ask, outcome)
+        case SimilarityAsk(), PairScores():
+            found |= {
+                "texts": [text(one) for one in ask.texts],
+                "precision": plain(outcome.precision.tolist()),
+                "recall": plain(outcome.recall.tolist()),
+                "encoder": safe_line(outcome.encoder),
+            }
+        case _:
+            # An ask is answered by its own kind of outcome.
+            pass
+    return found
+
+
+def _kind(ask: AnyAsk) -> str:
+    kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose"}
+    return kinds.get(type(ask), "similarity")
+
+
+def _generated(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
+    sampling = ask.sampling
+    return {
+        "turn": ask.turn,
+        "repeat": ask.repeat,
+        "sampling": f"temperature {sampling.temperature:g}, at most {sampling.max_tokens} tokens",
+        "text": text(made.text),
+        "thinking": text(made.thinking) if made.thinking else None,
+        "finish_reason": safe_line(made.finish_reason),
+        "tokens": None
+        if made.token_ids is None
+        else _tokens(ask.model, made.token_ids, made.logprobs, made.top, made, speller),
+    }
+
+
+def _scored(ask: ScoreAsk, made: Scored, speller: Speller) -> Data:
+    tokens = _tokens(ask.model, made.token_ids, made.logprobs, made.top, ask, speller)
+    n = len(made.token_ids)
+    features = {
+        name: _numbers(values[:_MOST_TOKENS])
+        for name, values in (made.features or {}).items()
+        if name in TOKEN_FEATURES and values.shape == (n,)
+    }
+    return {
+        "text": text(ask.text),
+        "method": safe_line(made.method),
+        "boundary": safe_line(made.boundary),
+        "tokens": {**tokens, "features": features},
+    }
+
+
+def _chosen(ask: ChooseAsk, choice: Choice) -> Data:
+    shares = [math.exp(value) if value == value else None for value in choice.logprobs]
+    bounds = [math.exp(value) if value == value else None for value in choice.upper]
+    return {
+        "labels": [
+            [safe_line(label.name), share, bound]
+            for label, share, bound in zip(ask.labels, shares, bounds, strict=True)
+        ],
+        "prefix": text(ask.prefix.text) if ask.prefix.text else None,
+        "exact": choice.exact,
+        "method": safe_line(choice.method),
+    }
+
+
+def _tokens(
+    model: str,
+    ids: IntArray,
+    logprobs: FloatArray | None,
+    top: TopLogprobs | None,
+    of: Generation | ScoreAsk,
+    speller: Speller,
+) -> Data:
+    """The tokens of a text with what was observed at each."""
+    kept = [int(one) for one in ids[:_MOST_TOKENS]]
+    offsets = of.offsets if isinstance(of, Generation) else None
+    pieces = speller.pieces(model, [int(one) for one in ids], of.text, offsets)
+    return {
+        "n": len(ids),
+        "ids": kept,
+        "pieces": None if pieces is None else [_piece(one) for one in pieces[:_MOST_TOKENS]],
+        "logprobs": None if logprobs is None else _numbers(logprobs[:_MOST_TOKENS]),
+        "top": None if top is None else list(_alternatives(model, top, speller)),
+    }
+
+
+def _alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[list[list[Any]]]:
+    known: dict[int, str | None] = {}
+    rows = zip(top.token_ids[:_MOST_TOKENS].tolist(), top.logprobs.tolist(), strict=False)
+    for ids, logprobs in rows:
+        row = []
+        for token_id, logprob in zip(ids, logprobs, strict=True):
+            if token_id < 0 or not math.isfinite(logprob):
+                continue
+            if token_id not in known:
+                spelled = speller.one(model, token_id)
+                known[token_id] = None if spelled is None else _piece(spelled)
+            row.append([known[token_id], token_id, round(logprob, 4)])
+        yield row
+
+
+def _piece(piece: str) -> str:
+    return safe_block(piece, _MAX_PIECE)
+
+
+def _numbers(values: FloatArray) -> list[float | None]:
+    found = np.asarray(values, dtype=np.float64)
+    return [round(one, 4) if math.isfinite(one) else None for one in found.tolist()]
