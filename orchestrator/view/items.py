@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from orchestrator.errors import UsageError
@@ -146,6 +147,9 @@ def build(frames: FrameFiles, settings: Mapping[str, Any]) -> Items:
             if measure.key not in table.columns:
                 table = table.join(column, on="item", how="left", maintain_order="left")
                 measures.append(measure)
+    if len({measure.key.partition(".")[0] for measure in measures}) == 1:
+        # With one method its name says nothing.
+        measures = [replace(one, title=one.title.partition(" · ")[2]) for one in measures]
     failed = _failed(frames)
     table = table.join(failed, on="item", how="left", maintain_order="left")
     table = table.with_columns(pl.col("failed").fill_null(0))

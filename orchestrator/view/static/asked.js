@@ -96,7 +96,7 @@ const about = (one) => [WORDS[one.kind], one.turn ? `turn ${one.turn}` : null, o
 
 /** All of it, by unit; each request is drawn when it is opened. */
 export const everything = (trace) => trace.units.map((unit) => h("details", { class: "folded unit" },
-  h("summary", {}, name(unit.method), " ", h("span", { class: "aside" }, [unit.models.join(", "), unit.judge && `by ${unit.judge}`, `${count(unit.asks.length)} requests`].filter(Boolean).join(" · "))),
+  h("summary", {}, name(unit.method), " ", h("span", { class: "aside" }, [unit.models.join(", "), unit.judge && `by ${unit.judge}`, unit.asks.length === 1 ? "1 request" : `${count(unit.asks.length)} requests`].filter(Boolean).join(" · "))),
   unit.asks.map((at) => {
     const one = trace.asks[at];
     const box = h("details", { class: "behind", toggle: () => { if (box.open && box.children.length === 1) box.append(h("div", { class: "request" }, details(one).flat(Infinity).filter(Boolean))); } },

@@ -24,7 +24,7 @@ const byTokens = (one, trace, by) => {
   return tokenView(tokens, there.includes(by) ? by : "logprob", `Tokens of the answer of ${one.model}`);
 };
 
-const answer = (one, view, base, trace, by) => {
+const answer = (one, { view, base, trace, by, several }) => {
   const about = [
     typeof one.mean_logprob === "number" && `mean log-probability ${fixed(one.mean_logprob)}`,
     one.n_tokens !== null && `${count(one.n_tokens)} tokens`,
@@ -38,7 +38,7 @@ const answer = (one, view, base, trace, by) => {
   else if (view === "differences" && base && base !== one) body = base.text === one.text ? [h("p", { class: "note" }, "The same text."), h("pre", { dir: "auto" }, one.text)] : compared(base.text ?? "", one.text);
   else body = h("pre", { dir: "auto", tabindex: 0, "aria-label": `Answer of ${one.model}` }, one.text);
   return h("article", { class: `answer${view === "differences" && base === one ? " base" : ""}`, data: { model: one.model } },
-    h("h3", {}, name(one.model), one.turn > 1 && h("span", { class: "aside" }, ` turn ${one.turn}`)),
+    h("h3", {}, name(one.model), h("span", { class: "aside" }, one.turn > 1 && ` turn ${one.turn}`, several && [" ", name(one.method)])),
     h("p", { class: "basis" }, about, " ", verdict(one.exact_match)), body);
 };
 
@@ -145,10 +145,15 @@ const columns = (p) => {
 const written = (value) => (typeof value === "number" && !Number.isInteger(value) ? fixed(value, 4)
   : Array.isArray(value) ? value.map(written).join(", ") : value === null ? "–" : String(value));
 
+const cellOf = (value) => h("td", { class: typeof value === "number" ? "n" : null }, name(written(value)));
+
+/** Few long rows stand as columns, many rows as rows. */
+const rowsOf = (one) => (one.rows.length <= 4 && one.columns.length > 8
+  ? h("tbody", {}, one.columns.map((column, at) => h("tr", {}, h("th", { scope: "row" }, column), one.rows.map((row) => cellOf(row[at])))))
+  : [h("thead", {}, h("tr", {}, one.columns.map((column) => h("th", { scope: "col" }, column)))), h("tbody", {}, one.rows.map((row) => h("tr", {}, row.map(cellOf))))]);
+
 const other = (one) => h("details", { class: "folded", open: true }, h("summary", {}, one.frame, " ", h("span", { class: "aside" }, count(one.rows.length))),
-  h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${one.frame}, table` }, h("table", { class: "data rows" },
-    h("thead", {}, h("tr", {}, one.columns.map((column) => h("th", { scope: "col" }, column)))),
-    h("tbody", {}, one.rows.map((row) => h("tr", {}, row.map((value) => h("td", { class: typeof value === "number" ? "n" : null }, name(written(value))))))))));
+  h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${one.frame}, table` }, h("table", { class: "data rows" }, rowsOf(one))));
 
 // -- the page ------------------------------------------------------------------------------------
 
@@ -181,6 +186,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
 
   const answersPart = () => {
     if (!found.answers.length) return null;
+    const several = new Set(found.answers.map((one) => one.method)).size > 1;
     const first = found.answers.find((one) => one.model === base) ?? found.answers[0];
     const there = trace ? measures(found.answers.map((one) => tokensOf(trace, drawOf(trace, one.model, one.turn, one.method)))
       .reduce((all, one) => ({ logprobs: all.logprobs ?? one?.logprobs, features: { ...all.features, ...one?.features } }), {})) : [];
@@ -188,7 +194,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
       view === "differences" && found.answers.length > 1 && h("label", {}, "against ", h("select", { change: (event) => { base = event.target.value; redraw(); } },
         [...new Set(found.answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one)))),
       view === "tokens" && [colouring(there, by, (next) => { by = next; redraw(); }), legend(there.includes(by) ? by : "logprob")]),
-    h("div", { class: "answers" }, found.answers.map((one) => answer(one, view, found.answers.find((two) => two.model === first.model && two.turn === one.turn), trace, by))));
+    h("div", { class: "answers" }, found.answers.map((one) => answer(one, { view, trace, by, several, base: found.answers.find((two) => two.model === first.model && two.turn === one.turn) }))));
   };
 
   const content = h("div", { class: "wide item" });
