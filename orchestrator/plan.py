@@ -261,6 +261,10 @@ class Plan:
         """The units of one item in their order, as what each of them evaluates."""
         return self._combinations
 
+    def part(self, position: int) -> Part:
+        """The method at a position."""
+        return self._combinations[position % len(self._combinations)][0]
+
     def gate(self, position: int) -> str:
         """The model that the unit asks when all it needs has ended."""
         return self._gates[position % len(self._combinations)]

@@ -27,6 +27,7 @@ from orchestrator.report.text import safe_line
 
 _MIN_GAP_S: Final = 0.25
 # Widths from which more columns of a model's line fit.
+_WIDEST: Final = 112
 _WIDE: Final = 92
 _MIDDLE: Final = 72
 _MIN_NAME: Final = 8
@@ -105,6 +106,8 @@ def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[R
     yield _bar(page, progress)
     yield from page.flow(unit_parts(progress))
     yield from page.flow(_request_parts(progress, pace.total()), style=FAINT)
+    if len(progress.stages) > 1:
+        yield from page.flow(_stage_parts(page, progress), style=FAINT)
     yield Text("")
     yield _models(page, progress.models, pace)
     yield Text("")
@@ -173,6 +176,16 @@ def _request_parts(progress: Progress, rates: Rates) -> list[Text | str]:
     return parts + spent_parts(progress)
 
 
+def _stage_parts(page: Page, progress: Progress) -> list[Text | str]:
+    parts: list[Text | str] = []
+    for stage in progress.stages:
+        ended = f" {numbers.count(stage.stored + stage.done)} of {numbers.count(stage.total)}"
+        failed = f", {numbers.count(stage.failed)} failed" if stage.failed else ""
+        name = page.name(stage.name, page.width // 2, FAINT)
+        parts.append(Text.assemble(name, page.cell(ended, FAINT), page.cell(failed, BAD)))
+    return parts
+
+
 def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
     names = page.width // 2
     after = page.words(f" after {numbers.count(ranking.n_prompts)} prompts", FAINT)
@@ -198,6 +211,8 @@ def _models(page: Page, models: tuple[ModelProgress, ...], pace: Pace) -> Render
     columns.append(Column("req/s"))
     if page.width >= _WIDE:
         columns += [Column("tok/s in"), Column("tok/s out")]
+    if page.width >= _WIDEST:
+        columns += [Column("at server"), Column("cached")]
     names = _name_width(page, columns, models)
     rows = [_model(page, model, pace.model(model.name), names) for model in models]
     return page.table(columns, rows)
@@ -226,6 +241,10 @@ def _model(page: Page, model: ModelProgress, rates: Rates, names: int) -> list[R
     if page.width >= _WIDE:
         both = (rates.prompt_tokens, rates.completion_tokens)
         row += [page.cell(numbers.speed(rate)) for rate in both]
+    if page.width >= _WIDEST:
+        waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)
+        cached = numbers.UNDEFINED if model.cache_hits is None else f"{model.cache_hits:.0%}"
+        row += [page.cell(waiting, FAINT), page.cell(cached, FAINT)]
     return row
 
 

@@ -37,6 +37,9 @@ class ModelProgress(msgspec.Struct, frozen=True):
         prompt_tokens: In this call.
         completion_tokens: In this call.
         limits: How `limit` came about.
+        waiting: Requests in the server's own queue; None where it does not say.
+        cache_hits: Share of prompt tokens that it found in its prefix cache in this call; None
+            where it does not say.
     """
 
     name: str
@@ -50,6 +53,26 @@ class ModelProgress(msgspec.Struct, frozen=True):
     prompt_tokens: int
     completion_tokens: int
     limits: LimitProgress = LimitProgress()
+    waiting: int | None = None
+    cache_hits: float | None = None
+
+
+class StageProgress(msgspec.Struct, frozen=True):
+    """The units of one method, or of the answers that come before one.
+
+    Attributes:
+        name: As in the column `method` of its rows.
+        total: Units.
+        stored: Done by earlier calls.
+        done: Done by this call, failed ones included.
+        failed: Of those, failed.
+    """
+
+    name: str
+    total: int
+    stored: int = 0
+    done: int = 0
+    failed: int = 0
 
 
 class StandingProgress(msgspec.Struct, frozen=True):
@@ -99,6 +122,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         asks_found: Asks answered from the store.
         asks_joined: Asks that joined the same request in flight.
         models: One entry a model, in the recipe's order.
+        stages: One entry a method and its answers, in the order of the plan.
         failures: Units that failed in this call by cause.
         stopping: Why the run is stopping; empty while it is not.
         paused: Whether it sends nothing until it is told to go on.
@@ -119,6 +143,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     asks_found: int = 0
     asks_joined: int = 0
     models: tuple[ModelProgress, ...] = ()
+    stages: tuple[StageProgress, ...] = ()
     failures: dict[str, int] = {}
     stopping: str = ""
     paused: bool = False

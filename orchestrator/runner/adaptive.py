@@ -6,15 +6,15 @@ with, in the store.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from orchestrator.backend import Backend, ServerLoad
+from orchestrator.backend import ServerLoad
 from orchestrator.report.progress import LimitProgress
+from orchestrator.runner.loads import figures
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.limits import Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler
@@ -23,8 +23,6 @@ from orchestrator.store.clock import wall_ms
 META: Final = "limits"
 """Under which the store keeps the limits."""
 
-# A server that is too busy to say how busy it is must not hold up the looking.
-_FIGURES_S: Final = 5.0
 _KEPT: Final = 100
 _BY_HAND: Final = "by hand"
 
@@ -125,7 +123,7 @@ class Adaptive:
             backend = self._scheduler.backend(model)
             if backend is None or self._core.is_down(model):
                 continue
-            load = await _figures(backend) if controller.wants_figures else None
+            load = await figures(backend) if controller.wants_figures else None
             if self._controllers.get(model) is not controller:
                 return
             change = controller.look(self._now(), self._seen(model, load))
@@ -165,10 +163,3 @@ class Adaptive:
 
     def _now(self) -> float:
         return self._loop.time() - self._started
-
-
-async def _figures(backend: Backend) -> ServerLoad | None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_FIGURES_S):
-            return await backend.load()
-    return None

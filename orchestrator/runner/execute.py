@@ -235,6 +235,7 @@ async def _to_end(told: "_Told", interrupts: Interrupts) -> None:
                 group.create_task(obey(told.run_dir, told.session, interrupts)),
                 group.create_task(told.fleet.mend()),
                 group.create_task(told.session.adaptive.run()),
+                group.create_task(told.session.loads.run()),
             ]
             interrupts.task = group.create_task(told.session.run())
             await interrupts.wait()

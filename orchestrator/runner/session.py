@@ -9,6 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from orchestrator.ask import Request, messages_digest
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError
@@ -18,7 +21,9 @@ from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.adaptive import META, Adaptive
 from orchestrator.runner.budget import token_counts
 from orchestrator.runner.forming import Board
+from orchestrator.runner.loads import Loads
 from orchestrator.runner.logs import Often
+from orchestrator.runner.stages import Stages
 from orchestrator.runner.waves import Waves
 from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.loop import Scheduler
@@ -52,6 +57,7 @@ class Session:
         self._recent: dict[bytes, Generation] = {}
         self._driver = Driver(wiring.plan, self._look_up, wiring.systems)
         self._n_stored = wiring.done.count(1)
+        self._stages = Stages(wiring.plan, wiring.done, self._not_needed())
         if wiring.blocks is None:
             ended = bytearray(wiring.done)
             left: Iterator[int | None] = _left(wiring.done)
@@ -67,6 +73,7 @@ class Session:
         self._n_sent = 0
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in wiring.plan.identities}
+        self.loads = Loads(wiring.core.models, self._scheduler.backend)
         self.adaptive = Adaptive(
             wiring.controllers,
             labels=wiring.labels,
@@ -293,6 +300,7 @@ class Session:
         if self._w.blocks is not None:
             self._w.blocks.end(end.position, end.status, rows)
         self._n_done += 1
+        self._stages.ended(end.position, failed=end.status != DONE)
         self._board.ended(end.position, part, end.rows)
         if end.status != DONE:
             self._n_failed += 1
@@ -322,6 +330,8 @@ class Session:
                 prompt_tokens=self._tokens[name][0],
                 completion_tokens=self._tokens[name][1],
                 limits=self.adaptive.progress(name),
+                waiting=self.loads.waiting(name),
+                cache_hits=self.loads.cache_hits(name),
             )
             for name, state in core.models.items()
         )
@@ -339,12 +349,19 @@ class Session:
             asks_found=self._driver.n_found,
             asks_joined=self._driver.n_joined,
             models=models,
+            stages=self._stages.progress(self._not_needed()),
             failures=dict(self._failures),
             stopping=self.stopping,
             paused=self._w.core.paused,
             rankings=self._board.rankings(self._loop.time()),
             money=self._w.budget.money,
         )
+
+    def _not_needed(self) -> NDArray[np.int64]:
+        """By unit of an item, how many are not asked because they would decide nothing."""
+        if self._w.blocks is None:
+            return np.zeros(self._w.plan.n_per_item, dtype=np.int64)
+        return self._w.blocks.not_needed
 
     @property
     def n_failed(self) -> int:

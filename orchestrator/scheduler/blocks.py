@@ -129,7 +129,7 @@ class Blocks:
     Attributes:
         tests: One a ranking.
         n_open: Blocks that may be begun.
-        n_not_needed: Units that have no row and need none.
+        not_needed: Shape (units of one item,), how many of each have no row and need none.
     """
 
     def __init__(self, rule: StoppingRule, ended: bytearray) -> None:
@@ -137,7 +137,7 @@ class Blocks:
         self.ended = ended
         self.tests = rule.new_tests()
         self.n_open = 0
-        self.n_not_needed = 0
+        self.not_needed = np.zeros(len(rule.slots), dtype=np.int64)
         self._units = np.frombuffer(ended, np.uint8).reshape(rule.n_items, len(rule.slots))
         self._values = [
             np.full((rule.n_items, ranking.n_slots), np.nan) for ranking in rule.rankings
@@ -147,6 +147,11 @@ class Blocks:
         self._n_ended = 0
         # The first block with a unit that is to be asked again.
         self._unfinished = rule.n_blocks
+
+    @property
+    def n_not_needed(self) -> int:
+        """Units that have no row and need none."""
+        return int(self.not_needed.sum())
 
     def put(self, position: int, status: int, rows: Sequence[Sequence[Any]]) -> None:
         """Take the rows of a unit, those of earlier calls before `start`."""
@@ -228,7 +233,7 @@ class Blocks:
     def _open(self, block: int) -> None:
         units = self._units[self._first(block) : self._first(block + 1)]
         needed = self.needed(block)
-        self.n_not_needed += int((units[:, ~needed] == 0).sum())
+        self.not_needed[~needed] += (units[:, ~needed] == 0).sum(axis=0)
         units[:, ~needed] = 1
         self._n_left.append(int((units[:, self._deciding] == 0).sum()))
         self.n_open += 1

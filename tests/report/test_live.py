@@ -1,8 +1,10 @@
 import pytest
 from rich.cells import cell_len
 
+from orchestrator.report import numbers
 from orchestrator.report.live import frame
 from orchestrator.report.pace import Pace
+from orchestrator.report.progress import StageProgress
 from tests.report.samples import a_model, a_progress, a_ranking, printed
 
 
@@ -58,6 +60,20 @@ def test_a_frame_shows_the_ranking_as_it_forms():
 def test_a_frame_shows_money_only_where_models_have_a_price():
     assert "12.35 spent" in framed(a_progress(money=12.345))
     assert "spent" not in framed(a_progress())
+
+
+def test_a_frame_says_how_far_each_method_is():
+    stages = (StageProgress("answers", 300, 100, 50, 2), StageProgress("pairs", 900))
+    text = framed(a_progress(stages=stages))
+    assert "answers 150 of 300, 2 failed · pairs 0 of 900" in text
+
+
+def test_a_wide_frame_says_what_servers_say_of_themselves():
+    models = (a_model("one", waiting=17, cache_hits=0.832), a_model("two"))
+    text = framed(a_progress(models=models), width=130)
+    one, two = (line.split() for line in text.splitlines() if line.startswith(("one", "two")))
+    assert one[-2:] == ["17", "83%"]
+    assert two[-2:] == [numbers.UNDEFINED] * 2
 
 
 def test_a_paused_frame_says_how_to_go_on_and_names_no_end():

@@ -1,0 +1,49 @@
+"""How far each method of a run is, for displays."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.plan import Plan
+from orchestrator.report.progress import StageProgress
+
+Ints = NDArray[np.int64]
+
+
+class Stages:
+    """Counts units by the method they belong to.
+
+    Args:
+        plan: Of the run.
+        done: One byte a position, 1 where there is nothing to do any more.
+        not_needed: Shape (units of one item,), of those how many have no row and need none.
+    """
+
+    def __init__(self, plan: Plan, done: bytearray, not_needed: Ints) -> None:
+        self._n_items = len(plan.items)
+        names = [plan.part(which).name for which in range(plan.n_per_item)]
+        self._names = list(dict.fromkeys(names))
+        # Which method each unit of an item belongs to.
+        self._of = np.array([self._names.index(name) for name in names], dtype=np.int64)
+        units = np.frombuffer(done, np.uint8).reshape(self._n_items, plan.n_per_item)
+        self._stored = self._by_method(units.sum(axis=0, dtype=np.int64) - not_needed)
+        self._done = [0] * len(self._names)
+        self._failed = [0] * len(self._names)
+
+    def ended(self, position: int, *, failed: bool) -> None:
+        """A unit has ended."""
+        stage = int(self._of[position % len(self._of)])
+        self._done[stage] += 1
+        self._failed[stage] += failed
+
+    def progress(self, not_needed: Ints) -> tuple[StageProgress, ...]:
+        """The methods in the order of the plan."""
+        totals = self._by_method(self._n_items - not_needed)
+        return tuple(
+            StageProgress(
+                name, int(totals[i]), int(self._stored[i]), self._done[i], self._failed[i]
+            )
+            for i, name in enumerate(self._names)
+        )
+
+    def _by_method(self, of_units: Ints) -> Ints:
+        return np.bincount(self._of, of_units, minlength=len(self._names)).astype(np.int64)
