@@ -107,7 +107,7 @@ def simulate(
     strengths = fit_bradley_terry(everyone.win_matrix[None]).strengths[0]
     if cell.judge == "equal":
         strengths = np.zeros(cell.n_models)
-    win_truth = everyone.wins.sum(0) / everyone.counts.sum(0)
+    win_truth = everyone.by_pair(everyone.wins) / everyone.by_pair(everyone.counts)
     true_rank = 1 + (strengths[None] > strengths[:, None]).sum(1)
     tallies = {name: Tally() for name in ("rating", "difference", "win rate", "ranks")}
     names = [f"m{i}" for i in range(cell.n_models)]

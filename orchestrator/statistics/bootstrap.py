@@ -5,14 +5,20 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
 from orchestrator.statistics.prompt_sums import PromptSums
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _CHUNK_BYTES: Final = 16 * 2**20
+_DENSE_SHARE: Final = 0.25
+"""Share of filled cells from which a dense product of matrices is the faster one."""
+_SPARSE_ROWS: Final = 64
+_SPARSE_PROMPTS: Final = 2048
 
 
 def prompt_weights(
@@ -29,15 +35,9 @@ def prompt_weights(
     Raises:
         StatisticsError: If there is no prompt.
     """
-    if n_prompts < 1:
-        raise StatisticsError("resampling needs at least one prompt")
-    rows = max(1, _CHUNK_BYTES // (16 * n_prompts + row_bytes))
-    for done in range(0, n_resamples, rows):
-        size = min(rows, n_resamples - done)
-        drawn = rng.integers(n_prompts, size=(size, n_prompts))
-        drawn += np.arange(size)[:, None] * n_prompts
-        counts = np.bincount(drawn.reshape(-1), minlength=size * n_prompts)
-        yield counts.reshape(size, n_prompts).astype(np.float64)
+    rows = max(1, _CHUNK_BYTES // (16 * max(n_prompts, 1) + row_bytes))
+    for drawn in _drawn(n_prompts, n_resamples, rows, rng):
+        yield drawn.astype(np.float64)
 
 
 def resampled_strengths(
@@ -54,11 +54,56 @@ def resampled_strengths(
     +inf and -inf are models that in this resample won or lost all; nan are models that it cannot
     place.
     """
-    row_bytes = 8 * (8 * sums.n_models**2 + 2 * sums.wins.shape[1])
+    n_cells = sums.n_prompts * sums.n_pairs
+    summed = _dense_sums if len(sums.pair) >= _DENSE_SHARE * n_cells else _sparse_sums
     parts = [
-        fit_bradley_terry(
-            sums.matrices(weights @ sums.wins, weights @ sums.counts), start=strengths
-        ).strengths
-        for weights in prompt_weights(sums.n_prompts, n_resamples, rng, row_bytes=row_bytes)
+        fit_bradley_terry(sums.matrices(wins, counts), start=strengths).strengths
+        for wins, counts in summed(sums, n_resamples, rng)
     ]
     return np.concatenate(parts) if parts else np.empty((0, sums.n_models))
+
+
+def _drawn(
+    n_prompts: int, n_resamples: int, rows: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.int32]]:
+    """How often each prompt was drawn, `rows` resamples at a time: shape (b, n_prompts)."""
+    if n_prompts < 1:
+        raise StatisticsError("resampling needs at least one prompt")
+    for done in range(0, n_resamples, rows):
+        counts = np.empty((min(rows, n_resamples - done), n_prompts), dtype=np.int32)
+        for row in counts:
+            row[:] = np.bincount(rng.integers(n_prompts, size=n_prompts), minlength=n_prompts)
+        yield counts
+
+
+def _dense_sums(
+    sums: PromptSums, n_resamples: int, rng: np.random.Generator
+) -> Iterator[tuple[Floats, Floats]]:
+    """Wins and counts of chunks of resamples by pair: two of shape (b, P)."""
+    wins, counts = sums.dense()
+    row_bytes = 8 * (8 * sums.n_models**2 + 2 * sums.n_pairs)
+    for weights in prompt_weights(sums.n_prompts, n_resamples, rng, row_bytes=row_bytes):
+        yield weights @ wins, weights @ counts
+
+
+def _sparse_sums(
+    sums: PromptSums, n_resamples: int, rng: np.random.Generator
+) -> Iterator[tuple[Floats, Floats]]:
+    """The same where most prompts have few of the pairs.
+
+    Blocks of prompts keep what is added up in the processor's cache; within a block the resamples
+    are neighbours in memory, so that each cell is one multiplication of a vector.
+    """
+    n_pairs = sums.n_pairs
+    ends = np.searchsorted(sums.prompt, np.arange(sums.n_prompts + 1))
+    columns = np.stack([sums.pair, sums.pair + n_pairs], axis=1).reshape(-1)
+    values = np.stack([sums.wins, sums.counts], axis=1).reshape(-1)
+    table = sparse.csr_array((values, columns, 2 * ends), shape=(sums.n_prompts, 2 * n_pairs))
+    begins = range(0, sums.n_prompts, _SPARSE_PROMPTS)
+    blocks = [table[begin : begin + _SPARSE_PROMPTS].T for begin in begins]
+    for drawn in _drawn(sums.n_prompts, n_resamples, _SPARSE_ROWS, rng):
+        added = np.zeros((2 * n_pairs, len(drawn)))
+        for begin, block in zip(begins, blocks, strict=True):
+            weights = drawn[:, begin : begin + _SPARSE_PROMPTS].T
+            added += block @ weights.astype(np.float64, order="C")
+        yield added[:n_pairs].T, added[n_pairs:].T

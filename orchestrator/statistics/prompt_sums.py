@@ -4,46 +4,57 @@ A prompt is the unit that is sampled: all judgments of one prompt, over all pair
 repeats, stand or fall together.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from orchestrator.errors import StatisticsError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_DENSE_CELLS: Final = 2**21
+
 
 @dataclass(frozen=True)
 class PromptSums:
-    """Soft wins per prompt for P compared pairs of M models.
+    """Soft wins per prompt for P compared pairs of M models, in C cells: those with a judgment.
 
     Attributes:
         first: Shape (P,), index of one model of each pair, below `second`.
         second: Shape (P,).
-        wins: Shape (n_prompts, P), sum of P(first beats second), ties as half.
-        counts: Shape (n_prompts, P), number (or weight) of comparisons.
+        prompt: Shape (C,), prompt of each cell, ascending.
+        pair: Shape (C,), in [0, P).
+        wins: Shape (C,), sum of P(first beats second), ties as half.
+        counts: Shape (C,), number of comparisons, at least 1.
+        n_prompts: Prompts, whether or not they have a comparison.
         n_models: M; models without any comparison are counted.
     """
 
     first: Ints
     second: Ints
+    prompt: Ints
+    pair: Ints
     wins: Floats
     counts: Floats
+    n_prompts: int
     n_models: int
 
     @property
-    def n_prompts(self) -> int:
-        """Prompts, whether or not they have a comparison."""
-        return int(self.wins.shape[0])
+    def n_pairs(self) -> int:
+        """P."""
+        return len(self.first)
 
     @cached_property
     def win_matrix(self) -> Floats:
         """Shape (M, M): summed wins of the row's model over the column's."""
         result: Floats = self.matrices(
-            self.wins.sum(axis=0, keepdims=True), self.counts.sum(axis=0, keepdims=True)
+            self.by_pair(self.wins)[None], self.by_pair(self.counts)[None]
         )[0]
         return result
 
@@ -52,6 +63,12 @@ class PromptSums:
         """Shape (n_prompts, M): comparisons that each model has on each prompt."""
         return self.by_model(self.counts, self.counts)
 
+    @cached_property
+    def prompts_of_pairs(self) -> Ints:
+        """Shape (P,): prompts on which the two were compared."""
+        result: Ints = np.bincount(self.pair, minlength=self.n_pairs)
+        return result
+
     def matrices(self, wins: Floats, counts: Floats) -> Floats:
         """Win matrices, shape (B, M, M), from B rows of pair sums, each of shape (B, P)."""
         result = np.zeros((len(wins), self.n_models, self.n_models))
@@ -59,12 +76,35 @@ class PromptSums:
         result[:, self.second, self.first] = counts - wins
         return result
 
+    def by_pair(self, values: Floats) -> Floats:
+        """Values of cells, shape (C,), added up over prompts: shape (P,)."""
+        return np.bincount(self.pair, values, minlength=self.n_pairs).astype(np.float64)
+
     def by_model(self, of_first: Floats, of_second: Floats) -> Floats:
-        """Pair columns added up by model: (n, P) for each side -> (n, M)."""
-        result = np.zeros((self.n_models, len(of_first)))
-        np.add.at(result, self.first, of_first.T)
-        np.add.at(result, self.second, of_second.T)
-        return np.ascontiguousarray(result.T)
+        """Values of cells for each side, (C,) both, added up by model: shape (n_prompts, M)."""
+        size = self.n_prompts * self.n_models
+        begin = self.prompt * self.n_models
+        result = np.bincount(begin + self.first[self.pair], of_first, minlength=size)
+        result += np.bincount(begin + self.second[self.pair], of_second, minlength=size)
+        return result.reshape(self.n_prompts, self.n_models).astype(np.float64)
+
+    def dense(self) -> tuple[Floats, Floats]:
+        """Wins and counts with a column for each pair: (n_prompts, P), 0 where there is no cell."""
+        return self._columns(0, self.n_pairs)
+
+    def dense_blocks(self) -> Iterator[tuple[Floats, Floats]]:
+        """The same in blocks of columns, in order, so that memory does not grow with P."""
+        step = max(1, _DENSE_CELLS // max(self.n_prompts, 1))
+        for begin in range(0, self.n_pairs, step):
+            yield self._columns(begin, min(begin + step, self.n_pairs))
+
+    def _columns(self, begin: int, end: int) -> tuple[Floats, Floats]:
+        inside = (self.pair >= begin) & (self.pair < end)
+        shape = (self.n_prompts, end - begin)
+        wins, counts = np.zeros(shape), np.zeros(shape)
+        at = (self.prompt[inside], self.pair[inside] - begin)
+        wins[at], counts[at] = self.wins[inside], self.counts[inside]
+        return wins, counts
 
 
 def sum_by_prompt(
@@ -90,12 +130,21 @@ def sum_by_prompt(
     swap = first > second
     low, high = np.where(swap, second, first), np.where(swap, first, second)
     wins = np.where(swap, 1.0 - preference, preference)
-    pairs, column = np.unique(low * n_models + high, return_inverse=True)
-    cell = prompts * len(pairs) + column.reshape(-1)
-    size = n_prompts * len(pairs)
-    summed: Floats = np.bincount(cell, wins, minlength=size).astype(np.float64)
-    counted: Floats = np.bincount(cell, minlength=size).astype(np.float64)
-    table = (n_prompts, len(pairs))
+    code = low * n_models + high
+    pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
+    column = np.zeros(n_models * n_models, dtype=np.int64)
+    column[pairs] = np.arange(len(pairs))
+    at, table = (prompts, column[code]), (n_prompts, len(pairs))
+    # Going from coordinates to rows adds up what is in the same cell; zeros stay cells.
+    won = sparse.coo_array((wins, at), shape=table).tocsr()
+    counted = sparse.coo_array((np.ones(len(wins)), at), shape=table).tocsr()
     return PromptSums(
-        pairs // n_models, pairs % n_models, summed.reshape(table), counted.reshape(table), n_models
+        first=pairs // n_models,
+        second=pairs % n_models,
+        prompt=np.repeat(np.arange(n_prompts), np.diff(counted.indptr)),
+        pair=counted.indices.astype(np.int64),
+        wins=won.data,
+        counts=counted.data,
+        n_prompts=n_prompts,
+        n_models=n_models,
     )

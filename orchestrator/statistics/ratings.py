@@ -168,13 +168,13 @@ def cluster_covariance(sums: PromptSums, strengths: Floats) -> Floats:
     theta = np.where(placed, strengths, 0.0)
     inside = placed[sums.first] & placed[sums.second]
     expected = 1.0 / (1.0 + np.exp(theta[sums.second] - theta[sums.first]))
-    counts = np.where(inside, sums.counts, 0.0)
-    n = int((counts.sum(axis=1) > 0).sum())
+    counts = np.where(inside[sums.pair], sums.counts, 0.0)
+    n = _n_prompts(sums, counts)
     if n < 2 or placed.sum() < 2:
         return np.full((sums.n_models, sums.n_models), np.nan)
-    surplus = np.where(inside, sums.wins, 0.0) - counts * expected
+    surplus = np.where(inside[sums.pair], sums.wins, 0.0) - counts * expected[sums.pair]
     scores = sums.by_model(surplus, -surplus)
-    information = counts.sum(axis=0) * expected * (1.0 - expected)
+    information = sums.by_pair(counts) * expected * (1.0 - expected)
     laplacian = -sums.matrices(np.zeros((1, len(information))), information[None])[0]
     laplacian = np.minimum(laplacian, laplacian.T)
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
@@ -266,7 +266,7 @@ def _rank_intervals(
     surely = np.zeros((n_models, n_models), dtype=np.bool_)
     if len(drawn) and len(ahead):
         critical = _critical(drawn, gaps, errors, (ahead, behind), level)
-        reach = _small_sample(critical, int((sums.counts.sum(axis=1) > 0).sum()))
+        reach = _small_sample(critical, _n_prompts(sums, sums.counts))
         # A rank never says more than the neighbours do: a pair that is apart here is also apart by
         # Bonferroni over as many pairs as there are neighbours, and so by Holm.
         dof = np.minimum(n_prompts[ahead], n_prompts[behind]) - 1
@@ -311,6 +311,11 @@ def _small_sample(critical: float, n_prompts: int) -> float:
 def _prompts_shared(sums: PromptSums) -> Floats:
     """Shape (M, M): prompts on which two models were compared with each other."""
     result = np.zeros((sums.n_models, sums.n_models))
-    shared = (sums.counts > 0).sum(axis=0)
+    shared = sums.prompts_of_pairs
     result[sums.first, sums.second] = result[sums.second, sums.first] = shared
     return result
+
+
+def _n_prompts(sums: PromptSums, counts: Floats) -> int:
+    """Prompts that have a comparison among those counted, one number a cell."""
+    return int((np.bincount(sums.prompt, counts) > 0).sum())

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
+from orchestrator.statistics import bootstrap
 from orchestrator.statistics.bootstrap import prompt_weights, resampled_strengths
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
 from orchestrator.statistics.prompt_sums import sum_by_prompt
@@ -56,6 +57,53 @@ def test_resamples_do_not_depend_on_the_chunks():
 def test_no_prompt_can_be_resampled_from_none(rng):
     with pytest.raises(StatisticsError):
         next(prompt_weights(0, 10, rng))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 40), st.integers(1, 60))
+def test_few_cells_are_summed_as_a_full_table_is(seed, n_models, n_prompts, n_judged):
+    """Resamples by sparse blocks and by dense products, of the same draws."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(n_models, size=n_judged)
+    second = (first + rng.integers(1, n_models, size=n_judged)) % n_models
+    prompts = rng.integers(n_prompts, size=n_judged)
+    sums = sum_by_prompt(prompts, first, second, rng.random(n_judged), shape=(n_prompts, n_models))
+    ways = [
+        [
+            np.concatenate(parts)
+            for parts in zip(*way(sums, 70, np.random.default_rng(1)), strict=True)
+        ]
+        for way in (bootstrap._sparse_sums, bootstrap._dense_sums)
+    ]
+    for few, full in zip(*ways, strict=True):
+        assert few.shape == (70, sums.n_pairs)
+        np.testing.assert_allclose(few, full, rtol=1e-12, atol=1e-12)
+
+
+def test_blocks_of_prompts_and_of_resamples_leave_nothing_out(rng):
+    """More prompts than a block holds, more resamples than a chunk: nothing is lost between."""
+    n = 3 * bootstrap._SPARSE_PROMPTS + 5
+    first = rng.integers(9, size=n)
+    sums = sum_by_prompt(np.arange(n), first, first + 1, np.full(n, 0.25), shape=(n, 10))
+    n_resamples = bootstrap._SPARSE_ROWS + 3
+    parts = list(bootstrap._sparse_sums(sums, n_resamples, rng))
+    counts = np.concatenate([counts for _, counts in parts])
+    wins = np.concatenate([wins for wins, _ in parts])
+    assert counts.sum(axis=1).tolist() == [n] * n_resamples
+    np.testing.assert_allclose(wins, 0.25 * counts)
+
+
+def test_a_sparse_design_is_rated_as_the_fit_of_each_resample_says(rng):
+    n, n_models = 300, 8
+    first = rng.integers(n_models, size=n)
+    second = (first + rng.integers(1, n_models, size=n)) % n_models
+    sums = sum_by_prompt(np.arange(n), first, second, rng.random(n), shape=(n, n_models))
+    strengths = fit_bradley_terry(sums.win_matrix[None]).strengths[0]
+    drawn = resampled_strengths(sums, strengths, 50, np.random.default_rng(2))
+    wins, counts = sums.dense()
+    (weights,) = prompt_weights(n, 50, np.random.default_rng(2))
+    matrices = sums.matrices(weights @ wins, weights @ counts)
+    expected = fit_bradley_terry(matrices, start=strengths).strengths
+    np.testing.assert_allclose(drawn, expected, rtol=0, atol=1e-9)
 
 
 def test_sandwich_agrees_with_the_resamples(rng):

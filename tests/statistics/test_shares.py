@@ -1,11 +1,14 @@
 """Win rates, position effects, coverage: means of judgments that come in prompts."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
+from orchestrator.statistics import prompt_sums
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.coverage import summarise_coverage
 from orchestrator.statistics.position import Orders, decisions, position_effects
@@ -70,6 +73,24 @@ def test_level_must_be_a_share():
 def test_interval_knows_its_open_ends():
     interval = Interval(-np.inf, 3.0, 0.95)
     assert (interval.low_open, interval.high_open) == (True, False)
+
+
+def test_win_rates_do_not_depend_on_the_blocks_of_pairs(monkeypatch):
+    rng = np.random.default_rng(0)
+    first = rng.integers(6, size=400)
+    second = (first + rng.integers(1, 6, size=400)) % 6
+    found = sums(rng.integers(50, size=400), first, second, rng.random(400), (50, 6))
+    whole = win_rates(found, 0.95)
+    monkeypatch.setattr(prompt_sums, "_DENSE_CELLS", 120)
+    assert len(list(found.dense_blocks())) == 8
+    for one, other in zip(astuple(whole), astuple(win_rates(found, 0.95)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_cell_is_kept_where_every_win_was_zero():
+    found = sums([0, 0], [0, 0], [1, 1], [0.0, 0.0], (1, 2))
+    assert (found.wins.tolist(), found.counts.tolist()) == ([0.0], [2.0])
+    assert found.model_counts.tolist() == [[2.0, 2.0]]
 
 
 def test_sums_do_not_depend_on_who_is_named_first():
