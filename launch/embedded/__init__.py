@@ -7,9 +7,9 @@ models that come with it are in `models/`. Python files that come with a model a
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from launch import _memory, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, python_module, start_server
@@ -19,6 +19,11 @@ from orchestrator.serving import Footprint, RunningServer, ServedModel
 KIND = "embedded"
 BACKEND = "embedded"
 MULTI_MODEL = True
+
+NO_MPS: Final = (
+    "device mps has no float64, in which probabilities are added up here: use cpu or cuda, or serve "
+    "a GGUF file by llama-server"
+)
 
 _ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -34,7 +39,9 @@ class Config(BaseModel):
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         "float32", description="Number format of weights and activations."
     )
-    device: str = Field("cpu", pattern=r"^(cpu|mps|cuda(:\d+)?)$", description="As torch names it.")
+    device: str = Field(
+        "cpu", pattern=r"^(cpu|mps|cuda(:\d+)?)$", description="cpu, cuda, or cuda:1, …"
+    )
     max_model_len: int | None = Field(
         None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
     )
@@ -49,6 +56,13 @@ class Config(BaseModel):
     stop_grace_s: float = Field(
         10.0, ge=0, description="Seconds between the polite signal and the one that kills."
     )
+
+    @field_validator("device")
+    @classmethod
+    def _refuse_mps(cls, value: str) -> str:
+        if value == "mps":
+            raise ValueError(NO_MPS)
+        return value
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:

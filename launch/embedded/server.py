@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from launch.embedded import NO_MPS
 from orchestrator.errors import OrchestratorError
 
 KEY_VARIABLE = "ORCHESTRATOR_SERVER_KEY"
@@ -84,6 +85,8 @@ def _models(entries: Sequence[str]) -> dict[str, str]:
 
 def _serve(options: argparse.Namespace) -> None:
     models = _models(options.model)
+    if options.device.startswith("mps"):
+        raise OrchestratorError(NO_MPS)
     # Loaded late: a wrong command line answers at once, and the environment is set before.
     from launch.embedded.served import Settings  # noqa: PLC0415
     from launch.embedded.serving import Listener, serve  # noqa: PLC0415

@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from launch import embedded, fake, vllm
-from orchestrator.errors import LaunchError
+from launch.embedded import server
+from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.serving import ServedModel
 
 
@@ -63,9 +64,17 @@ def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model(rules, e
     assert json.loads(command[-1]) == expected
 
 
-@pytest.mark.parametrize("device", ["cpu", "mps", "cuda", "cuda:1"])
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
 def test_a_device_of_torch_is_taken(device):
     assert embedded.Config(device=device).device == device
+
+
+def test_a_device_without_float64_is_refused_with_what_to_use_instead():
+    with pytest.raises(ValidationError, match=r"no float64.*use cpu or cuda"):
+        embedded.Config(device="mps")
+    options = server.parser().parse_args(["--model", "m=folder", "--device", "mps"])
+    with pytest.raises(OrchestratorError, match=r"no float64.*use cpu or cuda"):
+        server._serve(options)
 
 
 @pytest.mark.parametrize(
