@@ -21,8 +21,8 @@ BACKEND = "embedded"
 MULTI_MODEL = True
 
 NO_MPS: Final = (
-    "device mps has no float64, in which probabilities are added up here: use cpu or cuda, or serve "
-    "a GGUF file by llama-server"
+    "device mps has no float64, in which probabilities are added up here: use cpu or cuda, or "
+    "serve a GGUF file by llama-server"
 )
 
 _ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
