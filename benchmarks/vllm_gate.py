@@ -6,8 +6,9 @@ draws that list alternatives. Four ways take turns: as set by default; with ever
 few listed, so that each verdict lacks some, which are drawn by force, asked for by id behind the
 gate, or asked for by id at any time (which spoils replies, so that its requests are sent again: no
 numbers to use, and no way to go faster). Printed for each: verdicts a second (median of the
-repeats), how many needed more than the list, requests a verdict, and the share of the time in which
-readers of alternatives were held up. The bound of that share is 2 %.
+repeats), the processor time of the server for one (a busy machine changes it less), how many needed
+more than the list, requests a verdict, and the share of the time in which readers of alternatives
+were held up. The bound of that share is 2 %.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import psutil
 
 from backends import vllm as backend_kind
 from backends._gate import gate_of
@@ -50,6 +52,7 @@ class Measured(msgspec.Struct):
     """One case's figures of one turn."""
 
     seconds: float
+    cpu_s: float
     n_unlisted: int
     n_requests: int
     n_spoilt: int
@@ -85,22 +88,30 @@ async def measure(
             verdicts.append(chosen)
         spoilt.extend(outcome for outcome in (chosen, drawn) if isinstance(outcome, Failure))
 
-    start = time.perf_counter()
+    start, before = time.perf_counter(), processor_s(server.pid)
     async with asyncio.TaskGroup() as group:
         for i in range(first, first + n):
             group.create_task(one(i))
-    seconds = time.perf_counter() - start
+    seconds, used = time.perf_counter() - start, processor_s(server.pid) - before
     await backend.close()
     others = [failure for failure in spoilt if failure != MIXED_UP]
     if others:
         raise SystemExit(f"failed: {others[0]}")
     return Measured(
         seconds,
+        used,
         sum("+" in verdict.method for verdict in verdicts),
         sum(verdict.n_requests for verdict in verdicts),
         len(spoilt),
         gate.lost_s - lost,
     )
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of a server and its processes so far."""
+    server = psutil.Process(pid)
+    times = [one.cpu_times() for one in (server, *server.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
 
 
 async def run(n: int, repeats: int) -> None:
@@ -128,7 +139,8 @@ def described(turns: Sequence[Measured], n: int) -> str:
     total = n * len(turns)
     return (
         f"{statistics.median(speeds):.1f} verdicts/s beside as many draws "
-        f"({speeds[0]:.1f} to {speeds[-1]:.1f}); "
+        f"({speeds[0]:.1f} to {speeds[-1]:.1f}), "
+        f"{sum(one.cpu_s for one in turns) / total:.2f} s of the server's processors each; "
         f"{sum(one.n_unlisted for one in turns)} of {total} lacked labels, "
         f"{sum(one.n_requests for one in turns) / total:.1f} requests a verdict; "
         f"{sum(one.n_spoilt for one in turns)} of {2 * total} replies spoilt; "

@@ -33,6 +33,8 @@ class Kind:
         tolerance: Largest error of a log-probability against a float32 forward pass, nats; None
             for numbers that are made up.
         max_top: Alternatives that may be asked for; None for any number.
+        by_text: Whether it takes texts only, no token ids.
+        any_name: Whether it answers under any model's name.
         marks: What its tests need.
     """
 
@@ -44,13 +46,14 @@ class Kind:
     weights: str = f"bundled:{MODEL}"
     tolerance: float | None = None
     max_top: int | None = None
+    by_text: bool = False
+    any_name: bool = False
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
 KINDS = {
     kind.name: kind
     for kind in (
-        # TGI's is not among them: it takes no ids and answers under any name (tests/backends).
         *(
             Kind(
                 f"dialect_{dialect}",
@@ -66,6 +69,15 @@ KINDS = {
                 ("vllm_v1", "vllm"),
                 ("llama_server", "llamacpp"),
             )
+        ),
+        Kind(
+            "dialect_tgi",
+            launch="fake",
+            speaks="tgi",
+            settings={"rules": {"context_tokens": CONTEXT, "dialect": "tgi"}},
+            weights="fake:0.7",
+            by_text=True,
+            any_name=True,
         ),
         Kind("fake", settings={"rules": {"context_tokens": CONTEXT}}, weights="fake:0.7"),
         Kind(

@@ -1,19 +1,23 @@
 """What every server must do with asks, sound and unsound, whatever its numbers are."""
 
 import asyncio
+import json
 import math
+import re
 
 import numpy as np
 import pytest
 
+from backends._direct_transport import lean_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Provenance
+from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Failure, Message, Prefix, Sampling, labels
 from tests.conformance.measure import SYMBOLS, VERDICT, known
-from tests.conformance.servers import CONTEXT
+from tests.conformance.servers import CONTEXT, KINDS, MODEL
 
 pytestmark = pytest.mark.timeout(600)
 
+DRAWN = re.compile(rb"^\w+:(?:generation_tokens|tokens_predicted)_total.*", re.MULTILINE)
 PROMPT = (Message("user", VERDICT.format("f k", "k f")),)
 LONG = (Message("user", "a b c d " * CONTEXT),)
 
@@ -69,12 +73,13 @@ async def test_the_stop_token_is_no_part_of_the_answer(backend):
 
 
 @pytest.mark.parametrize("kind", ["generate", "score", "choose"])
-async def test_a_prompt_that_is_too_long_is_told(backend, kind):
-    outcome = await asked(backend, kind, LONG)
+async def test_a_prompt_that_is_too_long_is_told(server, backend, kind):
+    outcome = await asked(backend, kind, LONG, by_text=server.kind.by_text)
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("too_long", True)
 
 
+@pytest.mark.kinds(*(name for name, kind in KINDS.items() if not kind.any_name))
 @pytest.mark.parametrize("kind", ["generate", "score", "choose"])
 async def test_a_model_that_there_is_not_is_told(server, kind):
     async with server.connected("no-such-model") as backend:
@@ -137,9 +142,50 @@ async def test_a_connection_that_lay_idle_is_no_failure(server):
         known(await asked(backend, "generate", PROMPT))
 
 
-async def asked(backend, kind, prompt):
+@pytest.mark.kinds("embedded", "vllm", "llamacpp")
+async def test_a_request_that_is_given_up_stops_being_computed(server, backend):
+    n_tokens = 900
+    endless = json.dumps({
+        "model": MODEL, "messages": [{"role": "user", "content": PROMPT[0].content}],
+        "max_tokens": n_tokens, "temperature": 0, "ignore_eos": True,
+    }).encode()  # fmt: skip
+    endpoint = Endpoint(
+        base_url=server.server.base_url, model=MODEL, api_key=server.server.api_key, max_in_flight=4
+    )
+    transport = lean_transport(endpoint, 3.0)
+    before = await n_drawn(transport)
+    tasks = [
+        asyncio.ensure_future(transport.post("/v1/chat/completions", endless, 60.0))
+        for _ in range(4)
+    ]
+    await until(backend, lambda running: running == 4, 0.05)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    # llama-server looks whether somebody still listens when it had nothing to answer for a second,
+    # so asking it all the time would keep it from that.
+    await until(backend, lambda running: running == 0, 2.5)
+    assert await n_drawn(transport) - before < 4 * n_tokens
+    await transport.close()
+
+
+async def n_drawn(transport):
+    """How many tokens the server has drawn since it started."""
+    reply = await transport.get("/metrics", 10.0)
+    (line,) = DRAWN.findall(reply.body)
+    return float(line.split()[-1])
+
+
+async def until(backend, is_so, every_s):
+    """Wait until the number of running requests is as wanted."""
+    async with asyncio.timeout(20):
+        while not is_so((await backend.load()).running):  # noqa: ASYNC110 (the server's number)
+            await asyncio.sleep(every_s)
+
+
+async def asked(backend, kind, prompt, *, by_text=False):
     if kind == "generate":
         return await backend.generate(GenerateAsk("m", prompt, Sampling(max_tokens=4)), 1)
     if kind == "score":
-        return await backend.score(ScoreAsk("m", prompt, (30, 31)))
+        return await backend.score(ScoreAsk("m", prompt, () if by_text else (30, 31), "f k"))
     return await backend.choose(ChooseAsk("m", prompt, SYMBOLS))

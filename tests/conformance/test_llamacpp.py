@@ -184,38 +184,6 @@ async def worst_beside_a_named_slot(run, truth):
     return float(np.abs(told - truth.scores(ids, reply["tokens"])[: len(told)]).max())
 
 
-async def test_a_request_that_is_given_up_stops_being_computed(server, raw, backend, truth):
-    n_tokens = 900
-    endless = forced(truth.prompt(PROMPT), n_predict=n_tokens, ignore_eos=True)
-    before = await n_drawn(server)
-    tasks = [asyncio.ensure_future(raw("/completion", endless)) for _ in range(4)]
-    await until(backend, lambda n: n == 4)
-    for task in tasks:
-        task.cancel()
-    # It looks whether somebody still listens when it had nothing to answer for a second, so asking
-    # it all the time would keep it from that.
-    await until(backend, lambda n: n == 0, every_s=2.5)
-    await asyncio.wait(tasks)
-    assert await n_drawn(server) - before < 4 * n_tokens
-
-
-async def n_drawn(server):
-    """How many tokens the server has drawn since it started."""
-    headers = {"Authorization": f"Bearer {server.server.api_key}"}
-    url = f"{server.server.base_url}/metrics"
-    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as reply:
-        lines = (await reply.text()).splitlines()
-    (line,) = [one for one in lines if one.startswith("llamacpp:tokens_predicted_total")]
-    return float(line.split()[1])
-
-
-async def until(backend, is_so, every_s=0.05):
-    """Wait until the number of running requests is as wanted."""
-    async with asyncio.timeout(20):
-        while not is_so((await backend.load()).running):  # noqa: ASYNC110 (the server's number)
-            await asyncio.sleep(every_s)
-
-
 async def test_a_begun_answer_is_gone_on_from_whatever_is_asked(raw):
     begun = [*CHAT, {"role": "assistant", "content": "So "}]
     _, plain = await raw("/apply-template", {"messages": begun})

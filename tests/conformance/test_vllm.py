@@ -103,27 +103,6 @@ async def test_labels_that_are_not_listed_spoil_nothing(server, raw, how):
         np.testing.assert_allclose(chosen.logprobs, chosen_alone.logprobs, atol=1e-4)
 
 
-async def test_a_request_that_is_given_up_stops_being_computed(server):
-    endless = {"extra_body": {"ignore_eos": True}}
-    ask = GenerateAsk("m", PROMPT, Sampling(max_tokens=900))
-    async with server.connected(settings=endless) as backend:
-        tasks = [asyncio.ensure_future(backend.generate(ask, seed)) for seed in range(4)]
-        await until(backend, lambda running: running == 4)
-        for task in tasks:
-            task.cancel()
-        async with asyncio.timeout(2):
-            await until(backend, lambda running: running == 0)
-        await asyncio.wait(tasks)
-        assert all(task.cancelled() for task in tasks)
-
-
-async def until(backend, is_so):
-    """Wait until the number of running requests is as wanted."""
-    async with asyncio.timeout(20):
-        while not is_so((await backend.load()).running):  # noqa: ASYNC110 (the server's number)
-            await asyncio.sleep(0.05)
-
-
 async def test_the_drawn_token_comes_first_and_the_list_is_cut(raw):
     body = chat(top_logprobs=2, max_tokens=40, temperature=2.0, seed=1, ignore_eos=True)
     body["messages"] = [{"role": "user", "content": "Say something."}]
