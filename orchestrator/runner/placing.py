@@ -1,7 +1,7 @@
 """Recipe and machine to servers in their places: what `plan` shows and a run keeps to."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -42,7 +42,8 @@ class Placed(msgspec.Struct, frozen=True):
         """A line for each wave, and one for the machine; nothing where there is nothing to say."""
         on_gpus = any(share.gpus for shares in self.places.shares.values() for share in shares)
         missing = [f"no room for {line}" for line in self.without_room]
-        if len(self.waves) < 2 and not on_gpus:
+        short = any(len(one.shares) < one.wanted for wave in self.waves for one in wave)
+        if len(self.waves) < 2 and not on_gpus and not short:
             return tuple(missing)
         lines = [_machine(self.inventory)] if on_gpus else []
         for number, wave in enumerate(self.waves, 1):
@@ -65,6 +66,8 @@ def _server(server: PlacedServer) -> str:
         if share.gpus:
             gpus = "+".join(share.gpus)
             where.append(f"GPU {gpus}, {share.n_bytes / GIB:.1f} GiB{' each' * ('+' in gpus)}")
+    if len(server.shares) < server.wanted:
+        where.insert(0, f"room for {len(server.shares)} of {server.wanted} replicas")
     names = ", ".join(server.models)
     return f"{names} ({' and '.join(where)})" if where else names
 
@@ -122,8 +125,7 @@ def place_servers(
             # Without a GPU servers run on the CPU, those too that would take one.
             need = footprint_of(served, allow_code=allow_code) if inventory.gpus else None
             depth = min(depths.get(name, 0) for name in models)
-            replicas = max(spec.replicas for spec in served)
-            demands.append(Demand(models[0], need, depth, replicas))
+            demands.append(Demand(models[0], need, depth, _replicas(models, launched)))
         return place(demands, inventory)
 
     groups = grouped(list(launched.values()), allow_code=allow_code)
@@ -134,12 +136,19 @@ def place_servers(
         placement = placed(groups)
     models = {group[0]: group for group in groups}
     waves = [
-        tuple(PlacedServer(name, models[name], shares) for name, shares in wave.items())
+        tuple(
+            PlacedServer(name, models[name], shares, _replicas(models[name], launched))
+            for name, shares in wave.items()
+        )
         for wave in placement.waves
     ]
     shares = {name: one.shares for wave in waves for one in wave for name in one.models}
     lines = [f"the server of {found.name!r}: {found.why}" for found in placement.impossible]
     return Placed(inventory, tuple(waves), Places(shares, apart), tuple(lines))
+
+
+def _replicas(models: Sequence[str], specs: Mapping[str, ModelSpec]) -> int:
+    return max(specs[name].replicas for name in models)
 
 
 def _crowded(placement: Placement, groups: Sequence[tuple[str, ...]]) -> frozenset[str]:

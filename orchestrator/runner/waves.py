@@ -19,11 +19,13 @@ class PlacedServer(msgspec.Struct, frozen=True):
         name: Of the server.
         models: That it serves.
         shares: Where its processes run.
+        wanted: Processes that the recipe asks for.
     """
 
     name: str
     models: tuple[str, ...]
     shares: tuple[Share, ...]
+    wanted: int = 1
 
 
 class Waves:

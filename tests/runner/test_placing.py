@@ -1,6 +1,7 @@
 """From a recipe and a made-up machine to servers in their places, and a run that keeps to them."""
 
 import json
+from typing import Any
 
 import polars as pl
 import pytest
@@ -91,6 +92,17 @@ def test_a_complete_run_starts_no_server(tmp_path):
 def test_the_plan_shows_the_waves(tmp_path):
     counted = api.plan(recipe(tmp_path, {"max_servers": 2}), run_dir=tmp_path / "run")
     assert counted.servers == ("wave 1 of 2: weak; strong", "wave 2 of 2: judge")
+
+
+def test_the_plan_says_how_many_replicas_have_room(tmp_path):
+    models: dict[str, dict[str, Any]] = {
+        name: {"server": {"kind": "fake", "start_timeout_s": 30 + n}, "weights": f"{name}:0.5"}
+        for n, name in enumerate(("a", "b", "judge"))
+    }
+    models["a"]["replicas"] = 3
+    path = recipe(tmp_path, {"max_servers": 4}, models)
+    counted = api.plan(path, run_dir=tmp_path / "run")
+    assert counted.servers == ("servers: a (room for 2 of 3 replicas); b; judge",)
 
 
 def test_a_plan_of_servers_that_run_at_once_says_nothing_of_them(tmp_path):
