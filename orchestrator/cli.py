@@ -1,48 +1,30 @@
-"""The commands. No logic here: each calls one function and turns errors into exit codes."""
+"""The commands' arguments. Each calls one function; errors become exit codes."""
 
 import argparse
-import json
+import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from types import ModuleType
 
-import msgspec
-from rich.console import RenderableType
-from rich.text import Text
-
-from orchestrator import __version__, plugins
-from orchestrator.datasets import listing as dataset_listing
-from orchestrator.errors import (
-    EXIT_COMPLETE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_PARTIAL,
-    EXIT_USAGE,
-    LaunchError,
-    OrchestratorError,
-    UsageError,
+from orchestrator import __version__
+from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
+from orchestrator.runner.options import (
+    RUNS,
+    charts_option,
+    export_options,
+    html_option,
+    limit_options,
+    probe_options,
+    servers_options,
+    view_options,
 )
-from orchestrator.recipe.load import available, find
-from orchestrator.recipe.load import load as load_recipe
-from orchestrator.report import numbers, tables
-from orchestrator.report.page import print_to, write_to
-from orchestrator.report.results import Findings, as_tables, as_text, shortened
-from orchestrator.report.text import safe_line
-from orchestrator.runner import api, control_commands, report_commands, server_commands
-from orchestrator.runner.logs import downloads_said
-from orchestrator.runner.prepare import prepare
-from orchestrator.view.options import view, view_options
 
 Handler = Callable[[argparse.Namespace], int]
 
 _MAX_PORT = 65_535
-_FAMILIES = {
-    "methods": plugins.METHODS,
-    "analyses": plugins.ANALYSES,
-    "backends": plugins.BACKENDS,
-}
+_LISTED = ("methods", "analyses", "backends", "datasets", "recipes")
 
 
 def entry() -> None:
@@ -61,12 +43,11 @@ def entry() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
-    handler: Handler = options.handler
     try:
-        with downloads_said(_complain):
-            return handler(options)
+        with _module("runner.logs").downloads_said(_complain):
+            return _handler(options.handler)(options)
     except OrchestratorError as error:
-        print_to(sys.stderr, tables.faults(error), wrap=sys.stderr.isatty())
+        _module("runner.commands").show_faults(error)
         return error.exit_code
     except OSError as error:
         # What a file system or a full disk says is no fault of the program.
@@ -78,170 +59,21 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
 
 
+def _module(name: str) -> ModuleType:
+    # What a command needs (polars, pydantic, rich) takes most of a second to import; --help, and a
+    # command that is spelt wrongly, need none of it.
+    return importlib.import_module(f"orchestrator.{name}")
+
+
+def _handler(name: str) -> Handler:
+    """The function that a command calls, by its `module:function` in this package."""
+    module, _, function = name.partition(":")
+    handler: Handler = getattr(_module(module), function)
+    return handler
+
+
 def _complain(message: str) -> None:
-    print_to(sys.stderr, Text(safe_line(f"orchestrator: {message}")), wrap=sys.stderr.isatty())
-
-
-def _show(*renderables: RenderableType) -> None:
-    for renderable in renderables:
-        print_to(sys.stdout, renderable)
-
-
-# -- commands --------------------------------------------------------------------------------------
-
-
-def _run(options: argparse.Namespace) -> int:
-    result = api.run(
-        options.recipe,
-        run_dir=options.run_dir,
-        overrides=options.set,
-        limit=options.limit,
-        fresh=options.fresh,
-        display=options.display,
-        accept_server_change=options.accept_server_change,
-        keep_servers=options.keep_servers,
-        allow_code=options.allow_code,
-    )
-    ended = result.ended
-    _show_result(result, options.format, whole=False)
-    report_commands.write_files(result, options)
-    if ended is not None and ended.interrupted:
-        _complain(
-            f"{ended.stopping}; all answers are kept in {result.path}; go on with the same command"
-        )
-        return EXIT_INTERRUPTED
-    return _exit_code(result)
-
-
-def _exit_code(result: api.Result) -> int:
-    """0 where every unit of the plan has a good row."""
-    if result.ended is not None and result.ended.stopping:
-        _complain(f"stopped: {result.ended.stopping}; raise it and go on with the same command")
-        return EXIT_PARTIAL
-    failed = result.n_failed_rows
-    if failed:
-        where = f"see the table of failures, or {result.path}/results"
-        _complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
-        return EXIT_PARTIAL
-    return EXIT_COMPLETE
-
-
-def _show_result(result: api.Result, form: str, *, whole: bool = True) -> None:
-    if result.ended is not None and result.ended.progress is not None:
-        # To stderr, so that what is redirected holds the result alone.
-        print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
-    found = Findings(result.rankings, result.exact_match, result.tables)
-    if form == "table":
-        shown, n_more = (found, 0) if whole else shortened(found)
-        _show(*as_tables(shown))
-        if n_more:
-            _complain(f"{numbers.counted(n_more, 'more table')}: orchestrator report {result.path}")
-    else:
-        write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
-
-
-def _plan(options: argparse.Namespace) -> int:
-    counted = api.plan(
-        options.recipe,
-        run_dir=options.run_dir,
-        overrides=options.set,
-        limit=options.limit,
-        allow_code=options.allow_code,
-    )
-    if options.json:
-        write_to(sys.stdout, msgspec.json.encode(counted).decode() + "\n")
-    else:
-        _show(tables.plan_table(counted))
-    return EXIT_COMPLETE
-
-
-def _check(options: argparse.Namespace) -> int:
-    worst = EXIT_COMPLETE
-    for name in options.recipes:
-        try:
-            _check_one(find(name), options)
-        except UsageError as error:
-            print_to(sys.stderr, tables.faults(error, summary=False), wrap=False)
-            worst = EXIT_USAGE
-        else:
-            write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
-    return worst
-
-
-def _check_one(path: Path, options: argparse.Namespace) -> None:
-    recipe = load_recipe(path, overrides=options.set, allow_code=options.allow_code)
-    try:
-        prepare(recipe, path.parent, allow_code=options.allow_code)
-    except LaunchError as error:
-        # Weights that are on another machine are no fault of the recipe.
-        _complain(f"{path.name}: not on this machine: {error}")
-
-
-def _report(options: argparse.Namespace) -> int:
-    result = api.load(report_commands.run_path(options.run))
-    if result.n_left:
-        _complain(
-            f"this run is not finished: {result.n_left:,} units are left, of which nothing is said "
-            f"here"
-        )
-    for note in result.notes:
-        _complain(note)
-    if not report_commands.write_files(result, options):
-        _show_result(result, options.format)
-    return EXIT_COMPLETE
-
-
-def _status(options: argparse.Namespace) -> int:
-    status = api.status(report_commands.run_path(options.run))
-    if options.json:
-        write_to(sys.stdout, json.dumps(status) + "\n")
-    else:
-        _show(tables.status(status))
-    return EXIT_COMPLETE
-
-
-def _runs(options: argparse.Namespace) -> int:
-    folder = Path(options.folder)
-    if not folder.is_dir() and folder != api.RUNS:
-        raise UsageError(f"{folder}: there is no such folder")
-    _show(tables.runs(api.list_runs(folder)))
-    return EXIT_COMPLETE
-
-
-def _serve(options: argparse.Namespace) -> int:
-    kind = "fake" if options.fake else "embedded"
-    module = plugins.load(plugins.LAUNCH, kind)
-    try:
-        command: list[str] = module.serve_command(options)
-    except LaunchError as error:
-        # Here the weights and rules are the command's, so the command is wrong.
-        raise UsageError(str(error)) from error
-    sys.stdout.flush()
-    os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
-
-
-def _kinds(options: argparse.Namespace) -> int:
-    family = options.family
-    if family == "recipes":
-        rows = [(path.stem, _first_line(path)) for path in available()]
-    elif family == "datasets":
-        rows = dataset_listing()
-    else:
-        package = _FAMILIES[family]
-        rows = [(kind, _doc(package, kind)) for kind in plugins.kinds(package)]
-    _show(tables.listing(rows))
-    return EXIT_COMPLETE
-
-
-def _doc(package: str, kind: str) -> str:
-    return (plugins.load(package, kind).__doc__ or "").strip().partition("\n")[0]
-
-
-def _first_line(path: Path) -> str:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("description:"):
-            return line.removeprefix("description:").strip()
-    return ""
+    _module("runner.commands").complain(message)
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -254,10 +86,10 @@ Evaluates language models with the models' own probabilities.
   orchestrator report RUN        shows what a run found
 """
 _STEERING = (
-    (control_commands.pause, "have a running run send nothing more for now"),
-    (control_commands.resume, "have a paused run go on"),
-    (control_commands.limit, "change how many requests a model may have at a time"),
-    (control_commands.stop, "stop a running run as Ctrl-C does"),
+    ("pause", "have a running run send nothing more for now"),
+    ("resume", "have a paused run go on"),
+    ("limit", "change how many requests a model may have at a time"),
+    ("stop", "stop a running run as Ctrl-C does"),
 )
 _EXITS = """\
 exit codes: 0 complete; 1 the run failed; 2 the recipe or the command is wrong; 3 finished, but some
@@ -273,39 +105,57 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _run_options(_command(commands, "run", _run, "run a recipe, or go on where it stopped"))
-    plan = _command(commands, "plan", _plan, "count what would be sent; sends nothing")
+    _run_options(
+        _command(commands, "run", "runner.commands:run", "run a recipe, or go on where it stopped")
+    )
+    plan = _command(
+        commands, "plan", "runner.commands:plan", "count what would be sent; sends nothing"
+    )
     _recipe_options(plan)
     plan.add_argument("--json", action="store_true", help="for programs")
-    check = _command(commands, "check", _check, "find all faults of recipes, with file and line")
+    check = _command(
+        commands, "check", "runner.commands:check", "find all faults of recipes, with file and line"
+    )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
     _override_options(check)
-    report = _command(commands, "report", _report, "show what a run found")
+    report = _command(commands, "report", "runner.commands:report", "show what a run found")
     _run_argument(report)
     _format_option(report)
-    report_commands.charts_option(report)
-    export = _command(commands, "export", report_commands.export, "write a run's frames to files")
+    charts_option(report)
+    export = _command(
+        commands, "export", "runner.report_commands:export", "write a run's frames to files"
+    )
     _run_argument(export)
-    report_commands.export_options(export)
-    status = _command(commands, "status", _status, "look at a running or ended run")
+    export_options(export)
+    status = _command(
+        commands, "status", "runner.commands:status", "look at a running or ended run"
+    )
     _run_argument(status)
     status.add_argument("--json", action="store_true", help="for programs")
-    for handler, text in _STEERING:
-        steer = _command(commands, handler.__name__, handler, text)
+    for name, text in _STEERING:
+        steer = _command(commands, name, f"runner.control_commands:{name}", text)
         _run_argument(steer)
-        if handler is control_commands.limit:
-            control_commands.limit_options(steer)
-    runs = _command(commands, "runs", _runs, "list the runs kept in a folder")
-    runs.add_argument("folder", nargs="?", default=str(api.RUNS), help="runs/ where left out")
-    view_options(_command(commands, "view", view, "look at runs in the browser"))
-    _serve_options(_command(commands, "serve", _serve, "serve models on this machine"))
-    probe = _command(commands, "probe", server_commands.probe, "find out what servers really do")
-    server_commands.probe_options(probe)
+        if name == "limit":
+            limit_options(steer)
+    runs = _command(commands, "runs", "runner.commands:runs", "list the runs kept in a folder")
+    runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
+    view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))
+    _serve_options(
+        _command(commands, "serve", "runner.commands:serve", "serve models on this machine")
+    )
+    probe = _command(
+        commands, "probe", "runner.server_commands:probe", "find out what servers really do"
+    )
+    probe_options(probe)
     _override_options(probe)
-    servers = _command(commands, "servers", server_commands.servers, "list or end kept servers")
-    server_commands.servers_options(servers)
-    for family in (*_FAMILIES, "datasets", "recipes"):
-        listing = _command(commands, family, _kinds, f"list the {family} there are")
+    servers = _command(
+        commands, "servers", "runner.server_commands:servers", "list or end kept servers"
+    )
+    servers_options(servers)
+    for family in _LISTED:
+        listing = _command(
+            commands, family, "runner.commands:kinds", f"list the {family} there are"
+        )
         listing.set_defaults(family=family)
     return parser
 
@@ -340,7 +190,7 @@ def _format_option(command: argparse.ArgumentParser) -> None:
         default="table",
         help="how the results are written to stdout",
     )
-    report_commands.html_option(command)
+    html_option(command)
 
 
 def _positive(text: str) -> int:
@@ -358,7 +208,7 @@ def _port(text: str) -> int:
 def _command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
-    handler: Handler,
+    handler: str,
     text: str,
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text)

@@ -23,6 +23,7 @@ from orchestrator.runner.execute import Ended, Opened, execute, last_revision, o
 from orchestrator.runner.fleet import identity_key
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
+from orchestrator.runner.options import RUNS as _RUNS
 from orchestrator.runner.placing import look_for_places
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import (
@@ -41,7 +42,7 @@ from orchestrator.runner.tables import summarise
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
 
-RUNS = Path("runs")
+RUNS = Path(_RUNS)
 
 _log = logging.getLogger(__name__)
 

@@ -12,12 +12,6 @@ from orchestrator.runner.report_commands import run_path
 from orchestrator.store import RunDirectory, newest
 
 
-def limit_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator limit`, after the run."""
-    command.add_argument("model", metavar="MODEL", help="its name in the recipe")
-    command.add_argument("n", metavar="N", type=int, help="requests it may have at a time")
-
-
 def pause(options: argparse.Namespace) -> int:
     """Send nothing more until `orchestrator resume`."""
     return _tell(options.run, control.Command("pause"))

@@ -19,22 +19,6 @@ def run_path(name: str) -> Path:
     return path if path.exists() or not (api.RUNS / name).is_dir() else api.RUNS / name
 
 
-def html_option(command: argparse.ArgumentParser) -> None:
-    """`--html`, of every command that shows results."""
-    command.add_argument(
-        "--html",
-        nargs="?",
-        const="",
-        metavar="F",
-        help="write the report as one HTML file; report.html of the run where F is left out",
-    )
-
-
-def charts_option(command: argparse.ArgumentParser) -> None:
-    """`--charts`."""
-    command.add_argument("--charts", metavar="DIR", help="write each chart there, as SVG and PNG")
-
-
 def write_files(result: api.Result, options: argparse.Namespace) -> bool:
     """Write the files of a report that are asked for; whether there were any."""
     charts: str | None = getattr(options, "charts", None)
@@ -57,17 +41,6 @@ def _say(path: Path) -> None:
 def _document() -> ModuleType:
     # No other command needs what it imports.
     return importlib.import_module("orchestrator.runner.document")
-
-
-def export_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator export`, but for the run."""
-    command.add_argument("--to", required=True, metavar="DIR", help="folder; made if need be")
-    command.add_argument(
-        "--format",
-        choices=["parquet", "csv", "jsonl"],
-        default="parquet",
-        help="parquet (default) and jsonl are exact; csv is made safe for spreadsheets",
-    )
 
 
 def export(options: argparse.Namespace) -> int:

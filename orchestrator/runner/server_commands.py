@@ -13,18 +13,6 @@ from orchestrator.runner import probing
 from orchestrator.runner.kept import Kept, Shelf
 
 
-def probe_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator probe`, but for those that it shares with other commands."""
-    command.add_argument("what", metavar="URL|RECIPE", help="a running server, or a recipe's")
-    command.add_argument("--json", action="store_true", help="for programs")
-    command.add_argument(
-        "--model", action="append", default=[], help="at a URL: only this one; may be given again"
-    )
-    command.add_argument("--backend", metavar="KIND", help="at a URL: recognised where left out")
-    command.add_argument("--api-key-env", metavar="VAR", help="at a URL: variable with the key")
-    command.add_argument("--plain", action="store_true", help="at a URL: models without a chat")
-
-
 def probe(options: argparse.Namespace) -> int:
     """Find out what servers really do, and say which methods that allows."""
     found = probing.probe(
@@ -44,16 +32,6 @@ def probe(options: argparse.Namespace) -> int:
         shown = tables.probe_tables(one.title, one.record.findings, one.verdicts)
         print_to(sys.stdout, shown)
     return EXIT_COMPLETE
-
-
-def servers_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator servers`."""
-    command.add_argument(
-        "action", nargs="?", choices=["list", "stop"], default="list", help="list where left out"
-    )
-    command.add_argument("name", nargs="*", metavar="NAME", help="of the servers to stop")
-    command.add_argument("--all", action="store_true", help="stop all of them")
-    command.add_argument("--json", action="store_true", help="the list for programs")
 
 
 def servers(options: argparse.Namespace) -> int:

@@ -13,24 +13,6 @@ from orchestrator.runner.report_commands import run_path
 _NEEDED: Final = ("starlette", "uvicorn")
 
 
-def view_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator view`."""
-    command.add_argument(
-        "runs",
-        nargs="?",
-        default=str(api.RUNS),
-        metavar="RUNS",
-        help="folder of runs, or one run; runs/ where left out",
-    )
-    command.add_argument(
-        "--port", type=int, metavar="N", help="8765 where it is free, else any; 0 takes any"
-    )
-    command.add_argument("--open", action="store_true", help="open it in the browser")
-    command.add_argument(
-        "--allow-code", action="store_true", help="import kinds that are dotted module paths"
-    )
-
-
 def view(options: argparse.Namespace) -> int:
     """Serve the pages until Ctrl-C.
 

@@ -1,0 +1,221 @@
+"""What the commands do: each calls one function and prints what came of it.
+
+`orchestrator.cli` imports this only when a command runs, for `--help` needs none of it.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from orchestrator import plugins
+from orchestrator.datasets import listing as dataset_listing
+from orchestrator.errors import (
+    EXIT_COMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_PARTIAL,
+    EXIT_USAGE,
+    LaunchError,
+    OrchestratorError,
+    UsageError,
+)
+from orchestrator.recipe.load import available, find
+from orchestrator.recipe.load import load as load_recipe
+from orchestrator.report import numbers, tables
+from orchestrator.report.page import print_to, write_to
+from orchestrator.report.results import Findings, as_tables, as_text, shortened
+from orchestrator.report.text import safe_line
+from orchestrator.runner import api, report_commands
+from orchestrator.runner.prepare import prepare
+
+_FAMILIES = {
+    "methods": plugins.METHODS,
+    "analyses": plugins.ANALYSES,
+    "backends": plugins.BACKENDS,
+}
+
+
+def complain(message: str) -> None:
+    """A line for the user, on stderr."""
+    print_to(sys.stderr, Text(safe_line(f"orchestrator: {message}")), wrap=sys.stderr.isatty())
+
+
+def show_faults(error: OrchestratorError) -> None:
+    """What is wrong, where, and what to do, on stderr."""
+    print_to(sys.stderr, tables.faults(error), wrap=sys.stderr.isatty())
+
+
+def _show(*renderables: RenderableType) -> None:
+    for renderable in renderables:
+        print_to(sys.stdout, renderable)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a recipe, or go on where it stopped."""
+    result = api.run(
+        options.recipe,
+        run_dir=options.run_dir,
+        overrides=options.set,
+        limit=options.limit,
+        fresh=options.fresh,
+        display=options.display,
+        accept_server_change=options.accept_server_change,
+        keep_servers=options.keep_servers,
+        allow_code=options.allow_code,
+    )
+    ended = result.ended
+    _show_result(result, options.format, whole=False)
+    report_commands.write_files(result, options)
+    if ended is not None and ended.interrupted:
+        complain(
+            f"{ended.stopping}; all answers are kept in {result.path}; go on with the same command"
+        )
+        return EXIT_INTERRUPTED
+    return _exit_code(result)
+
+
+def _exit_code(result: api.Result) -> int:
+    """0 where every unit of the plan has a good row."""
+    if result.ended is not None and result.ended.stopping:
+        complain(f"stopped: {result.ended.stopping}; raise it and go on with the same command")
+        return EXIT_PARTIAL
+    failed = result.n_failed_rows
+    if failed:
+        where = f"see the table of failures, or {result.path}/results"
+        complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
+        return EXIT_PARTIAL
+    return EXIT_COMPLETE
+
+
+def _show_result(result: api.Result, form: str, *, whole: bool = True) -> None:
+    if result.ended is not None and result.ended.progress is not None:
+        # To stderr, so that what is redirected holds the result alone.
+        print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
+    found = Findings(result.rankings, result.exact_match, result.tables)
+    if form == "table":
+        shown, n_more = (found, 0) if whole else shortened(found)
+        _show(*as_tables(shown))
+        if n_more:
+            complain(f"{numbers.counted(n_more, 'more table')}: orchestrator report {result.path}")
+    else:
+        write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Count what would be sent; send nothing."""
+    counted = api.plan(
+        options.recipe,
+        run_dir=options.run_dir,
+        overrides=options.set,
+        limit=options.limit,
+        allow_code=options.allow_code,
+    )
+    if options.json:
+        write_to(sys.stdout, msgspec.json.encode(counted).decode() + "\n")
+    else:
+        _show(tables.plan_table(counted))
+    return EXIT_COMPLETE
+
+
+def check(options: argparse.Namespace) -> int:
+    """Find all faults of recipes."""
+    worst = EXIT_COMPLETE
+    for name in options.recipes:
+        try:
+            _check_one(find(name), options)
+        except UsageError as error:
+            print_to(sys.stderr, tables.faults(error, summary=False), wrap=False)
+            worst = EXIT_USAGE
+        else:
+            write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
+    return worst
+
+
+def _check_one(path: Path, options: argparse.Namespace) -> None:
+    recipe = load_recipe(path, overrides=options.set, allow_code=options.allow_code)
+    try:
+        prepare(recipe, path.parent, allow_code=options.allow_code)
+    except LaunchError as error:
+        # Weights that are on another machine are no fault of the recipe.
+        complain(f"{path.name}: not on this machine: {error}")
+
+
+def report(options: argparse.Namespace) -> int:
+    """Show what a run found."""
+    result = api.load(report_commands.run_path(options.run))
+    if result.n_left:
+        complain(
+            f"this run is not finished: {result.n_left:,} units are left, of which nothing is said "
+            f"here"
+        )
+    for note in result.notes:
+        complain(note)
+    if not report_commands.write_files(result, options):
+        _show_result(result, options.format)
+    return EXIT_COMPLETE
+
+
+def status(options: argparse.Namespace) -> int:
+    """Look at a running or ended run."""
+    status = api.status(report_commands.run_path(options.run))
+    if options.json:
+        write_to(sys.stdout, json.dumps(status) + "\n")
+    else:
+        _show(tables.status(status))
+    return EXIT_COMPLETE
+
+
+def runs(options: argparse.Namespace) -> int:
+    """List the runs kept in a folder."""
+    folder = Path(options.folder)
+    if not folder.is_dir() and folder != api.RUNS:
+        raise UsageError(f"{folder}: there is no such folder")
+    _show(tables.runs(api.list_runs(folder)))
+    return EXIT_COMPLETE
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve models; the server takes this process's place.
+
+    Raises:
+        UsageError: If the weights or the rules are wrong.
+    """
+    kind = "fake" if options.fake else "embedded"
+    module = plugins.load(plugins.LAUNCH, kind)
+    try:
+        command: list[str] = module.serve_command(options)
+    except LaunchError as error:
+        # Here the weights and rules are the command's, so the command is wrong.
+        raise UsageError(str(error)) from error
+    sys.stdout.flush()
+    os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
+
+
+def kinds(options: argparse.Namespace) -> int:
+    """List the plug-ins, datasets or recipes there are."""
+    family = options.family
+    if family == "recipes":
+        rows = [(path.stem, _first_line(path)) for path in available()]
+    elif family == "datasets":
+        rows = dataset_listing()
+    else:
+        package = _FAMILIES[family]
+        rows = [(kind, _doc(package, kind)) for kind in plugins.kinds(package)]
+    _show(tables.listing(rows))
+    return EXIT_COMPLETE
+
+
+def _doc(package: str, kind: str) -> str:
+    return (plugins.load(package, kind).__doc__ or "").strip().partition("\n")[0]
+
+
+def _first_line(path: Path) -> str:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("description:"):
+            return line.removeprefix("description:").strip()
+    return ""
