@@ -199,9 +199,11 @@ class Request(msgspec.Struct, eq=False):
         kind: "generate", "score", "choose" or "similarity".
         ask: What is asked; `ask.model` is a name in the recipe.
         seed: Sent to servers that honour seeds; 0 where nothing is drawn.
-        position: Of the first unit that asked; orders the queue.
+        position: Of the first unit that asked.
         attempts: How often it was sent so far.
         waiters: The units that wait for it, each with the slot it fills; the driver's.
+        group: Requests of one group share their prompts' beginning: the index of the item.
+        begun: Whether the unit has had an answer of a server before.
     """
 
     key: bytes
@@ -211,6 +213,8 @@ class Request(msgspec.Struct, eq=False):
     position: int
     attempts: int = 0
     waiters: list[tuple[Any, int]] = []
+    group: int = 0
+    begun: bool = False
 
 
 class Several(msgspec.Struct, frozen=True):

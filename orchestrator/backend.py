@@ -106,9 +106,8 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     prefix_hits: int | None = None
 
 
-@runtime_checkable
-class Backend(Protocol):
-    """A connection to one served model."""
+class Asked(Protocol):
+    """What answers for one model."""
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text; `seed` is sent where the server honours seeds."""
@@ -122,6 +121,11 @@ class Backend(Protocol):
         """Read label probabilities."""
         ...
 
+
+@runtime_checkable
+class Backend(Asked, Protocol):
+    """A connection to one served model."""
+
     async def provenance(self) -> Provenance | Failure:
         """Ask the server what it is; also serves as its health check."""
         ...
@@ -132,6 +136,15 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+        ...
+
+
+@runtime_checkable
+class SharesOut(Protocol):
+    """What a back-end over several servers offers, so that each keeps what it has computed."""
+
+    def for_group(self, group: int) -> Asked:
+        """Who is asked for a request of this group; see `orchestrator.ask.Request`."""
         ...
 
 

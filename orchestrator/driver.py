@@ -69,6 +69,7 @@ class _Running(msgspec.Struct, eq=False):
     n_missing: int = 0
     n_bytes: int = 0
     waits_for: list[str] = []
+    begun: bool = False
 
 
 class _Keyed(msgspec.Struct, frozen=True):
@@ -152,6 +153,7 @@ class Driver:
             if unit.n_missing == 0:
                 ready.append(unit)
         for unit in ready:
+            unit.begun = True
             for model in unit.waits_for:
                 self.waiting[model] -= 1
             self._advance(unit, _given(unit))
@@ -251,7 +253,7 @@ class Driver:
             if self._watch is not None:
                 self._watch(key, keyed.kind, keyed.ask.model)
             return self._traced(unit, keyed, known)
-        self._send(unit.position, keyed, [(unit, slot)])
+        self._send(unit.position, keyed, [(unit, slot)], begun=unit.begun)
         return None
 
     def _traced(
@@ -284,11 +286,14 @@ class Driver:
         """Have something asked that nobody waits for yet."""
         if keyed.key in self._in_flight or self._lookup(keyed.key) is not None:
             return
-        self._send(position, keyed, [])
+        self._send(position, keyed, [], begun=False)
 
-    def _send(self, position: int, keyed: _Keyed, waiters: list[Any]) -> None:
+    def _send(self, position: int, keyed: _Keyed, waiters: list[Any], *, begun: bool) -> None:
         seed = seed_of(keyed.key, self._plan.seed) if keyed.kind == "generate" else 0
-        request = Request(keyed.key, keyed.kind, keyed.ask, seed, position, 0, waiters)
+        group = position // self._plan.n_per_item
+        request = Request(
+            keyed.key, keyed.kind, keyed.ask, seed, position, 0, waiters, group, begun
+        )
         self._in_flight[keyed.key] = request
         self.outbox.append(request)
 

@@ -1,5 +1,8 @@
-"""Several servers of one model, spoken to as one: each request goes to the least loaded.
+"""Several servers of one model, spoken to as one.
 
+Requests of one item share their prompts' beginning, so they go to the server that had the first of
+them, as long as that has no more than 1.25 times the mean load; then another takes its share of the
+item too. What is new goes to the least loaded.
 A server that can't be reached is left out, its requests go to the others at once, and it is asked
 for again from time to time. Only when none is left the model counts as out of reach.
 """
@@ -12,13 +15,17 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Provenance, ServerLoad
+from orchestrator.backend import Asked, Backend, Provenance, ServerLoad
 from orchestrator.records import Choice, Failure, Generation, Scored
 
 T = TypeVar("T")
 
 _FIRST_WAIT_S: Final = 0.5
 _MAX_WAIT_S: Final = 30.0
+# What a server may have of the mean load before an item that it knows goes to another one too.
+_MOST_LOAD: Final = 1.25
+# Items whose servers are remembered; far more than are under way.
+_ITEMS: Final = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +36,15 @@ class _Copy(msgspec.Struct, eq=False):
     number: int
     backend: Backend | None
     in_flight: int = 0
+
+
+def _load(copy: _Copy) -> int:
+    return copy.in_flight
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """The sum; None where somebody does not say, since a part is no sum."""
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 class Replicas:
@@ -54,25 +70,30 @@ class Replicas:
         self._lost = lost
         self._connect = connect
         self._is_closed = False
+        self._known: dict[int, list[_Copy]] = {}
         for copy in self._copies:
             if copy.backend is None:
                 self._seek(copy)
 
+    def for_group(self, group: int) -> Asked:
+        """See `orchestrator.backend.SharesOut`."""
+        return _ForGroup(self, group)
+
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        """See `orchestrator.backend.Backend`."""
-        return await self._send(lambda backend: backend.generate(ask, seed))
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.generate(ask, seed))
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        """See `orchestrator.backend.Backend`."""
-        return await self._send(lambda backend: backend.score(ask))
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.score(ask))
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
-        """See `orchestrator.backend.Backend`."""
-        return await self._send(lambda backend: backend.choose(ask))
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.choose(ask))
 
     async def provenance(self) -> Provenance | Failure:
         """What one of them says; they were compared when they were connected."""
-        return await self._send(lambda backend: backend.provenance())
+        return await self.send(lambda backend: backend.provenance())
 
     async def load(self) -> ServerLoad | None:
         """The sum over those that publish any."""
@@ -81,8 +102,8 @@ class Replicas:
         if not known:
             return None
         return ServerLoad(
-            running=sum(load.running or 0 for load in known),
-            waiting=sum(load.waiting or 0 for load in known),
+            running=_total([load.running for load in known]),
+            waiting=_total([load.waiting for load in known]),
         )
 
     async def close(self) -> None:
@@ -92,10 +113,17 @@ class Replicas:
             if copy.backend is not None:
                 await copy.backend.close()
 
-    async def _send(self, call: Callable[[Backend], Awaitable[T | Failure]]) -> T | Failure:
-        """The outcome from the least loaded; a server that refuses to talk is passed over."""
+    async def send(
+        self, call: Callable[[Backend], Awaitable[T | Failure]], group: int | None = None
+    ) -> T | Failure:
+        """The outcome from one of the servers; one that refuses to talk is passed over.
+
+        Args:
+            call: Asks a server.
+            group: Of the request; None for one that belongs to none.
+        """
         failure = Failure("refused", f"no server of {self._model} can be reached")
-        while (copy := self._least_loaded()) is not None and copy.backend is not None:
+        while (copy := self._choose(group)) is not None and copy.backend is not None:
             backend = copy.backend
             copy.in_flight += 1
             try:
@@ -110,9 +138,23 @@ class Replicas:
             await self._lose(copy, backend)
         return failure
 
-    def _least_loaded(self) -> _Copy | None:
+    def _choose(self, group: int | None) -> _Copy | None:
         there = [copy for copy in self._copies if copy.backend is not None]
-        return min(there, key=lambda copy: copy.in_flight, default=None)
+        if group is None or not there:
+            return min(there, key=_load, default=None)
+        known = self._known.pop(group, [])
+        # What is used is put at the end, so that the first is the one to be forgotten.
+        self._known[group] = known
+        if len(self._known) > _ITEMS:
+            del self._known[next(iter(self._known))]
+        mean = (sum(map(_load, there)) + 1) / len(there)
+        warm = min((copy for copy in known if copy in there), key=_load, default=None)
+        if warm is not None and warm.in_flight + 1 <= max(_MOST_LOAD * mean, 1):
+            return warm
+        least = min(there, key=_load)
+        if least not in known:
+            known.append(least)
+        return least
 
     async def _lose(self, copy: _Copy, backend: Backend) -> None:
         if copy.backend is not backend:
@@ -147,3 +189,22 @@ class Replicas:
             return
         copy.backend = backend
         _log.info("%s: server %d answers again", self._model, copy.number + 1)
+
+
+class _ForGroup(msgspec.Struct, frozen=True, gc=False):
+    """Who answers the requests of one group."""
+
+    replicas: Replicas
+    group: int
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.replicas.send(lambda backend: backend.generate(ask, seed), self.group)
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.replicas.send(lambda backend: backend.score(ask), self.group)
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.replicas.send(lambda backend: backend.choose(ask), self.group)

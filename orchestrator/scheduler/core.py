@@ -1,7 +1,7 @@
 """Admission: who may send what, and when. Pure: every call takes `now`, nothing waits here.
 
-One queue a model. Requests stand in the order of the first unit that asked, so the oldest units
-are finished first and requests of one item, which share their prompt's beginning, stay together.
+One queue a model, in the order of `orchestrator.scheduler.ready`: the oldest units are finished
+first, and requests that share their prompts' beginning stay together.
 A model whose server can't be reached is down: nothing is sent but one trial at a time, and after
 `dead_after_s` it is dead: all its requests fail. No other model notices either.
 """
@@ -14,6 +14,7 @@ import msgspec
 
 from orchestrator.ask import Request
 from orchestrator.records import Failure, Outcome
+from orchestrator.scheduler.ready import Ready
 from orchestrator.scheduler.retry import RetryPolicy
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class ModelState(msgspec.Struct):
     """Queue and counters of one model."""
 
     limits: Limits
-    ready: list[tuple[int, int, Request]] = []
+    ready: Ready = msgspec.field(default_factory=Ready)
     delayed: list[tuple[float, int, Request]] = []
     in_flight: int = 0
     down_since: float | None = None
@@ -90,39 +91,36 @@ class Core:
         self._n = 0
         self.paused = False
 
-    def submit(self, request: Request) -> Settled | None:
+    def submit(self, request: Request, now: float) -> Settled | None:
         """Queue a request; a dead model's fails at once."""
         state = self.models[request.ask.model]
         if state.dead is not None:
             state.n_failed += 1
             return Settled(request, state.dead)
-        self._n += 1
-        heapq.heappush(state.ready, (request.position, self._n, request))
+        state.ready.push(request, now)
         return None
 
     def take(self, model: str, now: float) -> Request | None:
         """The next request to send to a model, if one may be sent now."""
         state = self.models[model]
         while state.delayed and state.delayed[0][0] <= now:
-            _, _, request = heapq.heappop(state.delayed)
-            self._n += 1
-            heapq.heappush(state.ready, (request.position, self._n, request))
+            due, _, request = heapq.heappop(state.delayed)
+            state.ready.push(request, due)
         if self.paused or not state.ready or state.in_flight >= state.limits.max_in_flight:
             return None
         if state.down_since is not None and (state.in_flight or now < state.next_trial):
             return None
         state.in_flight += 1
-        request = heapq.heappop(state.ready)[2]
+        request = state.ready.pop(now)
         request.attempts += 1
         return request
 
-    def put_back(self, request: Request) -> None:
+    def put_back(self, request: Request, now: float) -> None:
         """Undo `take`: the request was not sent."""
         state = self.models[request.ask.model]
         state.in_flight -= 1
         request.attempts -= 1
-        self._n += 1
-        heapq.heappush(state.ready, (request.position, self._n, request))
+        state.ready.push(request, now)
 
     def done(
         self, request: Request, outcome: Outcome | Failure, now: float
@@ -200,8 +198,7 @@ class Core:
         state = self.models[model]
         _log.warning("%s is given up for this call", model, extra={"model": model})
         state.dead = Failure("dead_server", f"{model} can't be used: {why.message}")
-        waiting = [entry[2] for entry in (*state.ready, *state.delayed)]
-        state.ready.clear()
+        waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
         state.delayed.clear()
         waiting.sort(key=lambda request: request.position)
         return [self._settle_dead(state, request) for request in waiting]

@@ -15,7 +15,7 @@ import msgspec
 from asyncio_throttle.throttler import Throttler
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
-from orchestrator.backend import Backend, ComparesTexts
+from orchestrator.backend import Asked, Backend, ComparesTexts, SharesOut
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.core import Core, Retried, Settled
 
@@ -50,6 +50,7 @@ class _Link(msgspec.Struct, eq=False):
     connecting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     pacing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     backend: Backend | None = None
+    shares: SharesOut | None = None
     failure: Failure | None = None
     n_refused: int = 0
     n_workers: int = 0
@@ -117,7 +118,7 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Queue a request and see to it that a worker is awake."""
-        ended = self._core.submit(request)
+        ended = self._core.submit(request, self._loop.time())
         if ended is None:
             self._wake(self._links[request.ask.model])
             return
@@ -261,12 +262,13 @@ class Scheduler:
             now = self._loop.time()
             ends = self._core.not_connected(request, failure, now)
         elif self._stopping or link.backend is None or not self._ends.may_send(request):
-            self._core.put_back(request)
+            self._core.put_back(request, self._loop.time())
             self.stop()
             return
         else:
             started = self._loop.time()
-            outcome = await send(link.backend, request)
+            asked = link.backend if link.shares is None else link.shares.for_group(request.group)
+            outcome = await send(asked, request)
             now = self._loop.time()
             latency_s = now - started
             ends = self._core.done(request, outcome, now)
@@ -330,6 +332,7 @@ class Scheduler:
                 link.n_refused += 1
                 return found
             link.backend = found
+            link.shares = _sharing(found)
             return None
 
     async def _until_stop(self, wait: Callable[[], Awaitable[T]]) -> T | None:
@@ -349,7 +352,7 @@ class Scheduler:
             self._waits.discard(deadline)
 
 
-async def send(backend: Backend, request: Request) -> Outcome | Failure:
+async def send(backend: Asked, request: Request) -> Outcome | Failure:
     """One attempt: the call of the back-end that fits the ask."""
     ask = request.ask
     if isinstance(ask, ChooseAsk):
@@ -361,6 +364,11 @@ async def send(backend: Backend, request: Request) -> Outcome | Failure:
     if isinstance(backend, ComparesTexts):
         return await backend.similarity(ask)
     return Failure("unsupported", f"no back-end computes {type(ask).__name__}", permanent=True)
+
+
+def _sharing(backend: object) -> SharesOut | None:
+    """A back-end over several servers; None for others."""
+    return backend if isinstance(backend, SharesOut) else None
 
 
 def _throttler(per_minute: float | None) -> Throttler | None:

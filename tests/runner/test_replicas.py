@@ -142,4 +142,73 @@ async def test_loads_are_added_up():
     both = replicas(Server("a"), Server("b"))
     await both.generate(ASK, 0)
     load = await both.load()
-    assert (load.running, load.waiting) == (1, 0)
+    assert (load.running, load.waiting) == (1, None)
+
+
+class CachingServer(Server):
+    """Keeps the beginnings of its last few items, as a prefix cache does."""
+
+    def __init__(self, name, n_kept=8):
+        super().__init__(name)
+        self.kept = []
+        self.n_kept = n_kept
+        self.n_hits = 0
+        self.n_now = 0
+
+    async def generate(self, ask, seed):
+        self.n += 1
+        item = ask.item_key
+        self.n_hits += item in self.kept
+        others = [other for other in self.kept if other != item]
+        self.kept = [*others[1 - self.n_kept :], item]
+        self.n_now += 1
+        await asyncio.sleep(0.01)
+        self.n_now -= 1
+        return Generation(self.name, "stop")
+
+
+async def judge_items(both, n_items=200, each=12, at_a_time=64):
+    """All requests of each item after one another, so many at a time; who got how many."""
+    asked = iter([item for item in range(n_items) for _ in range(each)])
+
+    async def work():
+        for item in asked:
+            ask = GenerateAsk("m", (Message("user", "x"),), Sampling(), item_key=str(item))
+            await both.for_group(item).generate(ask, 0)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_a_time):
+            group.create_task(work())
+
+
+@pytest.mark.looptime
+async def test_an_item_goes_to_the_server_that_has_it_and_the_load_stays_even():
+    servers = [CachingServer("a"), CachingServer("b")]
+    await judge_items(replicas(*servers))
+    n, hits = sum(s.n for s in servers), sum(s.n_hits for s in servers)
+    assert n == 200 * 12
+    # Each item must be read once by some server; some are read by both.
+    assert n - hits <= 200 * 1.25
+    assert max(s.n for s in servers) <= 0.55 * n
+
+
+@pytest.mark.looptime
+async def test_an_item_goes_to_a_second_server_when_its_first_has_too_much():
+    servers = [CachingServer("a"), CachingServer("b")]
+    await judge_items(replicas(*servers), n_items=1, each=200, at_a_time=16)
+    assert min(s.n for s in servers) >= 0.35 * 200
+
+
+async def test_an_item_whose_server_is_lost_goes_to_another():
+    lost, there = Server("a", REFUSED), Server("b")
+    both = replicas(lost, there)
+    assert [(await both.for_group(1).generate(ASK, 0)).text for _ in range(3)] == ["b"] * 3
+
+
+async def test_a_load_that_one_does_not_say_is_not_summed():
+    class Silent(Server):
+        async def load(self):
+            return ServerLoad(running=1)
+
+    load = await replicas(Server("a"), Silent("b")).load()
+    assert load.waiting is None

@@ -21,7 +21,7 @@ def core(**limits):
 def test_no_more_than_the_limit_is_in_flight():
     c = core(max_in_flight=2)
     for position in range(5):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     taken = [c.take("m", 0.0) for _ in range(5)]
     assert [r is not None for r in taken] == [True, True, False, False, False]
 
@@ -29,20 +29,20 @@ def test_no_more_than_the_limit_is_in_flight():
 def test_the_oldest_unit_goes_first():
     c = core()
     for position in (3, 1, 2):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     assert [c.take("m", 0.0).position for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_permanent_failure_is_not_tried_again():
     c = core()
-    c.submit(request())
+    c.submit(request(), 0.0)
     (end,) = c.done(c.take("m", 0.0), BAD, 1.0)
     assert isinstance(end, Settled)
 
 
 def test_a_failure_of_the_moment_is_tried_again_and_then_given_up():
     c = core()
-    c.submit(request())
+    c.submit(request(), 0.0)
     now, kinds = 0.0, []
     for _ in range(3):
         taken = c.take("m", now)
@@ -55,7 +55,7 @@ def test_a_failure_of_the_moment_is_tried_again_and_then_given_up():
 
 def test_a_retry_waits_as_long_as_the_server_asked():
     c = core()
-    c.submit(request())
+    c.submit(request(), 0.0)
     failure = msgspec.structs.replace(BUSY, retry_after_s=42.0)
     (end,) = c.done(c.take("m", 10.0), failure, 10.0)
     assert end.at >= 52.0
@@ -66,7 +66,7 @@ def test_a_retry_waits_as_long_as_the_server_asked():
 def test_a_server_out_of_reach_is_tried_one_request_at_a_time():
     c = core()
     for position in range(4):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     first = c.take("m", 0.0)
     c.done(first, REFUSED, 0.0)
     at = c.wake_at("m")
@@ -78,7 +78,7 @@ def test_a_server_out_of_reach_is_tried_one_request_at_a_time():
 def test_a_server_that_comes_back_gets_everything():
     c = core()
     for position in range(4):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     c.done(c.take("m", 0.0), REFUSED, 0.0)
     trial = c.take("m", 1.0)
     c.done(trial, generation("x"), 1.1)
@@ -88,20 +88,20 @@ def test_a_server_that_comes_back_gets_everything():
 def test_a_server_out_of_reach_for_too_long_fails_all_its_requests_and_nobody_elses():
     c = core(dead_after_s=5.0)
     for position in range(3):
-        c.submit(request(position=position))
-    c.submit(request("other", 9))
+        c.submit(request(position=position), 0.0)
+    c.submit(request("other", 9), 0.0)
     c.done(c.take("m", 0.0), REFUSED, 0.0)
     ends = c.done(c.take("m", 6.0), REFUSED, 6.0)
     assert sorted(end.request.position for end in ends) == [0, 1, 2]
     assert {end.outcome.cause for end in ends} == {"dead_server"}
     assert not ends[0].outcome.permanent
-    assert c.submit(request(position=7)).outcome.cause == "dead_server"
+    assert c.submit(request(position=7), 0.0).outcome.cause == "dead_server"
     assert c.take("other", 6.0) is not None
 
 
 def test_what_was_in_flight_when_a_model_was_given_up_fails_for_now_only():
     c = core()
-    c.submit(request())
+    c.submit(request(), 0.0)
     taken = c.take("m", 0.0)
     assert c.kill("m", BAD) == []
     (end,) = c.done(taken, BAD, 1.0)
@@ -111,7 +111,7 @@ def test_what_was_in_flight_when_a_model_was_given_up_fails_for_now_only():
 def test_a_wrong_key_ends_the_model_for_this_call_and_is_no_outcome():
     c = core()
     for position in range(3):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     wrong = Failure("unauthorized", "wrong key", permanent=True, status=401)
     ends = c.done(c.take("m", 0.0), wrong, 0.0)
     assert len(ends) == 3
@@ -120,7 +120,7 @@ def test_a_wrong_key_ends_the_model_for_this_call_and_is_no_outcome():
 
 def test_refusals_are_no_attempts_of_the_request():
     c = core(dead_after_s=1e9)
-    c.submit(request())
+    c.submit(request(), 0.0)
     now = 0.0
     for _ in range(20):
         taken = c.take("m", now)
@@ -134,9 +134,9 @@ def test_refusals_are_no_attempts_of_the_request():
 
 def test_what_was_put_back_is_taken_again():
     c = core()
-    c.submit(request())
+    c.submit(request(), 0.0)
     taken = c.take("m", 0.0)
-    c.put_back(taken)
+    c.put_back(taken, 0.0)
     assert c.in_flight() == 0
     assert c.take("m", 0.0) is taken
     assert taken.attempts == 1
@@ -147,7 +147,7 @@ def test_every_request_ends_exactly_once(script):
     c = core(max_in_flight=4, dead_after_s=20.0)
     n = 12
     for position in range(n):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     outcome = {"ok": generation("x"), "busy": BUSY, "refused": REFUSED, "bad": BAD}
     ended: list[Settled] = []
     now, step = 0.0, 0
@@ -166,7 +166,7 @@ def test_every_request_ends_exactly_once(script):
 
 def test_trials_of_a_server_out_of_reach_are_no_attempts_of_the_request():
     c = core(dead_after_s=1000.0)
-    c.submit(request())
+    c.submit(request(), 0.0)
     now = 0.0
     for _ in range(8):
         now += 100.0
@@ -179,7 +179,7 @@ def test_refusals_for_overload_and_deadlines_are_counted():
     c = core()
     late = Failure("timeout", "no reply")
     for position, failure in enumerate((BUSY, BAD, late, generation("x"))):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
         c.done(c.take("m", 0.0), failure, 0.0)
     assert c.models["m"].n_overloads == 2
 
@@ -187,7 +187,7 @@ def test_refusals_for_overload_and_deadlines_are_counted():
 def test_nothing_is_ready_while_the_limit_is_used_up():
     c = core(max_in_flight=1)
     for position in range(3):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     assert c.has_ready("m")
     c.take("m", 0.0)
     assert (c.has_ready("m"), c.n_ready("m")) == (False, 2)
@@ -195,14 +195,14 @@ def test_nothing_is_ready_while_the_limit_is_used_up():
 
 def test_a_model_has_its_own_number_of_attempts():
     c = core(max_attempts=1)
-    c.submit(request())
+    c.submit(request(), 0.0)
     (end,) = c.done(c.take("m", 0.0), BUSY, 0.0)
     assert isinstance(end, Settled)
 
 
 def test_a_connection_that_hangs_is_a_sign_about_the_model_not_an_attempt():
     c = core(dead_after_s=30.0)
-    c.submit(request())
+    c.submit(request(), 0.0)
     slow = Failure("timeout", "no reply")
     (end,) = c.not_connected(c.take("m", 0.0), slow, 0.0)
     assert isinstance(end, Retried)
@@ -214,7 +214,7 @@ def test_a_connection_that_hangs_is_a_sign_about_the_model_not_an_attempt():
 def test_a_server_that_is_wrong_for_the_model_ends_it_without_an_outcome_to_keep():
     c = core()
     for position in range(2):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     ends = c.not_connected(c.take("m", 0.0), BAD, 0.0)
     assert [end.outcome.cause for end in ends] == ["dead_server"] * 2
     assert not any(end.outcome.permanent for end in ends)
@@ -222,7 +222,7 @@ def test_a_server_that_is_wrong_for_the_model_ends_it_without_an_outcome_to_keep
 
 def test_a_rate_cap_met_while_connecting_does_not_take_the_model_down():
     c = core()
-    c.submit(request())
+    c.submit(request(), 0.0)
     (end,) = c.not_connected(c.take("m", 0.0), BUSY, 0.0)
     assert isinstance(end, Retried)
     assert not c.is_down("m")
@@ -230,10 +230,10 @@ def test_a_rate_cap_met_while_connecting_does_not_take_the_model_down():
 
 def test_a_paused_core_sends_nothing_and_asks_for_no_timer():
     c = core()
-    c.submit(request(position=0))
+    c.submit(request(position=0), 0.0)
     (end,) = c.done(c.take("m", 0.0), BUSY, 0.0)
     assert isinstance(end, Retried)
-    c.submit(request(position=1))
+    c.submit(request(position=1), 0.0)
     c.paused = True
     assert c.take("m", 1e9) is None
     assert c.wake_at("m") is None
@@ -244,7 +244,7 @@ def test_a_paused_core_sends_nothing_and_asks_for_no_timer():
 def test_a_lowered_limit_lets_what_is_in_flight_end_first():
     c = core(max_in_flight=3)
     for position in range(5):
-        c.submit(request(position=position))
+        c.submit(request(position=position), 0.0)
     taken = [c.take("m", 0.0) for _ in range(3)]
     assert c.set_limit("m", 1) == 3
     for sent in taken[:2]:

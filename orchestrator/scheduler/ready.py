@@ -1,0 +1,99 @@
+"""The requests of one model that could be sent: who goes next. Pure.
+
+Requests of one item share their prompts' beginning, which servers keep for a while. So the item of
+the last request goes on as long as it has others; then come items with units that have had an
+answer, then new ones, each in the order of their units. One that has waited long goes before both.
+"""
+
+import heapq
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from orchestrator.ask import Request
+
+AGE_S: Final = 30.0
+"""After so long an item goes before all others but the one that is being sent."""
+
+_Key = tuple[bool, int]
+
+
+class _Group(msgspec.Struct, eq=False):
+    """The requests of one item; `number` tells it from one that stood here before."""
+
+    number: int
+    key: _Key
+    waiting: list[tuple[int, int, Request]]
+
+
+class Ready:
+    """A queue of requests, by item."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, _Group] = {}
+        # May name groups that are gone or have another key by now; they are passed over.
+        self._order: list[tuple[_Key, int, int]] = []
+        self._ages: deque[tuple[float, int, int]] = deque()
+        self._current = -1
+        self._length = 0
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def push(self, request: Request, now: float) -> None:
+        """Add a request; `now` is where its waiting begins, in seconds."""
+        self._n += 1
+        self._length += 1
+        number, entry = self._n, (request.position, self._n, request)
+        key = (not request.begun, request.position)
+        group = self._groups.get(request.group)
+        if group is None:
+            self._groups[request.group] = _Group(number, key, [entry])
+            self._ages.append((now, number, request.group))
+            heapq.heappush(self._order, (key, number, request.group))
+            return
+        heapq.heappush(group.waiting, entry)
+        if key < group.key:
+            group.key = key
+            heapq.heappush(self._order, (key, group.number, request.group))
+
+    def pop(self, now: float) -> Request:
+        """The next request.
+
+        Raises:
+            IndexError: If there is none.
+        """
+        group = self._groups.get(self._current)
+        if group is None:
+            self._current = self._next(now)
+            group = self._groups[self._current]
+        request = heapq.heappop(group.waiting)[2]
+        if not group.waiting:
+            del self._groups[self._current]
+        self._length -= 1
+        return request
+
+    def clear(self) -> list[Request]:
+        """Take all out, in the order of their units."""
+        entries = sorted(entry for group in self._groups.values() for entry in group.waiting)
+        self._groups.clear()
+        self._order.clear()
+        self._ages.clear()
+        self._length = 0
+        return [request for _, _, request in entries]
+
+    def _next(self, now: float) -> int:
+        while self._ages and not self._is_there(*self._ages[0][1:]):
+            self._ages.popleft()
+        if self._ages and now - self._ages[0][0] > AGE_S:
+            return self._ages.popleft()[2]
+        while True:
+            _, number, which = heapq.heappop(self._order)
+            if self._is_there(number, which):
+                return which
+
+    def _is_there(self, number: int, which: int) -> bool:
+        group = self._groups.get(which)
+        return group is not None and group.number == number
