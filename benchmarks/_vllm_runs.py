@@ -77,9 +77,11 @@ async def judge_server(*extra_args: str) -> AsyncIterator[RunningServer]:
             await server.stop()
 
 
-def write_recipe(folder: Path, server: RunningServer, method: str, n_items: int) -> Path:
+def write_recipe(
+    folder: Path, server: RunningServer, method: str, n_items: int, seed: int = 1
+) -> Path:
     """A recipe whose candidates have answered already; its path."""
-    rng = random.Random(1)  # noqa: S311 (made-up text)
+    rng = random.Random(seed)  # noqa: S311 (made-up text)
 
     def digits(n: int) -> str:
         return " ".join(rng.choices("0123456789", k=n))
@@ -187,17 +189,24 @@ async def token_ids(server: RunningServer, sent: list[Sent]) -> list[tuple[int, 
     found = []
     for one in sent:
         body = json.loads(one.body)
-        prompt = body.get("prompt")
-        if not (isinstance(prompt, list) and prompt and isinstance(prompt[0], int)):
-            wanted = {name: body[name] for name in ("messages", "prompt") if name in body}
-            asked = json.dumps({"model": body["model"], **wanted}).encode()
-            reply = await transport.post("/tokenize", asked, 30.0)
-            if isinstance(reply, Failure) or reply.status != 200:
-                raise SystemExit(f"failed: {reply}")
-            prompt = json.loads(reply.body)["tokens"]
-        found.append(tuple(prompt))
+        prompts = body.get("prompt", [])
+        several = isinstance(prompts, list) and bool(prompts) and not isinstance(prompts[0], int)
+        for prompt in prompts if several else [prompts]:
+            known = isinstance(prompt, list) and bool(prompt)
+            ids = prompt if known else await _tokenized(transport, body, prompt)
+            found.append(tuple(ids))
     await transport.close()
     return found
+
+
+async def _tokenized(transport: DirectTransport, body: dict[str, Any], prompt: object) -> list[int]:
+    what = {"messages": body["messages"]} if "messages" in body else {"prompt": prompt}
+    asked = json.dumps({"model": body["model"], **what}).encode()
+    reply = await transport.post("/tokenize", asked, 30.0)
+    if isinstance(reply, Failure) or reply.status != 200:
+        raise SystemExit(f"failed: {reply}")
+    tokens: list[int] = json.loads(reply.body)["tokens"]
+    return tokens
 
 
 def _transport(server: RunningServer, n: int) -> DirectTransport:

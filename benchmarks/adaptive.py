@@ -1,0 +1,85 @@
+"""A whole recipe on real vLLM with a limit that is found, against the best limit that is fixed.
+
+    python benchmarks/adaptive.py [--items 100] [--fixed 16 64 256] [--repeat 1] [--write]
+
+`orchestrator.run` of the pairwise recipe (four candidates whose answers are given, both orders, so
+that one vLLM answers everything) with `limits.max_in_flight: auto`; then the very requests that it
+sent, by a bare loop, so many at a time, with nothing of them in the cache. The ratio is that of the
+run's wall time, from the first line to the last, to the fastest of these loops; beside it the time
+that the run itself counts, without reading the recipe and the tables at the end.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+from pathlib import Path
+
+from _page import machine, write_section
+from _vllm_runs import judge_server, recorded, run, send_again, write_recipe
+
+from launch import vllm as launch_kind
+from orchestrator.errors import LaunchError
+
+
+async def table(n_items: int, fixed: list[int], repeat: int) -> str:
+    """All of it."""
+    lines, ratios = [], []
+    async with judge_server() as server:
+        for turn in range(repeat):
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                # What the server computed for an earlier turn must not be in its cache.
+                recipe = write_recipe(folder, server, "pairwise", n_items, seed=turn)
+                with recorded() as sent:
+                    wall_s, status = await run(recipe, folder / "run")
+            loops = {n: await send_again(server, sent, n, f"{turn} {n}") for n in fixed}
+            best = min(loops, key=lambda n: loops[n])
+            (judge,) = (model for model in status["models"] if model["name"] == "judge")
+            limits = judge["limits"]
+            ratios.append(wall_s / loops[best])
+            lines.append(
+                f"| {len(sent):,} | {wall_s:.1f} | {status['elapsed_s']:.1f} | "
+                f"{limits['first']} → {judge['limit']} in {limits['n_changes']} | "
+                f"{', '.join(f'{n}: {seconds:.1f}' for n, seconds in loops.items())} | "
+                f"**{wall_s / loops[best]:.3f}** | {status['elapsed_s'] / loops[best]:.3f} |"
+            )
+    return "\n".join(
+        [
+            "## Limits that are found, on real vLLM",
+            "",
+            f"`bundled:judge` on vLLM's CPU build. Median ratio **{statistics.median(ratios):.3f}**"
+            ", target 1.05. Changes are those of the limit.",
+            "",
+            "| requests | run, wall s | its own count, s | limit, changes | loops: limit, s "
+            "| wall ÷ best | own count ÷ best |",
+            "| --: | --: | --: | --- | --- | --: | --: |",
+            *lines,
+            "",
+            f"{machine()} Command: `python benchmarks/adaptive.py --items {n_items} --fixed "
+            f"{' '.join(map(str, fixed))} --repeat {repeat}`",
+        ]
+    )
+
+
+def main() -> None:
+    """Measure and print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=100)
+    parser.add_argument("--fixed", type=int, nargs="+", default=[16, 64, 256])
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="put it into docs/performance.md")
+    options = parser.parse_args()
+    try:
+        launch_kind.find_command(launch_kind.Config())
+    except LaunchError as error:
+        print(f"not measured: {error}")
+        return
+    text = asyncio.run(table(options.items, options.fixed, options.repeat))
+    print(text)
+    if options.write:
+        write_section("adaptive", text)
+
+
+if __name__ == "__main__":
+    main()
