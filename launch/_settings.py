@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 from pydantic import ValidationInfo
 
+from orchestrator.errors import LaunchError
 from orchestrator.paths import expanded
 from orchestrator.serving import Footprint
 
@@ -83,6 +84,19 @@ def identity(settings: Settings) -> dict[str, str]:
     if settings.env:
         found["env"] = json.dumps(settings.env, sort_keys=True)
     return found
+
+
+def check_adapters(adapters: Collection[str], model: str, setting: str) -> None:
+    """Refuse adapters none of which would answer: the model is asked by its own name.
+
+    Raises:
+        LaunchError: With what to call them.
+    """
+    if adapters and model not in adapters:
+        raise LaunchError(
+            f"model {model!r}: {setting} names {', '.join(sorted(adapters))}, and none would ever "
+            f"be asked; the adapter that is to answer must have the model's own name"
+        )
 
 
 def arguments(settings: Mapping[str, object]) -> tuple[str, ...]:

@@ -193,6 +193,7 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
         LaunchError: If weights or interpreter are missing or it does not get ready, with the cause.
     """
     (model,) = models
+    _settings.check_adapters(config.lora_paths, model.name, "lora_paths")
     served = ServedModel(model.name, str(_weights.resolve(model.weights)))
     python = shutil.which(config.python)
     if python is None:

@@ -104,7 +104,7 @@ class Config(BaseModel):
     lora_modules: dict[str, str] = Field(
         default_factory=dict,
         description="Folders of LoRA adapters (relative to the recipe) by the names they are asked "
-        "by; under the model's own name it is the adapter that answers.",
+        "by; the one with the model's own name answers.",
     )
     max_lora_rank: int | None = Field(None, ge=1, description="Largest rank of the adapters.")
     cpu_kv_cache_gb: int | None = Field(
@@ -278,6 +278,7 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
         LaunchError: If weights are missing or it does not get ready, with the likely cause.
     """
     (model,) = models
+    _settings.check_adapters(config.lora_modules, model.name, "lora_modules")
     folder = str(_weights.resolve(model.weights))
     served = ServedModel(model.name, folder)
     spec = ServerSpec(

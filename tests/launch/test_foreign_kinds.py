@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from launch import _sglang_main, sglang, tgi
+from launch import _sglang_main, sglang, tgi, vllm
 from launch._causes import likely_cause
 from launch._ports import beside
 from orchestrator.errors import LaunchError
@@ -166,6 +166,15 @@ def test_an_adapter_is_part_of_an_sglang_models_identity_wherever_it_lies(tmp_pa
         assert config.lora_paths == {"a": str(adapter)}
         found.append(sglang.identity(config, str(tmp_path)))
     assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize(
+    ("module", "setting"), [(sglang, "lora_paths"), (vllm, "lora_modules")], ids=["sglang", "vllm"]
+)
+async def test_adapters_none_of_which_would_answer_are_refused(module, setting, tmp_path):
+    config = module.Config(**{setting: {"other": "/l"}})
+    with pytest.raises(LaunchError, match=r"'m': .* names other, .* model's own name"):
+        await module.start(config, (MODEL,), tmp_path / "log")
 
 
 def test_a_folder_without_an_adapter_is_refused_by_sglang(tmp_path):
