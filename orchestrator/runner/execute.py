@@ -22,7 +22,7 @@ from orchestrator.runner.probed import Probes, needs_of
 from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch
 from orchestrator.runner.steering import Interrupts, obey
-from orchestrator.runner.stopping import open_blocks, remember_rule
+from orchestrator.runner.stopping import open_blocks, remember_not_needed, remember_rule
 from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core, Limits
@@ -92,6 +92,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     done = store.done_bitmap(plan_id, len(plan))
     rule = prepared.rule
     blocks = None if rule is None else open_blocks(rule, store, plan_id, done)
+    remember_not_needed(blocks, plan_id, store)
     return Opened(plan_id, done, changes, adopted, blocks)
 
 
@@ -175,6 +176,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         finally:
             await fleet.stop()
             store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
+            remember_not_needed(opened.blocks, opened.plan_id, store)
             store.flush()
     progress = told.tell()
     left = progress.units_left

@@ -19,6 +19,8 @@ from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
 _UNITS = "units"
+NOT_NEEDED = "units not needed"
+"""The number of a plan, and how many of its units a stopping rule found to be not needed."""
 _EXPORTED = ".exported"
 ITEMS = "items"
 """The frame of what the dataset holds; the others are of methods."""
@@ -44,11 +46,13 @@ def remember_schemas(plan: Plan, store: Store) -> None:
 
 
 def units_left(store: Store) -> int:
-    """Units of the current plan that have no row yet."""
+    """Units of the current plan that have no row yet and need one, as its last call knew."""
     plan_id, total = store.current_plan, store.get_meta(_UNITS)
     if plan_id is None or total is None:
         return 0
-    return store.done_bitmap(plan_id, int(total)).count(0)
+    of_plan, _, n_not_needed = (store.get_meta(NOT_NEEDED) or "").partition(" ")
+    n_idle = int(n_not_needed) if of_plan == str(plan_id) else 0
+    return store.done_bitmap(plan_id, int(total)).count(0) - n_idle
 
 
 def export(store: Store, folder: Path) -> dict[str, Path]:

@@ -12,6 +12,7 @@ from orchestrator.errors import StoreError, UsageError
 from orchestrator.methods._base import Compared
 from orchestrator.plan import Part, Plan
 from orchestrator.recipe.schema import Recipe
+from orchestrator.runner.results import NOT_NEEDED
 from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
 from orchestrator.statistics.sequential import PairOrder
 from orchestrator.store import Store
@@ -112,6 +113,12 @@ def remember_rule(rule: StoppingRule | None, store: Store) -> None:
     text = msgspec.json.encode(rule).decode()
     if (store.get_meta(_RULE) or "null") != text:
         store.set_meta(_RULE, text)
+
+
+def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> None:
+    """Keep the number of units that are not needed, for whoever counts what is left."""
+    if blocks is not None or store.get_meta(NOT_NEEDED) is not None:
+        store.set_meta(NOT_NEEDED, f"{plan_id} {0 if blocks is None else blocks.n_not_needed}")
 
 
 def new_blocks(rule: StoppingRule) -> Blocks:
