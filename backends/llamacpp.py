@@ -31,9 +31,7 @@ from orchestrator.wire import llamacpp_completions as completions
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Walk
 
-CAPABILITIES: Final = Capabilities(
-    generate=True, score=True, choose="exact", choose_requests=6, plain_choose=True
-)
+CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 _NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64

@@ -24,9 +24,7 @@ from orchestrator.wire import sglang as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path
 
-CAPABILITIES: Final = Capabilities(
-    generate=True, score=True, choose="exact", choose_requests=2, plain_choose=True
-)
+CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 _NO_PROMPT: Final = Failure(
     "unsupported", "SGLang gives no log-probability to the first token of all", permanent=True

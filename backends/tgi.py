@@ -24,9 +24,7 @@ from orchestrator.wire import tgi as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.tgi import Ids, Listed, Templated
 
-CAPABILITIES: Final = Capabilities(
-    generate=True, score=True, choose="exact", choose_requests=10, plain_choose=True
-)
+CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 _GENERATE: Final = "/generate"
 _MOST_CACHED_CHARACTERS: Final = 2**20

@@ -28,9 +28,7 @@ from orchestrator.wire import vllm as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path, Walk
 
-CAPABILITIES: Final = Capabilities(
-    generate=True, score=True, choose="exact", choose_requests=3, plain_choose=True
-)
+CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 _FEW: Final = (
     "{} alternatives a token were asked for and the server lists at most {}; start it with "

@@ -63,7 +63,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         score: Teacher-forced log-probabilities of given ids.
         choose: Label probabilities: "exact" for any label, "top" where labels must show up among
             the top log-probabilities of one token, "none".
-        choose_requests: HTTP requests that one choice takes at most (for the plan).
         features: What it can observe in a scoring pass, of `records.FEATURES`.
         similarity: Comparing texts.
         plain_choose: Label probabilities after plain text, of a base model.
@@ -72,7 +71,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     generate: bool = True
     score: bool = False
     choose: str = "none"
-    choose_requests: int = 1
     features: frozenset[str] = frozenset()
     similarity: bool = False
     plain_choose: bool = False

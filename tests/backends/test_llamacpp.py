@@ -4,6 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -42,22 +43,9 @@ def backend(player: Player) -> llamacpp.Llamacpp:
     return backend_on(player)
 
 
-def replaced(change: Callable[[dict[str, object]], None], *, path: str = "/completion") -> Player:
-    """The recording with every answered reply of a path changed."""
-
-    def changed(request: str, status: int, body: str) -> tuple[int, str]:
-        if status != 200 or not request.startswith(path):
-            return status, body
-        reply = json.loads(body)
-        change(reply)
-        return status, json.dumps(reply)
-
-    return Player(
-        {
-            request: changed(request, status, body)
-            for request, (status, body) in RECORDED.exchanges.items()
-        }
-    )
+def replaced(change: Callable[[dict[str, Any]], None], path: str = "/completion") -> Player:
+    """The recording with every answered reply of some paths changed."""
+    return RECORDED.changed(change, path)
 
 
 def test_it_is_a_backend(backend):

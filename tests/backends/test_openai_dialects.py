@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from backends import openai
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk
-from orchestrator.backend import Endpoint, Provenance
+from orchestrator.backend import Provenance
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
+from tests.backends.dialects import connecting
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
@@ -19,21 +19,12 @@ PLAIN = GenerateAsk("x", MESSAGES, Sampling())
 
 @pytest.fixture
 async def connect():
-    opened = []
+    async with connecting(openai, "openai", ["m", "reasoning-1"], transport="openai") as open_one:
 
-    async def open_one(dialect="openai", model="m", rules=(), quirks=(), **settings):
-        given = {"dialect": dialect, "rules": list(rules), "quirks": list(quirks)}
-        manager = serving(given, models=["m", "reasoning-1"], key="sk-1234")
-        url, _ = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url, model=model, api_key="sk-1234", timeout_s=5.0)
-        backend = openai.create(endpoint, openai.Config(transport="openai", **settings))
-        opened.append((backend, manager))
-        return backend
+        async def backend_of(*named, **given):
+            return (await open_one(*named, **given))[0]
 
-    yield open_one
-    for backend, manager in opened:
-        await backend.close()
-        await manager.__aexit__(None, None, None)
+        yield backend_of
 
 
 async def test_an_endpoint_that_refuses_unknown_fields_takes_ours(connect):

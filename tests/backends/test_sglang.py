@@ -21,6 +21,7 @@ from orchestrator.records import (
     labels,
 )
 from orchestrator.wire import sglang as wire
+from tests.backends.dialects import connecting
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
@@ -31,21 +32,8 @@ VERDICTS = labels("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 
 @pytest.fixture
 async def connect():
-    opened = []
-
-    async def open_one(rules=(), quirks=(), **settings):
-        given = {"dialect": "sglang", "rules": list(rules), "quirks": list(quirks)}
-        manager = serving(given, models=["m"], key="sk-1234")
-        url, server = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url, model="m", api_key="sk-1234", timeout_s=5.0)
-        backend = sglang.create(endpoint, sglang.Config(**settings))
-        opened.append((backend, manager))
-        return backend, server
-
-    yield open_one
-    for backend, manager in opened:
-        await backend.close()
-        await manager.__aexit__(None, None, None)
+    async with connecting(sglang, "sglang") as open_one:
+        yield open_one
 
 
 async def drawn(backend, **settings):

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -40,22 +41,9 @@ def backend(player: Player) -> vllm.Vllm:
     return backend_on(player)
 
 
-def replaced(change: Callable[[dict[str, object]], None], *, path: str = "/v1/") -> Player:
+def replaced(change: Callable[[dict[str, Any]], None], path: str = "/v1/") -> Player:
     """The recording with every answered reply of some paths changed."""
-
-    def changed(request: str, status: int, body: str) -> tuple[int, str]:
-        if status != 200 or not request.startswith(path) or "/models" in request:
-            return status, body
-        reply = json.loads(body)
-        change(reply)
-        return status, json.dumps(reply)
-
-    return Player(
-        {
-            request: changed(request, status, body)
-            for request, (status, body) in RECORDED.exchanges.items()
-        }
-    )
+    return RECORDED.changed(change, path)
 
 
 def test_it_is_a_backend(backend):

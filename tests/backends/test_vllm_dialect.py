@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from backends import vllm
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Endpoint, Provenance
+from orchestrator.backend import Provenance
 from orchestrator.records import (
     Choice,
     Failure,
@@ -18,6 +17,7 @@ from orchestrator.records import (
     Scored,
     labels,
 )
+from tests.backends.dialects import connecting
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 SYMBOLS = (Message("user", "Say [[>>]] or [[<<]].\nA: bade kege lafe\nB: xoxo kofu zuku"),)
@@ -27,21 +27,8 @@ UNLISTED = labels("!", "bade kofu", "lize gamu")
 
 @pytest.fixture
 async def connect():
-    opened = []
-
-    async def open_one(dialect="vllm_v2", rules=(), quirks=(), **settings):
-        given = {"dialect": dialect, "rules": list(rules), "quirks": list(quirks)}
-        manager = serving(given, models=["m"])
-        url, server = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url, model="m", timeout_s=5.0)
-        backend = vllm.create(endpoint, vllm.Config(**settings))
-        opened.append((backend, manager))
-        return backend, server
-
-    yield open_one
-    for backend, manager in opened:
-        await backend.close()
-        await manager.__aexit__(None, None, None)
+    async with connecting(vllm, "vllm_v2") as open_one:
+        yield open_one
 
 
 async def test_a_score_gives_the_numbers_of_the_draw(connect):

@@ -1,18 +1,13 @@
 """Judges of other harnesses on real inference: rows against what the server itself says."""
 
-import json
 import re
-import subprocess
-import sys
-import urllib.request
 
 import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.judgment.harness.alpaca_eval import is_switched
-from tests.e2e.runs import ROOT, frames, run
+from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
 
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
 
@@ -29,52 +24,18 @@ METHODS = [
 
 @pytest.fixture(scope="module")
 def server():
-    models = [part for name in NAMES for part in ("--model", f"{name}=bundled:{name}")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "launch.embedded.server", *models, "--port", "0"],
-        cwd=ROOT, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
-        line = ""
-        while not line.startswith("ready "):
-            line = process.stderr.readline()
-            assert line or process.poll() is None, "the server ended"
-        yield line.split()[1]
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stderr.close()
+    with embedded_server(NAMES) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def found(server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("judges")
-    models = {name: {"base_url": server, "backend": "embedded", "model": name} for name in NAMES}
-    recipe = {
-        "name": "made",
-        "models": models,
-        "dataset": {"kind": "demo", "n": 4},
-        "methods": METHODS,
-    }
-    (folder / "r.json").write_text(json.dumps(recipe), encoding="utf-8")
-    assert run(folder / "r.json", folder / "run").returncode == EXIT_COMPLETE
-    return frames(folder / "run")
+    return run_methods(server, NAMES, METHODS, tmp_path_factory.mktemp("judges"))
 
 
 @pytest.fixture(scope="module")
 def answer_of(found):
-    rows = found["answers"].iter_rows(named=True)
-    texts = {(row["item"], row["model"]): row for row in rows}
-    return lambda row, model: texts[row["item"], model]
-
-
-def ask(url, path, **body):
-    request = urllib.request.Request(  # noqa: S310 (loopback)
-        f"{url}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-        return json.load(reply)
+    return answers_of(found)
 
 
 def judged(url, text, labels):

@@ -1,11 +1,7 @@
 """Judging methods on real inference, against what the server says; nothing is paid for twice."""
 
-import json
 import re
 import sqlite3
-import subprocess
-import sys
-import urllib.request
 from contextlib import closing
 
 import numpy as np
@@ -14,7 +10,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.errors import EXIT_COMPLETE
-from tests.e2e.runs import ROOT, fake_server, frames, run, stats, write_recipe
+from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
+from tests.e2e.runs import fake_server, frames, run, stats, write_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -35,53 +32,18 @@ METHODS = [
 
 @pytest.fixture(scope="module")
 def server():
-    models = [part for name in NAMES for part in ("--model", f"{name}=bundled:{name}")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "launch.embedded.server", *models, "--port", "0"],
-        cwd=ROOT, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
-        line = ""
-        while not line.startswith("ready "):
-            line = process.stderr.readline()
-            assert line or process.poll() is None, "the server ended"
-        yield line.split()[1]
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stderr.close()
+    with embedded_server(NAMES) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def found(server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("judging")
-    models = {name: {"base_url": server, "backend": "embedded", "model": name} for name in NAMES}
-    recipe = {
-        "name": "made",
-        "models": models,
-        "dataset": {"kind": "demo", "n": 4},
-        "methods": METHODS,
-    }
-    (folder / "r.json").write_text(json.dumps(recipe), encoding="utf-8")
-    result = run(folder / "r.json", folder / "run")
-    assert result.returncode == EXIT_COMPLETE, result.stderr
-    return frames(folder / "run")
+    return run_methods(server, NAMES, METHODS, tmp_path_factory.mktemp("judging"))
 
 
 @pytest.fixture(scope="module")
 def answer_of(found):
-    rows = found["answers"].iter_rows(named=True)
-    texts = {(row["item"], row["model"]): row for row in rows}
-    return lambda row, model: texts[row["item"], model]
-
-
-def ask(url, path, **body):
-    request = urllib.request.Request(  # noqa: S310 (loopback)
-        f"{url}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-        return json.load(reply)
+    return answers_of(found)
 
 
 def chosen(url, text, labels, prefix=None):

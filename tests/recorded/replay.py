@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,25 @@ class Recording:
         data = json.loads((FOLDER / kind / "recording.json").read_text(encoding="utf-8"))
         exchanges = {one["request"]: (one["status"], one["reply"]) for one in data["exchanges"]}
         return cls(data["about"], exchanges, data["truth"])
+
+    def changed(
+        self, change: Callable[[dict[str, Any]], None], path: str, but: str = "/models"
+    ) -> "Player":
+        """Plays it with every answered reply of paths that begin so changed, `but` excepted."""
+
+        def other(request: str, status: int, body: str) -> tuple[int, str]:
+            if status != 200 or not request.startswith(path) or but in request:
+                return status, body
+            reply = json.loads(body)
+            change(reply)
+            return status, json.dumps(reply)
+
+        return Player(
+            {
+                request: other(request, status, body)
+                for request, (status, body) in self.exchanges.items()
+            }
+        )
 
     def write(self, kind: str) -> Path:
         path = FOLDER / kind / "recording.json"
