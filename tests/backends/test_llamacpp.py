@@ -13,12 +13,12 @@ from pydantic import ValidationError
 
 from backends import llamacpp
 from backends._transport import Reply, Transport
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Endpoint, Provenance
+from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
+from tests.backends.dialects import connecting
 from tests.conformance.servers import KINDS
-from tests.recorded.asks import CHOICES, DRAWS, FAULTY, PROMPT, SCORES, SEED, SYMBOLS, asked
+from tests.recorded.asks import CHOICES, DRAWS, PROMPT, SCORES, SEED, asked
 from tests.recorded.replay import Player, Recording
 
 RECORDED = Recording.read("llamacpp")
@@ -48,70 +48,10 @@ def replaced(change: Callable[[dict[str, Any]], None], path: str = "/completion"
     return RECORDED.changed(change, path)
 
 
-def test_it_is_a_backend(backend):
-    assert isinstance(backend, Backend)
-
-
 def test_the_recording_names_its_build_and_no_machine():
     assert RECORDED.about["version"]
     (props,) = [body for request, (_, body) in RECORDED.exchanges.items() if request == "/props"]
     assert json.loads(props)["model_path"] == ".llamacpp/models/judge.gguf"
-
-
-@pytest.mark.parametrize("name", DRAWS)
-async def test_a_recorded_draw_has_the_numbers_of_a_forward_pass(backend, name):
-    truth = RECORDED.truth[name]
-    drawn = await backend.generate(DRAWS[name], SEED)
-    assert isinstance(drawn, Generation)
-    assert drawn.token_ids is not None
-    assert drawn.logprobs is not None
-    assert drawn.token_ids.tolist() == truth["ids"]
-    np.testing.assert_allclose(drawn.logprobs, truth["logprobs"], atol=TOLERANCE)
-    assert drawn.raw
-
-
-@pytest.mark.parametrize("name", SCORES)
-async def test_a_recorded_score_has_the_numbers_of_a_forward_pass(backend, name):
-    truth = RECORDED.truth[name]
-    scored = await backend.score(SCORES[name])
-    assert isinstance(scored, Scored)
-    assert scored.token_ids.tolist() == truth["ids"]
-    np.testing.assert_allclose(scored.logprobs, truth["logprobs"], atol=TOLERANCE)
-    assert (scored.method, scored.boundary) == ("llamacpp.forced", "separate")
-
-
-@pytest.mark.parametrize("name", CHOICES)
-async def test_a_recorded_choice_has_the_numbers_of_a_forward_pass(backend, name):
-    chosen = await backend.choose(CHOICES[name])
-    assert isinstance(chosen, Choice)
-    np.testing.assert_allclose(chosen.logprobs, RECORDED.truth[name], atol=TOLERANCE)
-    assert chosen.exact
-    assert chosen.upper == chosen.logprobs
-
-
-@pytest.mark.parametrize("name", ["sampled", "listed"])
-async def test_recorded_alternatives_are_the_best_of_a_forward_pass(backend, name):
-    truth = RECORDED.truth[name]
-    seen = await asked(backend, (DRAWS | SCORES)[name])
-    assert isinstance(seen, Generation | Scored)
-    assert seen.top is not None
-    assert seen.top.token_ids.tolist() == truth["best_ids"]
-    np.testing.assert_allclose(seen.top.logprobs, truth["best_logprobs"], atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("name", ["too_long", "too_long_to_score"])
-async def test_a_recorded_refusal_has_its_cause(backend, name):
-    outcome = await asked(backend, FAULTY[name])
-    assert isinstance(outcome, Failure)
-    assert (outcome.cause, outcome.permanent) == ("too_long", True)
-    assert "context size" in outcome.message
-
-
-async def test_recorded_provenance_is_build_and_fingerprint(backend):
-    stated = await backend.provenance()
-    assert isinstance(stated, Provenance)
-    assert (stated.backend, stated.version) == ("llamacpp", RECORDED.about["version"])
-    assert stated.fingerprint == RECORDED.about["fingerprint"]
 
 
 async def test_recorded_metrics_are_its_load(backend):
@@ -195,33 +135,6 @@ async def test_a_model_that_is_not_served_is_named_with_those_that_are(player):
     assert isinstance(stated, Failure)
     assert (stated.cause, stated.permanent) == ("not_found", True)
     assert "it has judge" in stated.message
-
-
-async def test_features_are_refused_with_the_server_that_has_them(backend, player):
-    outcome = await backend.score(ScoreAsk("m", PROMPT, (1,), features=("entropy",)))
-    assert isinstance(outcome, Failure)
-    assert "embedded" in outcome.message
-    assert not player.sent
-
-
-async def test_the_score_of_nothing_is_known_without_asking(backend, player):
-    outcome = await backend.score(ScoreAsk("m", PROMPT, (), ""))
-    assert isinstance(outcome, Scored)
-    assert math.isnan(outcome.mean_logprob)
-    assert not player.sent
-
-
-async def test_several_turns_are_refused_for_a_base_model(player):
-    turns = (*PROMPT, Message("assistant", "x"), Message("user", "y"))
-    backend = backend_on(player, plain=True)
-    for ask in (
-        GenerateAsk("m", turns, Sampling()),
-        ScoreAsk("m", turns, (1,)),
-        ChooseAsk("m", turns, SYMBOLS),
-    ):
-        outcome = await asked(backend, ask)
-        assert isinstance(outcome, Failure)
-        assert outcome.cause == "unsupported"
 
 
 @pytest.mark.parametrize("field", ["n_probs", "samplers", "id_slot", "seed"])
@@ -315,21 +228,13 @@ async def test_llama_cpp_pythons_server_chooses_among_labels_of_one_token():
 @pytest.fixture
 async def connect():
     """Starts a fake llama-server with quirks and gives a back-end to it."""
-    opened = []
+    named = "fake:0.7"
+    async with connecting(llamacpp, "llama_server", [named]) as open_one:
 
-    async def open_one(*quirks: str, **settings: object) -> Backend:
-        rules = {"dialect": "llama_server", "quirks": list(quirks)}
-        manager = serving(rules, models=["fake:0.7"], key="sk-1234")
-        url, _ = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url, model="fake:0.7", api_key="sk-1234", timeout_s=10.0)
-        backend = llamacpp.create(endpoint, llamacpp.Config(**settings))
-        opened.append((backend, manager))
-        return backend
+        async def backend_of(*quirks, **settings):
+            return (await open_one(quirks=quirks, model=named, **settings))[0]
 
-    yield open_one
-    for backend, manager in opened:
-        await backend.close()
-        await manager.__aexit__(None, None, None)
+        yield backend_of
 
 
 @pytest.mark.parametrize("text", ["kofu bade", "é 漢字 🙂", "a<|end|>b", "é"])

@@ -12,8 +12,8 @@ import pytest
 from backends import vllm
 from backends._transport import Reply
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Endpoint, Provenance
-from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored
+from orchestrator.backend import Endpoint
+from orchestrator.records import Failure, Generation, Sampling
 from orchestrator.wire.vllm import MIXED_UP
 from tests.conformance.servers import KINDS
 from tests.conftest import SHARED
@@ -46,56 +46,9 @@ def replaced(change: Callable[[dict[str, Any]], None], path: str = "/v1/") -> Pl
     return RECORDED.changed(change, path)
 
 
-def test_it_is_a_backend(backend):
-    assert isinstance(backend, Backend)
-
-
-@pytest.mark.parametrize("name", DRAWS)
-async def test_a_recorded_draw_has_the_numbers_of_a_forward_pass(backend, name):
-    truth = RECORDED.truth[name]
-    drawn = await backend.generate(DRAWS[name], SEED)
-    assert isinstance(drawn, Generation)
-    assert drawn.token_ids is not None
-    assert drawn.logprobs is not None
-    assert drawn.token_ids.tolist() == truth["ids"]
-    np.testing.assert_allclose(drawn.logprobs, truth["logprobs"], atol=TOLERANCE)
-    assert drawn.raw
-
-
-@pytest.mark.parametrize("name", SCORES)
-async def test_a_recorded_score_has_the_numbers_of_a_forward_pass(backend, name):
-    truth = RECORDED.truth[name]
-    scored = await backend.score(SCORES[name])
-    assert isinstance(scored, Scored)
-    assert scored.token_ids.tolist() == truth["ids"]
-    np.testing.assert_allclose(scored.logprobs, truth["logprobs"], atol=TOLERANCE)
-    assert (scored.method, scored.boundary) == ("vllm.prompt_logprobs", "separate")
-
-
-@pytest.mark.parametrize("name", CHOICES)
-async def test_a_recorded_choice_has_the_numbers_of_a_forward_pass(backend, name):
-    chosen = await backend.choose(CHOICES[name])
-    assert isinstance(chosen, Choice)
-    np.testing.assert_allclose(chosen.logprobs, RECORDED.truth[name], atol=TOLERANCE)
-    assert chosen.exact
-    assert chosen.upper == chosen.logprobs
-
-
-@pytest.mark.parametrize("name", ["sampled", "listed"])
-async def test_recorded_alternatives_are_the_best_of_a_forward_pass(backend, name):
-    truth = RECORDED.truth[name]
-    seen = await asked(backend, (DRAWS | SCORES)[name])
-    assert isinstance(seen, Generation | Scored)
-    assert seen.top is not None
-    assert seen.top.token_ids.tolist() == truth["best_ids"]
-    np.testing.assert_allclose(seen.top.logprobs, truth["best_logprobs"], atol=TOLERANCE)
-
-
 @pytest.mark.parametrize(
     ("name", "cause", "said"),
     [
-        ("too_long", "too_long", "maximum context length"),
-        ("too_long_to_score", "too_long", "maximum context length"),
         ("too_hot", "bad_request", "temperature must be in"),
         ("too_many", "unsupported", "--max-logprobs 40"),
     ],
@@ -105,13 +58,6 @@ async def test_recorded_refusals_have_their_cause(backend, name, cause, said):
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == (cause, True)
     assert said in outcome.message
-
-
-async def test_recorded_provenance_is_version_and_build(backend):
-    stated = await backend.provenance()
-    assert isinstance(stated, Provenance)
-    assert (stated.backend, stated.version) == ("vllm", RECORDED.about["version"])
-    assert stated.fingerprint == RECORDED.about["fingerprint"]
 
 
 async def test_recorded_metrics_are_its_load(backend):
@@ -202,31 +148,6 @@ async def test_a_model_that_is_not_served_is_named(player):
     stated = await backend_on(player, model="other").provenance()
     assert isinstance(stated, Failure)
     assert (stated.cause, stated.permanent) == ("not_found", True)
-
-
-async def test_features_are_refused_with_the_server_that_has_them(backend, player):
-    outcome = await backend.score(ScoreAsk("m", PROMPT, (1,), features=("entropy",)))
-    assert isinstance(outcome, Failure)
-    assert "embedded" in outcome.message
-    assert not player.sent
-
-
-async def test_the_score_of_nothing_is_known_without_asking(backend, player):
-    outcome = await backend.score(ScoreAsk("m", PROMPT, (), ""))
-    assert isinstance(outcome, Scored)
-    assert math.isnan(outcome.mean_logprob)
-    assert not player.sent
-
-
-async def test_several_turns_are_refused_for_a_base_model(player):
-    turns = (*PROMPT, Message("assistant", "x"), Message("user", "y"))
-    backend = backend_on(player, plain=True)
-    for outcome in (
-        await backend.score(ScoreAsk("m", turns, (1,))),
-        await backend.choose(ChooseAsk("m", turns, SYMBOLS)),
-    ):
-        assert isinstance(outcome, Failure)
-        assert outcome.cause == "unsupported"
 
 
 class OneReply:

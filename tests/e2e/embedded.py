@@ -39,7 +39,7 @@ def embedded_server(names: Sequence[str]) -> Iterator[str]:
 
 
 def run_methods(
-    url: str, names: Sequence[str], methods: Sequence[Row], folder: Path
+    url: str, names: Sequence[str], methods: Sequence[object], folder: Path
 ) -> dict[str, pl.DataFrame]:
     """The frames of a run of methods over four items."""
     recipe = {
