@@ -1,11 +1,12 @@
 """Running a recipe from start to finish, and reading a run back: the Python interface."""
 
+import importlib
 import logging
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -123,6 +124,22 @@ class Result:
     def exact_match(self) -> dict[str, float | None]:
         """Share of answers equal to the reference, by model."""
         return answer_summary(self.frames.columns("answers", ("model", "exact_match")))
+
+    @property
+    def charts(self) -> dict[str, Any]:
+        """The charts of the HTML report as Altair objects, by key; needs the extra `[report]`."""
+        found: dict[str, Any] = _document().charts(self)
+        return found
+
+    def _repr_html_(self) -> str:
+        """The run in short, in a notebook."""
+        said: str = _document().summary(self)
+        return said
+
+
+def _document() -> ModuleType:
+    # It imports this module, and nothing else needs what it imports.
+    return importlib.import_module("orchestrator.runner.document")
 
 
 def load(run_dir: str | Path, *, allow_code: bool = False) -> Result:
@@ -263,56 +280,6 @@ def _finish(
         )
     finally:
         shown.stop()
-
-
-def status(run_dir: str | Path) -> dict[str, Any]:
-    """What a run last said about itself, and whether it still runs.
-
-    Raises:
-        RunDirectoryError: If there is no run, or it never began to send.
-    """
-    path = newest(Path(run_dir))
-    found = RunDirectory.open(path).read_status()
-    if found is None:
-        raise RunDirectoryError(f"{path}: this run has not said anything about itself yet")
-    return {**found.values, "is_alive": found.is_alive, "age_s": found.age_s}
-
-
-def list_runs(folder: Path) -> list[dict[str, Any]]:
-    """The runs kept in a folder: path, state, units done, failed and planned, size in bytes."""
-    found: list[dict[str, Any]] = []
-    for store_path in sorted(folder.glob("*/store.sqlite")):
-        try:
-            said = RunDirectory.open(store_path.parent).read_status()
-        except RunDirectoryError as error:
-            # One folder that can't be read must not hide the others.
-            found.append({"path": str(store_path.parent), "state": "foreign"})
-            _log.info("%s", error)
-            continue
-        values = {} if said is None else said.values
-        done = values.get("units_stored", 0) + values.get("units_done", 0)
-        complete = done + values.get("units_not_needed", 0) == values.get("units_total")
-        state = "complete" if complete else "stopped"
-        found.append(
-            {
-                "path": str(store_path.parent),
-                "state": "running" if said is not None and said.is_alive else state,
-                "units_done": done,
-                "units_total": values.get("units_total"),
-                "units_failed": values.get("units_failed"),
-                "size": _size(store_path.parent),
-            }
-        )
-    return found
-
-
-def _size(folder: Path) -> int:
-    """Bytes in a folder, without the files that go while they are counted."""
-    total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size
-    return total
 
 
 def plan(

@@ -32,6 +32,8 @@ from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api, report_commands
 from orchestrator.runner.prepare import prepare
+from orchestrator.runner.runs import list_runs
+from orchestrator.runner.runs import status as last_status
 
 _FAMILIES = {
     "methods": plugins.METHODS,
@@ -162,11 +164,11 @@ def report(options: argparse.Namespace) -> int:
 
 def status(options: argparse.Namespace) -> int:
     """Look at a running or ended run."""
-    status = api.status(report_commands.run_path(options.run))
+    said = last_status(report_commands.run_path(options.run))
     if options.json:
-        write_to(sys.stdout, json.dumps(status) + "\n")
+        write_to(sys.stdout, json.dumps(said) + "\n")
     else:
-        _show(tables.status(status))
+        _show(tables.status(said))
     return EXIT_COMPLETE
 
 
@@ -175,7 +177,7 @@ def runs(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not folder.is_dir() and folder != api.RUNS:
         raise UsageError(f"{folder}: there is no such folder")
-    _show(tables.runs(api.list_runs(folder)))
+    _show(tables.runs(list_runs(folder)))
     return EXIT_COMPLETE
 
 

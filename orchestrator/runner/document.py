@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.errors import UsageError
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.report.html.page import all_figures, can_draw, render
+from orchestrator.report.html.page import summary as page_summary
 from orchestrator.runner.api import Result
 from orchestrator.runner.execute import last_revision
 from orchestrator.runner.fleet import identity_key, provenance_words, server_label
@@ -49,11 +50,35 @@ def write_charts(result: Result, folder: Path) -> list[Path]:
     Raises:
         UsageError: If the extra `[report]` is not installed, or a file can't be written.
     """
-    if not can_draw():
-        raise UsageError("charts need Altair: pip install 'selfeval-orchestrator[report]'")
+    _need_altair()
     drawing = importlib.import_module("orchestrator.report.html.drawing")
     written: list[Path] = drawing.write_charts(all_figures(material(result)), folder)
     return written
+
+
+def charts(result: Result) -> dict[str, Any]:
+    """Each chart of a run's report as an Altair object, by the key that it has there.
+
+    Raises:
+        UsageError: If the extra `[report]` is not installed.
+    """
+    _need_altair()
+    altair = importlib.import_module("altair")
+    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    specified = {one.key: drawing.specification(one) for one in all_figures(material(result))}
+    return {
+        key: altair.Chart.from_dict(found) for key, found in specified.items() if found is not None
+    }
+
+
+def summary(result: Result) -> str:
+    """A run in short, as HTML for a notebook."""
+    return page_summary(material(result))
+
+
+def _need_altair() -> None:
+    if not can_draw():
+        raise UsageError("charts need Altair: pip install 'selfeval-orchestrator[report]'")
 
 
 def material(result: Result) -> Material:

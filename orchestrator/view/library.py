@@ -12,7 +12,7 @@ from shutil import rmtree
 from typing import Any, Final
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError
-from orchestrator.runner import api
+from orchestrator.runner import api, runs
 from orchestrator.runner.results import units_left, version
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view.snapshot import Snapshot
@@ -120,7 +120,7 @@ class Library:
         known = {path.name: path for path in self._paths()}
         parents = {path.parent for path in known.values()}
         for parent in parents:
-            for one in api.list_runs(parent):
+            for one in runs.list_runs(parent):
                 path = Path(one["path"])
                 if known.get(path.name) == path:
                     found.append({**one, **_about(path), "name": self._name(path)})

@@ -265,3 +265,18 @@ def test_a_method_without_a_drawing_of_its_own_is_drawn_from_its_first_table():
     assert figure.picture is not None
     assert [row["value"] for row in figure.picture.rows] == [0.6, 0.4]
     assert figure.basis == "n = 20 prompts"
+
+
+def test_the_summary_for_notebooks_holds_no_markup_of_a_model(material):
+    reader = Reader()
+    reader.feed(page.summary(material))
+    allowed = {"div", "p", "b", "bdi", "ul", "li", "table", "caption", "thead", "tbody", "tr", "th"}
+    assert {tag for tag, _ in reader.tags} <= allowed | {"td", "br", "code"}
+    assert "Ranking" in page.summary(material)
+
+
+def test_the_summary_of_a_run_without_results_says_what_is_missing():
+    empty = hostile.material(
+        frames={}, rankings=[], tables=[], context=all_sources({}, hostile.SETTINGS)
+    )
+    assert "not finished" in page.summary(empty)

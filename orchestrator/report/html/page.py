@@ -81,17 +81,7 @@ def render(material: Material) -> str:
     for figure in (figure for section in found for figure in section.figures):
         _draw(figure, drawing, specified, drawn)
     style, script = _own("style.css"), _own("script.js")
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(_own),
-    )
-    environment.filters["line"] = safe_line
-    environment.filters["name"] = safe_name
-    environment.filters["block"] = safe_block
-    return environment.get_template("page.html.j2").render(
+    return _template("page.html.j2").render(
         material=material,
         sections=found,
         glance=glance(material),
@@ -107,6 +97,39 @@ def render(material: Material) -> str:
         policy=_policy(style, script),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+
+
+def summary(material: Material) -> str:
+    """A run in short, as HTML that stands in a notebook: no style, script or chart."""
+    figures = [
+        figure
+        for one in material.rankings
+        for figure in ranked.of_ranking(one, material.models)[:1]
+    ]
+    tables = [table for table in material.tables if table.source == table.key]
+    keyed = _keyed()
+    return _template("summary.html.j2").render(
+        material=material,
+        glance=glance(material),
+        warnings=warnings(material, drawn=True),
+        grids=[keyed(table) for table in ([figure.table for figure in figures] or tables)],
+        bases=[figure.basis for figure in figures],
+        frames=[safe_name(name) for name in material.frames] or ["answers"],
+    )
+
+
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(_own),
+    )
+    environment.filters["line"] = safe_line
+    environment.filters["name"] = safe_name
+    environment.filters["block"] = safe_block
+    return environment.get_template(name)
 
 
 def _draw(

@@ -1,0 +1,61 @@
+"""What runs say of themselves without being opened: their last status, and the runs of a folder."""
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import RunDirectoryError
+from orchestrator.store import RunDirectory, newest
+
+_log = logging.getLogger(__name__)
+
+
+def status(run_dir: str | Path) -> dict[str, Any]:
+    """What a run last said about itself, and whether it still runs.
+
+    Raises:
+        RunDirectoryError: If there is no run, or it never began to send.
+    """
+    path = newest(Path(run_dir))
+    found = RunDirectory.open(path).read_status()
+    if found is None:
+        raise RunDirectoryError(f"{path}: this run has not said anything about itself yet")
+    return {**found.values, "is_alive": found.is_alive, "age_s": found.age_s}
+
+
+def list_runs(folder: Path) -> list[dict[str, Any]]:
+    """The runs kept in a folder: path, state, units done, failed and planned, size in bytes."""
+    found: list[dict[str, Any]] = []
+    for store_path in sorted(folder.glob("*/store.sqlite")):
+        try:
+            said = RunDirectory.open(store_path.parent).read_status()
+        except RunDirectoryError as error:
+            # One folder that can't be read must not hide the others.
+            found.append({"path": str(store_path.parent), "state": "foreign"})
+            _log.info("%s", error)
+            continue
+        values = {} if said is None else said.values
+        done = values.get("units_stored", 0) + values.get("units_done", 0)
+        complete = done + values.get("units_not_needed", 0) == values.get("units_total")
+        state = "complete" if complete else "stopped"
+        found.append(
+            {
+                "path": str(store_path.parent),
+                "state": "running" if said is not None and said.is_alive else state,
+                "units_done": done,
+                "units_total": values.get("units_total"),
+                "units_failed": values.get("units_failed"),
+                "size": _size(store_path.parent),
+            }
+        )
+    return found
+
+
+def _size(folder: Path) -> int:
+    """Bytes in a folder, without the files that go while they are counted."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
