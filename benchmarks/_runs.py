@@ -36,6 +36,11 @@ class Server(NamedTuple):
 
     url: str
 
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
     def asked(self, path: str) -> Any:  # noqa: ANN401 (JSON)
         """What it says about itself."""
         with urllib.request.urlopen(self.url + path) as reply:  # noqa: S310 (loopback)
@@ -100,9 +105,10 @@ def _id(entry: dict[str, Any]) -> int:
 
 
 @contextmanager
-def served(body: Path) -> Iterator[Server]:
+def served(body: Path, port: int = 0) -> Iterator[Server]:
     """A server whose chats are all answered with a file's content."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "fixed_server.py"), "--chat", str(body)]
+    script = str(ROOT / "benchmarks" / "fixed_server.py")
+    command = [sys.executable, script, "--chat", str(body), "--port", str(port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stderr.readline() if process.stderr else ""

@@ -15,7 +15,6 @@ docs/performance.md. Without a name all are measured.
 """
 
 import argparse
-import re
 import shutil
 import statistics
 import sys
@@ -28,7 +27,9 @@ import _runs
 from _runs import Measured
 
 MEGABYTE = 1 << 20
+# Exit code of a run that a bound stopped, and how many requests it had left.
 _STOPPED = 3
+LEFT = 400
 TARGETS = {
     "judge": (0.25, 1100.0),
     "reply": (2.5, 14 * 1024.0),
@@ -130,10 +131,12 @@ def resume(options: argparse.Namespace) -> list[str]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             with _runs.served(_runs.bodies(folder)["judge"]) as server:
-                _runs.write_recipe(folder, "judge", size + 400, server.url)
+                _runs.write_recipe(folder, "judge", size + LEFT, server.url)
                 stop = ("--set", f"budget.requests={size}")
                 first = _runs.measure(folder, server, *stop, ends=(_STOPPED,))
-            times, cpu = zip(*(_resumed(folder) for _ in range(options.repeat)), strict=True)
+                port = server.port
+            (folder / "run").rename(folder / "stopped")
+            times, cpu = zip(*(_resumed(folder, port) for _ in range(options.repeat)), strict=True)
         took = statistics.median(times)
         spread = f"{min(times):.2f} to {max(times):.2f}"
         rows.append((f"{first.n_requests:,}", f"{took:.2f}", spread, f"{target:g}",
@@ -145,17 +148,16 @@ def resume(options: argparse.Namespace) -> list[str]:
     ]
 
 
-def _resumed(folder: Path) -> tuple[float, float]:
-    """Seconds to the first request of a call that goes on in a copy of a stopped run: wall, CPU."""
-    with tempfile.TemporaryDirectory() as name:
-        copy = Path(name) / "copy"
-        shutil.copytree(folder, copy)
-        with _runs.served(copy / "judge.json") as server:
-            recipe = (copy / "recipe.json").read_text(encoding="utf-8")
-            moved = re.sub(r"http://127.0.0.1:\d+", server.url, recipe)
-            (copy / "recipe.json").write_text(moved, encoding="utf-8")
-            done = _runs.measure(copy, server)
-            return done.first_s, done.first_cpu_s
+def _resumed(folder: Path, port: int) -> tuple[float, float]:
+    """Seconds to the first request of a call that goes on with the run in `stopped`: wall, CPU."""
+    # The same folder and address: others are a change of the recipe, and of what a model is.
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    shutil.copytree(folder / "stopped", folder / "run")
+    with _runs.served(folder / "judge.json", port) as server:
+        done = _runs.measure(folder, server)
+    if done.n_requests != LEFT:
+        raise SystemExit(f"{done.n_requests} requests of a run that {LEFT} were missing from")
+    return done.first_s, done.first_cpu_s
 
 
 SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], list[str]]]] = {
