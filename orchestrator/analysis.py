@@ -39,7 +39,7 @@ from orchestrator.statistics.results import (
 )
 from orchestrator.statistics.win_rate import WinRates, mean_preferences, win_rates
 
-__all__ = ["RankingAnalysis", "analyse_ranking"]
+__all__ = ["COLUMNS", "RankingAnalysis", "analyse_ranking"]
 
 Floats = NDArray[np.float64]
 
@@ -52,6 +52,8 @@ _COLUMNS: Final = {
     **dict.fromkeys(("exact", "same_text"), pl.Boolean()),
     **dict.fromkeys(("status", "cause", "message"), pl.String()),
 }
+COLUMNS: Final = (*_COLUMNS, "p_ab", "p_ba")
+"""What is read of the judgments."""
 
 
 def analyse_ranking(

@@ -120,6 +120,16 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         return pl.read_parquet(self._paths[name], columns=found) if found else pl.DataFrame()
 
 
+def columns_of(
+    frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str]
+) -> pl.DataFrame:
+    """Those of the wanted columns that a frame has; of files only these are read, and not kept."""
+    if isinstance(frames, FrameFiles):
+        return frames.columns(name, wanted)
+    frame = frames.get(name, pl.DataFrame())
+    return frame.select([column for column in wanted if column in frame.columns])
+
+
 def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
     chunk: list[Sequence[Any]] = []
     n_characters = 0

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.analysis import COLUMNS, RankingAnalysis, analyse_ranking
 from orchestrator.datasets import Dataset
-from orchestrator.frames import write_parquet
+from orchestrator.frames import columns_of, write_parquet
 from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.fleet import provenance_words, server_label
@@ -183,13 +183,17 @@ def analyse(
 def _ranked(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, pl.DataFrame]]:
     """Pairwise judgments by the name of their method."""
     for name in _RANKED:
-        frame = frames.get(name)
-        if frame is None:
+        # Without the lists and texts of the rows, which are most of a frame.
+        frame = columns_of(frames, name, ("method", *COLUMNS))
+        if not frame.width:
             continue
         if "method" not in frame.columns:
             yield "", frame
             continue
-        for (method,), rows in frame.group_by("method", maintain_order=True):
+        methods = frame["method"].unique(maintain_order=True)
+        for method in methods:
+            # Taking all rows would copy them.
+            rows = frame if len(methods) == 1 else frame.filter(pl.col("method") == method)
             yield str(method), rows
 
 

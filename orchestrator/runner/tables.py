@@ -34,11 +34,13 @@ def summarise(
     for source, (_, module) in zip(sources, methods, strict=True):
         summary = _summary_of(source.kind, module)
         if summary is not None:
-            found += _said(summary, _context(source.name, source.config, source, settings, frames))
+            context = _context(source.name, source.config, settings, frames)
+            rows = context.rows_of(source, getattr(summary, "COLUMNS", None))
+            found += _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))
     for reference, module in _loaded(
         plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code
     ):
-        context = _context(reference.name, reference.config, None, settings, frames)
+        context = _context(reference.name, reference.config, settings, frames)
         found += _said(module, msgspec.structs.replace(context, sources=sources))
     return found
 
@@ -54,7 +56,7 @@ def all_sources(
         allow_code: Import kinds from outside this project.
     """
     methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
-    context = _context("report", None, None, settings, frames)
+    context = _context("report", None, settings, frames)
     sources = [_source(ref, module) for ref, module in methods]
     return msgspec.structs.replace(context, sources=sources)
 
@@ -98,12 +100,11 @@ def _summary_of(kind: str, module: ModuleType) -> ModuleType | None:
 def _context(
     name: str,
     config: Any,  # noqa: ANN401 (a `Config` of any kind)
-    source: Source | None,
     settings: Mapping[str, Any],
     frames: Mapping[str, pl.DataFrame],
 ) -> Context:
     statistics = settings.get("statistics", {})
-    context = Context(
+    return Context(
         name=name,
         config=config,
         frames=frames,
@@ -113,9 +114,6 @@ def _context(
         n_resamples=statistics.get("n_resamples", 2000),
         seed=settings.get("seed", 0),
     )
-    if source is None:
-        return context
-    return msgspec.structs.replace(context, rows=context.rows_of(source), sources=[source])
 
 
 def _said(module: ModuleType, context: Context) -> list[Table]:

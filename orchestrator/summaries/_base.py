@@ -7,7 +7,8 @@ may read all frames of the run. Both export
 
     def summarise(context: Context) -> list[Table]
 
-and send nothing: what they need is in the frames.
+and send nothing: what they need is in the frames. A summary that reads few columns names them in
+`COLUMNS`: no others are read, so that the texts of a long run take no memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from orchestrator.frames import columns_of
 from orchestrator.statistics.results import checked_level
 from orchestrator.tables import Table
 
@@ -72,10 +74,13 @@ class Context(msgspec.Struct, frozen=True):
         """A fresh generator, the same at every call: tables do not depend on their order."""
         return np.random.default_rng(self.seed)
 
-    def rows_of(self, source: Source) -> pl.DataFrame:
-        """The rows of another method of the recipe."""
-        frame = self.frames.get(source.frame)
-        if frame is None:
+    def rows_of(self, source: Source, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows of another method of the recipe; of all columns where none are named."""
+        if columns is not None:
+            frame = columns_of(self.frames, source.frame, ("method", *columns))
+        else:
+            frame = self.frames.get(source.frame, pl.DataFrame())
+        if not frame.width:
             return pl.DataFrame()
         rows = frame.filter(pl.col("method") == source.name)
         return rows if source.derive is None else source.derive(rows, source.config)

@@ -6,6 +6,15 @@ from orchestrator.statistics.clustered import clustered_share
 from orchestrator.summaries._base import Context
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
+COLUMNS = (
+    "item",
+    "model",
+    "exact_match",
+    "mean_logprob",
+    "n_tokens",
+    "finish_reason",
+    "status",
+)
 _COLUMNS = (
     Column("model"),
     Column("answers", "count"),
