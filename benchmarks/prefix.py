@@ -41,17 +41,18 @@ def unavoidable(prompts: list[tuple[int, ...]], block: int = BLOCK) -> int:
     """Tokens of the radix tree of distinct prompts, of which whole blocks are shared.
 
     The last token of a prompt is always computed, since its successor is asked for: where a prompt
-    ends with a block, that block is not taken from the cache.
+    ends with a block, that block is computed although others may have had it.
     """
     tree: set[tuple[int, ...]] = set()
     tokens = 0
     for prompt in dict.fromkeys(prompts):
-        n_whole = (len(prompt) - 1) // block
-        for end in range(block, n_whole * block + 1, block):
+        for end in range(block, len(prompt) + 1, block):
             if prompt[:end] not in tree:
                 tree.add(prompt[:end])
                 tokens += block
-        tokens += len(prompt) - n_whole * block
+            elif end == len(prompt):
+                tokens += block
+        tokens += len(prompt) % block
     return tokens
 
 

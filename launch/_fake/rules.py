@@ -2,7 +2,7 @@
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -92,6 +92,8 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         dialect: Whose routes and shapes it speaks, of `DIALECTS` or a module of
             `launch._fake.dialects`; not for "native", the embedded server's.
         quirks: Lasting oddities of the server, of `QUIRKS`; not for "native".
+        capacity: Pairs of a request's number and how many requests are computed at a time from that
+            one on; the others wait. Without a bound where empty.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -101,6 +103,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top_logprobs: int = 20
     dialect: str = "native"
     quirks: frozenset[str] = frozenset()
+    capacity: tuple[tuple[int, Annotated[int, msgspec.Meta(ge=1)]], ...] = ()
 
 
 class Case(msgspec.Struct):

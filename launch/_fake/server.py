@@ -14,6 +14,7 @@ import msgspec
 
 from launch._fake import completions, dialects, faults
 from launch._fake.http import Action, Connection, HttpRequest, respond
+from launch._fake.places import Places
 from launch._fake.protocol import RefusedError, Request, encode, error_body, read
 from launch._fake.replies import FINGERPRINT, Speaker
 from launch._fake.rules import Case, Referee, Rules, Verdict
@@ -68,6 +69,7 @@ class FakeServer:
         self._by_model: dict[str, Counter[str]] = {}
         self._faults: Counter[str] = Counter()
         self._running: Counter[str] = Counter()
+        self._places = Places(rules.capacity)
         self._n_asked_again = self._n_aborted = self._max_in_flight = 0
 
     async def listen(self, host: str, port: int) -> int:
@@ -147,12 +149,14 @@ class FakeServer:
                 return respond(404, error_body(404, "Not Found", "NotFoundError"))
 
     def _metrics(self) -> bytes:
-        names = self._models or tuple(self._by_model)
-        lines = [
-            f'orchestrator:num_requests_{state}{{model_name="{_escaped(name)}"}} {count}'
-            for name in names
-            for state, count in (("running", self._running[name]), ("waiting", 0))
-        ]
+        now = asyncio.get_running_loop().time()
+        lines = []
+        for name in self._models or tuple(self._by_model):
+            waiting = self._places.waiting(name, now)
+            label = f'model_name="{_escaped(name)}"'
+            running = self._running[name] - waiting
+            lines.append(f"orchestrator:num_requests_running{{{label}}} {running}")
+            lines.append(f"orchestrator:num_requests_waiting{{{label}}} {waiting}")
         return "\n".join([*lines, ""]).encode()
 
     def _ask(self, route: str, received: HttpRequest) -> Action:
@@ -166,6 +170,8 @@ class FakeServer:
         attempt = self._count(content, route, request.model)
         verdict = self._referee.judge(Case(request.model, route, content, attempt))
         action = self._answer(route, request, verdict, received)
+        now = asyncio.get_running_loop().time()
+        action.delay_s = self._places.delay(request.model, now, action.delay_s)
         self._running[request.model] += 1
         self._max_in_flight = max(self._max_in_flight, self._running.total())
         good = verdict.fault is None and action.data.startswith(b"HTTP/1.1 200")

@@ -1,0 +1,25 @@
+"""A limit that is found, with the real command and a server that grows in the middle of the run."""
+
+import json
+
+import pytest
+
+from tests.e2e.runs import fake_server, run, stats, write_recipe
+
+
+@pytest.mark.slow
+def test_a_server_that_grows_gets_more_and_the_end_says_so(tmp_path):
+    rules = {"rules": [{"latency_s": 0.1}], "capacity": [[0, 8], [700, 100]]}
+    with fake_server(rules) as url:
+        recipe = write_recipe(tmp_path / "grows.json", url, n=700, limits={})
+        run_dir = tmp_path / "run"
+        done = run(recipe, run_dir)
+        assert done.returncode == 0, done.stderr
+        assert stats(url)["max_in_flight"] > 64
+    status = json.loads((run_dir / "status.json").read_text(encoding="utf-8"))["values"]
+    limits = [model["limits"] for model in status["models"]]
+    assert {one["signal"] for one in limits if one["n_changes"]} == {"queue"}
+    reasons = [change["why"] for one in limits for change in one["last"]]
+    assert any("wait in the server" in why for why in reasons)
+    assert "nothing waits in the server" in reasons
+    assert "requests at a time" in done.stdout + done.stderr
