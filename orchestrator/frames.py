@@ -90,9 +90,11 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         self._frames: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
-        if name not in self._frames:
-            self._frames[name] = pl.read_parquet(self._paths[name])
-        return self._frames[name]
+        # Another thread may let go of it at any time.
+        found = self._frames.get(name)
+        if found is None:
+            found = self._frames[name] = pl.read_parquet(self._paths[name])
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
@@ -112,9 +114,9 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         """Those of the wanted columns that a frame has; none of them where there is no frame."""
         if name not in self._paths:
             return pl.DataFrame()
-        if name in self._frames:
-            there = self._frames[name].columns
-            return self._frames[name].select([column for column in wanted if column in there])
+        held = self._frames.get(name)
+        if held is not None:
+            return held.select([column for column in wanted if column in held.columns])
         there = list(pl.read_parquet_schema(self._paths[name]))
         found = [column for column in wanted if column in there]
         return pl.read_parquet(self._paths[name], columns=found) if found else pl.DataFrame()

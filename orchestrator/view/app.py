@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.text import safe_line
+from orchestrator.view.compared import compared
 from orchestrator.view.item import item_page
 from orchestrator.view.items import Rows, Wanted
 from orchestrator.view.library import Library, Run
@@ -41,7 +42,9 @@ def make_app(library: Library) -> Starlette:
     api = Api(library)
     routes = [
         ("/api/runs", api.runs),
+        ("/api/compare", api.compare),
         ("/api/runs/{run}", api.overview),
+        ("/api/runs/{run}/drawings", api.drawings),
         ("/api/runs/{run}/state", api.state),
         ("/api/runs/{run}/items", api.items),
         ("/api/runs/{run}/items/{index:int}", api.item),
@@ -68,6 +71,16 @@ class Api:
         """The list of runs."""
         return {"runs": self._library.listing(), "single": self._library.single}
 
+    def drawings(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """The charts of the report."""
+        return self._run(request).snapshot().drawings
+
+    def compare(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """Two runs side by side."""
+        given = request.query_params
+        a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
+        return compared(a, b, given.get("measure", ""))
+
     def state(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
         """How far a run is."""
         return self._run(request).state()
@@ -80,6 +93,7 @@ class Api:
     def items(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
         """A stretch of the items that are wanted."""
         snapshot = self._run(request).snapshot()
+        snapshot.prepare_search()
         rows = selected(snapshot, _wanted(request))
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
         items = snapshot.items

@@ -23,7 +23,7 @@ Tree = list[Any]
 
 
 def overview(result: Result) -> dict[str, Any]:
-    """The run as the report shows it, without examples: those are pages of their own."""
+    """The run as the report shows it, without examples, which are pages, and without drawings."""
     about = material(result)
     drawn = page.can_draw()
     parts = [part for part in page.sections(about) if part.figures or part.tables or part.folded]
@@ -37,6 +37,14 @@ def overview(result: Result) -> dict[str, Any]:
         "sections": [_section(part) for part in parts],
         "recipe": safe_block(json.dumps(dict(about.settings), indent=1, default=str), _MAX_RECIPE),
     }
+
+
+def drawings(result: Result) -> dict[str, Tree]:
+    """The charts of the report by the key of their figure; none without the extra `[report]`."""
+    if not page.can_draw():
+        return {}
+    found = {figure.key: _drawing(figure) for figure in page.all_figures(material(result))}
+    return {key: tree for key, tree in found.items() if tree is not None}
 
 
 def table_of(table: Table) -> dict[str, Any]:
@@ -63,13 +71,11 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "alternative": safe_line(figure.alternative),
         "table": table_of(figure.table),
         "beside": [table_of(table) for table in figure.beside],
-        "drawing": _drawing(figure),
+        "is_drawn": figure.picture is not None and page.can_draw(),
     }
 
 
 def _drawing(figure: Figure) -> Tree | None:
-    if not page.can_draw():
-        return None
     drawing = importlib.import_module("orchestrator.report.html.drawing")
     found = drawing.specification(figure)
     if found is None:

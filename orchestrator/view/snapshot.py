@@ -1,6 +1,7 @@
 """A run as it was at one moment, each part of it made when first asked for."""
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class Snapshot:
         self.version = version
         self._allow_code = allow_code
         self._replaying = threading.Lock()
+        self._searched = False
         self.result = result
         self.folder = folder
 
@@ -44,11 +46,25 @@ class Snapshot:
         """The texts of each item, to be searched."""
         return write_texts(self.result.frames, self.items.keys, self.folder / "texts.arrow")
 
+    def prepare_search(self) -> None:
+        """Gather the texts before the first letter is typed, in a thread of its own."""
+        if not self._searched:
+            self._searched = True
+            threading.Thread(target=lambda: self.texts, daemon=True).start()
+
     @cached_property
     def overview(self) -> dict[str, Any]:
         """What the report says, as plain data."""
+        return self._of_frames(overview.overview)
+
+    @cached_property
+    def drawings(self) -> dict[str, Any]:
+        """The charts of the report, which take longer than all it says."""
+        return self._of_frames(overview.drawings)
+
+    def _of_frames(self, made: Callable[[api.Result], dict[str, Any]]) -> dict[str, Any]:
         try:
-            return overview.overview(self.result)
+            return made(self.result)
         finally:
             # It reads whole frames, which need not stay in memory.
             self.result.frames.forget()

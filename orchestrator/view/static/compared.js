@@ -1,2 +1,37 @@
 // Two runs side by side.
-export const compared = async () => { throw new Error("not here yet"); };
+import { h, name } from "./dom.js";
+import { count, fixed, get, signed } from "./data.js";
+import { grid } from "./table.js";
+import { compared as differences } from "./text.js";
+
+const part = (title, ...content) => h("section", {}, h("h2", {}, title), content);
+
+export const compared = async ({ query, go }) => {
+  const [a, b] = [query.get("a") ?? "", query.get("b") ?? ""];
+  const found = await get(`/api/compare?${query}`);
+  const path = (run) => `/run/${encodeURIComponent(run)}`;
+  const run = (label, one, n) => h("p", {}, h("b", {}, `${label} `), h("a", { href: path(one) }, name(one)), ` · ${count(n)} items`);
+  const chosen = found.measures.find((one) => one.key === found.measure);
+  const choice = found.measures.length > 0 && h("label", {}, "by ", h("select", { change: (event) => { const next = new URLSearchParams(query); next.set("measure", event.target.value); go("/compare", next); } },
+    found.measures.map((one) => h("option", { value: one.key, selected: one.key === found.measure }, one.title))));
+  const table = (one, index) => h("details", { class: "folded", open: index < 2 }, h("summary", {}, name(one.title), one.source && [" ", h("span", { class: "aside" }, one.source)]), grid(one));
+  const items = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Items that differ most" }, h("table", { class: "data" },
+    h("thead", {}, h("tr", {}, ["item", "prompt", "A", "B", "B less A"].map((text, at) => h("th", { scope: "col", class: at > 1 ? "n" : null }, text)))),
+    h("tbody", {}, found.items.map((one) => h("tr", {}, h("th", { scope: "row" }, name(one.name)), h("td", { class: "clip" }, name(one.preview)),
+      [0, 1].map((at) => h("td", { class: "n" }, h("a", { href: `${path([a, b][at])}/item/${one.index[at]}`, "aria-label": `${one.name} in ${"AB"[at]}` }, fixed(one.values[at], chosen.digits)))),
+      h("td", { class: "n" }, signed(one.values[2], chosen.digits)))))));
+  return {
+    title: `${a} and ${b}`,
+    trail: [["", `${a} and ${b}`]],
+    content: h("div", { class: "wide" }, h("div", { class: "head" }, h("div", {}, h("p", { class: "kind" }, "Two runs"), h("h1", {}, name(a), " and ", name(b)))),
+      run("A", a, found.n_items[0]), run("B", b, found.n_items[1]), h("p", { class: "note" }, `${count(found.n_shared)} items are in both.`),
+      part("Tables of both", h("p", { class: "note" }, "Differences stand without intervals: runs over the same items are not independent, and what either interval says of itself does not say whether the two differ."),
+        found.tables.length ? found.tables.map(table) : h("p", {}, "These runs have no tables with the same columns.")),
+      part("Items that differ most", h("div", { class: "tools" }, choice), found.items.length ? items : h("p", {}, "No item of both has another value.")),
+      part("Settings that differ", found.settings.length
+        ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings" }, h("table", { class: "data rows settings" }, h("thead", {}, h("tr", {}, ["setting", "A", "B"].map((text) => h("th", { scope: "col" }, text)))),
+          h("tbody", {}, found.settings.map(([key, one, two]) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, key)), h("td", {}, one), h("td", {}, one.length < 40 || two.length < 40 ? two : differences(one, two)))))))
+        : h("p", {}, "None."))),
+    key: (key) => { if (key === "u" || key === "Escape") { go("/"); return true; } return false; },
+  };
+};

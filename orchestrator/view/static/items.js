@@ -104,7 +104,8 @@ export const items = async ({ parts: [run], query, go, remember }) => {
       return h("span", label, key === null ? title : h("button", { type: "button", click: () => order(key) }, title));
     }));
     scroller.setAttribute("aria-rowcount", String(total() + 1));
-    scroller.style.setProperty("--columns", `4rem minmax(7rem, 10rem) 8rem minmax(14rem, 1fr) ${found.measures.map(() => "minmax(6.5rem, 9rem)").join(" ")}`);
+    scroller.style.setProperty("--columns", `4rem 11rem 8rem minmax(14rem, 1fr) repeat(${found.measures.length}, 7.5rem)`);
+    scroller.style.setProperty("--least", `${4 + 11 + 8 + 14 + 7.5 * found.measures.length + 0.75 * (found.measures.length + 3) + 1.5}rem`);
     spacer.style.height = `${height()}px`;
   };
 

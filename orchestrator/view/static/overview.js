@@ -5,9 +5,9 @@ import { grid } from "./table.js";
 
 const figure = (one) => h("figure", { id: one.key },
   h("figcaption", {}, h("h3", {}, name(one.title)), h("p", {}, one.says)),
-  one.drawing && h("div", { class: "scroll chart", tabindex: 0, role: "region", "aria-label": `${one.title}, chart` }, drawing(one.drawing)),
+  one.is_drawn && h("div", { class: "scroll chart", tabindex: 0, role: "region", "aria-label": `${one.title}, chart`, data: { figure: one.key } }, h("p", { class: "faint" }, "Drawing …")),
   h("p", { class: "basis" }, one.basis),
-  h("details", { class: "behind", open: !one.drawing || one.key.startsWith("ratings") }, h("summary", {}, `The numbers: ${one.title}`), grid(one.table)),
+  h("details", { class: "behind", open: !one.is_drawn || one.key.startsWith("ratings") }, h("summary", {}, `The numbers: ${one.title}`), grid(one.table)),
   one.beside.map((table) => [h("h4", {}, table.title), grid(table)]));
 
 const table = (one) => [h("h3", {}, name(one.title)), one.basis && h("p", { class: "basis" }, one.basis), grid(one)];
@@ -38,6 +38,16 @@ const drawn = (run, found) => [
         h("details", { class: "folded" }, h("summary", {}, "The whole recipe, as it was resolved"), h("pre", { class: "recipe", tabindex: 0 }, found.recipe))))),
 ];
 
+/** Put the charts into their places; they take longer than the words. */
+const draw = async (run, content) => {
+  let found = {};
+  try { found = await get(`${runPath(run)}/drawings`); } catch { /* the numbers are there */ }
+  for (const place of content.querySelectorAll("[data-figure]")) {
+    const tree = found[place.dataset.figure];
+    place.replaceChildren(tree ? drawing(tree) : h("p", { class: "faint" }, "This could not be drawn; the numbers are below."));
+  }
+};
+
 export const overview = async ({ parts: [run] }) => {
   const found = await get(runPath(run));
   const content = h("div", { class: "wide" }, drawn(run, found));
@@ -46,14 +56,18 @@ export const overview = async ({ parts: [run] }) => {
     trail: [[`/run/${encodeURIComponent(run)}`, run]],
     version: found.version,
     content,
-    shown: () => { if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); },
+    shown: () => { draw(run, content); if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); },
     refresh: async () => {
       const now = await get(runPath(run));
       if (now.version === made.version) return;
+      const charts = new Map([...content.querySelectorAll("[data-figure]")].map((one) => [one.dataset.figure, [...one.childNodes]]));
       const open = new Map([...content.querySelectorAll("details")].map((one) => [one.querySelector("summary").textContent, one.open]));
       content.replaceChildren(...drawn(run, now));
       for (const one of content.querySelectorAll("details")) one.open = open.get(one.querySelector("summary").textContent) ?? one.open;
+      // The charts of before stand until those of now are there.
+      for (const place of content.querySelectorAll("[data-figure]")) if (charts.has(place.dataset.figure)) place.replaceChildren(...charts.get(place.dataset.figure));
       made.version = now.version;
+      await draw(run, content);
     },
     key: (key) => {
       if (key === "/" || key === "Enter") { content.querySelector("a.button").click(); return true; }

@@ -1,0 +1,150 @@
+"""Two runs side by side: their recipes, the tables that both have, the items that differ most.
+
+Nothing is estimated here. A difference of two estimates is shown as a number without an interval,
+and the page says so: runs on the same items are not independent.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from orchestrator.report import numbers
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.text import safe_line
+from orchestrator.view.items import Items
+from orchestrator.view.snapshot import Snapshot
+
+_MOST_ITEMS: Final = 50
+_MOST_SETTINGS: Final = 200
+_MAX_SETTING: Final = 300
+_DECIMALS: Final = re.compile(r"\.(\d+)")
+_PERCENT: Final = "%"
+
+Data = dict[str, Any]
+
+
+def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
+    """What two runs share and where they differ.
+
+    Args:
+        a: One run.
+        b: The other.
+        measure: Key of the measure by which items differ most; the first they share where unknown.
+    """
+    shared = [one for one in a.items.measures if one in b.items.measures]
+    chosen = next((one for one in shared if one.key == measure), shared[0] if shared else None)
+    return {
+        "settings": list(_settings(a.result.settings, b.result.settings))[:_MOST_SETTINGS],
+        "tables": list(_tables(a.overview, b.overview)),
+        "measures": shared,
+        "measure": chosen and chosen.key,
+        "items": [] if chosen is None else _items(a.items, b.items, chosen.key),
+        "n_shared": len(a.items.table.join(b.items.table, on="item", how="semi")),
+        "n_items": [len(a.items.table), len(b.items.table)],
+    }
+
+
+def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Settings that differ: path, and what it is in each; a dash where it is not there."""
+    left, right = dict(_leaves(a)), dict(_leaves(b))
+    for path in dict.fromkeys((*left, *right)):
+        one, other = left.get(path), right.get(path)
+        if one != other:
+            shown = (numbers.UNDEFINED if value is None else value for value in (one, other))
+            yield [safe_line(path), *(safe_block(value, _MAX_SETTING) for value in shown)]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 (plain data)
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        for place, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}.{place}")
+    else:
+        yield path, str(value)
+
+
+def _tables(a: Data, b: Data) -> Iterator[Data]:
+    """The tables with equal columns that both reports have, their rows matched by their names."""
+    others = {(key, str(table["columns"])): table for key, table in _all_tables(b)}
+    for key, table in _all_tables(a):
+        other = others.get((key, str(table["columns"])))
+        merged = None if other is None else _merged(table, other)
+        if merged is not None and merged["rows"]:
+            yield merged
+
+
+def _all_tables(overview: Data) -> Iterator[tuple[tuple[str, str], Data]]:
+    for section in overview["sections"]:
+        for figure in section["figures"]:
+            yield (figure["key"], ""), {**figure["table"], "title": figure["title"]}
+        for table in section["folded"]:
+            yield (table["key"], table["source"]), table
+
+
+def _merged(a: Data, b: Data) -> Data | None:
+    """One table of both: names, then each number in both runs and its difference."""
+    figures = [place for place, (_, is_number) in enumerate(a["columns"]) if is_number]
+    names = [place for place, (_, is_number) in enumerate(a["columns"]) if not is_number]
+    if not figures or not names:
+        return None
+    others = {_name(row, names): row for row in b["rows"]}
+    if len(others) < len(b["rows"]) or len({_name(r, names) for r in a["rows"]}) < len(a["rows"]):
+        return None
+    rows = []
+    for row in a["rows"]:
+        other = others.get(_name(row, names))
+        if other is None:
+            continue
+        merged = [row[place] for place in names]
+        for place in figures:
+            bare = [{**cell, "interval": None} for cell in (row[place], other[place])]
+            merged += [*bare, _difference(*bare)]
+        rows.append(merged)
+    columns = [a["columns"][place] for place in names]
+    for place in figures:
+        title = a["columns"][place][0]
+        columns += [[f"{title}, A", True], ["B", True], ["B less A", True]]
+    return {**a, "columns": columns, "rows": rows, "notes": []}
+
+
+def _name(row: list[Data], names: list[int]) -> tuple[str, ...]:
+    return tuple(row[place]["text"] for place in names)
+
+
+def _difference(a: Data, b: Data) -> Data:
+    """The difference of two cells, written as they are."""
+    empty = {"text": numbers.UNDEFINED, "aside": "", "number": True, "order": "", "interval": None}
+    if not a["order"] or not b["order"]:
+        return empty
+    found = float(b["order"]) - float(a["order"])
+    is_share = a["text"].endswith(_PERCENT)
+    decimals = _DECIMALS.search(a["text"])
+    digits = len(decimals[1]) if decimals else 0
+    shown = f"{round(100 * found if is_share else found, digits) + 0.0:+.{digits}f}"
+    return {**empty, "text": f"{shown} pp" if is_share else shown, "order": repr(found)}
+
+
+def _items(a: Items, b: Items, measure: str) -> list[Data]:
+    """The items of both whose measure differs most, the largest difference first."""
+    columns = ("item", "index", measure)
+    joined = (
+        a.table.select(*columns, "preview")
+        .join(b.table.select(columns), on="item", suffix=" b")
+        .with_columns(difference=pl.col(f"{measure} b") - pl.col(measure))
+        .filter(pl.col("difference").is_finite() & (pl.col("difference") != 0))
+        .sort(pl.col("difference").abs(), "index", descending=[True, False])
+        .head(_MOST_ITEMS)
+    )
+    return [
+        {
+            "name": safe_line(row["item"]),
+            "preview": safe_line(row["preview"] or ""),
+            "index": [row["index"], row["index b"]],
+            "values": [row[measure], row[f"{measure} b"], row["difference"]],
+        }
+        for row in joined.iter_rows(named=True)
+    ]
