@@ -21,6 +21,8 @@ _MOST_SETTINGS: Final = 200
 _MAX_SETTING: Final = 300
 _DECIMALS: Final = re.compile(r"\.(\d+)")
 _PERCENT: Final = "%"
+# Columns of words that say what was found, not what a row is about.
+_FOUND: Final = frozenset({"rank", "group", "causes", "share"})
 
 Data = dict[str, Any]
 
@@ -86,29 +88,38 @@ def _all_tables(overview: Data) -> Iterator[tuple[tuple[str, str], Data]]:
 
 
 def _merged(a: Data, b: Data) -> Data | None:
-    """One table of both: names, then each number in both runs and its difference."""
-    figures = [place for place, (_, is_number) in enumerate(a["columns"]) if is_number]
-    names = [place for place, (_, is_number) in enumerate(a["columns"]) if not is_number]
-    if not figures or not names:
-        return None
+    """One table of both: names, then what was found in both, and differences of numbers."""
+    titles = [title for title, _ in a["columns"]]
+    numeric = [place for place, (_, is_number) in enumerate(a["columns"]) if is_number]
+    worded = [
+        place for place, title in enumerate(titles) if title in _FOUND and place not in numeric
+    ]
+    names = [p for p in range(len(titles)) if p not in numeric and p not in worded]
+    mine = {_name(row, names): row for row in a["rows"]}
     others = {_name(row, names): row for row in b["rows"]}
-    if len(others) < len(b["rows"]) or len({_name(r, names) for r in a["rows"]}) < len(a["rows"]):
+    unclear = len(mine) < len(a["rows"]) or len(others) < len(b["rows"])
+    if not numeric or not names or unclear:
         return None
-    rows = []
-    for row in a["rows"]:
-        other = others.get(_name(row, names))
-        if other is None:
-            continue
-        merged = [row[place] for place in names]
-        for place in figures:
-            bare = [{**cell, "interval": None} for cell in (row[place], other[place])]
-            merged += [*bare, _difference(*bare)]
-        rows.append(merged)
     columns = [a["columns"][place] for place in names]
-    for place in figures:
-        title = a["columns"][place][0]
-        columns += [[f"{title}, A", True], ["B", True], ["B less A", True]]
-    return {**a, "columns": columns, "rows": rows, "notes": []}
+    for place in (*worded, *numeric):
+        is_number = place in numeric
+        columns += [[f"{titles[place]}, A", is_number], ["B", is_number]]
+        columns += [["B less A", True]] if is_number else []
+    both = [name for name in mine if name in others]
+    rows = [_row(mine[name], others[name], names, worded, numeric) for name in both]
+    alone = len(mine) + len(others) - 2 * len(both)
+    notes = [f"{numbers.counted(alone, 'row')} of one run alone left out."] if alone else []
+    return {**a, "columns": columns, "rows": rows, "notes": notes}
+
+
+def _row(
+    a: list[Data], b: list[Data], names: list[int], worded: list[int], numeric: list[int]
+) -> list[Data]:
+    merged = [a[place] for place in names]
+    for place in (*worded, *numeric):
+        both = [{**row[place], "interval": None} for row in (a, b)]
+        merged += [*both, _difference(*both)] if place in numeric else both
+    return merged
 
 
 def _name(row: list[Data], names: list[int]) -> tuple[str, ...]:
@@ -121,6 +132,8 @@ def _difference(a: Data, b: Data) -> Data:
     if not a["order"] or not b["order"]:
         return empty
     found = float(b["order"]) - float(a["order"])
+    if found == 0:
+        return {**empty, "text": "0", "order": "0.0"}
     is_share = a["text"].endswith(_PERCENT)
     decimals = _DECIMALS.search(a["text"])
     digits = len(decimals[1]) if decimals else 0

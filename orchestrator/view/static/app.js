@@ -14,6 +14,7 @@ const bar = document.getElementById("bar");
 let page = null;
 let visit = 0;
 let timer = 0;
+let waiting = null; // a key that was pressed while the next page was on its way
 
 const ROUTES = [
   [/^\/$/, runs],
@@ -46,7 +47,7 @@ const show = async () => {
   page = null;
   const { path, query } = address();
   const found = ROUTES.map(([pattern, make]) => [path.match(pattern), make]).find(([match]) => match);
-  const waiting = setTimeout(() => main.replaceChildren(h("p", { class: "wait", role: "status" }, "Reading …")), 250);
+  const slow = setTimeout(() => main.replaceChildren(h("p", { class: "wait", role: "status" }, "Reading …")), 250);
   try {
     if (!found) throw new Error("There is no such page.");
     const [match, make] = found;
@@ -58,6 +59,8 @@ const show = async () => {
     document.title = `${made.title} · orchestrator`;
     drawBar(made, parts[0]);
     made.shown?.();
+    if (waiting) page.key?.(waiting);
+    waiting = null;
     if (parts[0]) watch(parts[0], mine);
   } catch (error) {
     if (mine !== visit || error.name === "AbortError") return;
@@ -65,7 +68,7 @@ const show = async () => {
       h("p", {}, error.message), h("p", {}, h("a", { href: "/" }, "All runs"))));
     drawBar({ title: "", trail: [] });
   } finally {
-    clearTimeout(waiting);
+    clearTimeout(slow);
   }
 };
 
@@ -136,7 +139,8 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || (field && event.key !== "Escape")) return;
   if (event.key === "?") { event.preventDefault(); help(); return; }
   if (field?.closest("dialog")) return;
-  if (page?.key?.(event.key, event)) event.preventDefault();
+  if (page === null) waiting = event.key;
+  else if (page.key?.(event.key)) event.preventDefault();
 });
 
 document.addEventListener("click", (event) => {

@@ -32,7 +32,7 @@ export const share = (value) => {
 };
 
 export const signed = (value, digits = 3) =>
-  (typeof value === "number" ? (value > 0 ? "+" : "") + fixed(value, digits) : UNDEFINED);
+  (typeof value === "number" ? (Number(value.toFixed(digits)) > 0 ? "+" : "") + fixed(value, digits) : UNDEFINED);
 
 export const bytes = (value) => {
   let rest = value;

@@ -1,0 +1,360 @@
+"""The pages in a real browser, served by the real command."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from orchestrator.frames import pack_row
+from orchestrator.methods import answers
+from orchestrator.store import RunDirectory, Store
+from tests.conftest import ROOT
+from tests.e2e.runs import fake_server, run, write_recipe
+from tests.report import hostile
+from tests.report.test_html_browser import FLAGS, axe  # noqa: F401 (a fixture)
+from tests.view.runs import SETTINGS, items_frame, made, make_run
+
+CHROMIUM = shutil.which("chromium")
+BIG = 100_000
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is absent"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a finished run of several methods, a large one, and one of hostile texts."""
+    folder = tmp_path_factory.mktemp("runs")
+    judging = {"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact"}
+    with fake_server() as url:
+        methods = [
+            {**judging, "answer": {"max_tokens": 8}},
+            {"kind": "answers", "top_logprobs": 3, "answer": {"max_tokens": 8}},
+        ]
+        recipe = write_recipe(folder / "recipe.json", url, n=12, methods=methods)
+        done = run(recipe, folder / "demo")
+        assert done.returncode == 0, done.stderr
+    made(folder / "big", BIG)
+    make_run(folder / "hostile", hostile.frames(20), hostile.SETTINGS)
+    return folder
+
+
+@contextmanager
+def served(path: Path, state: Path) -> Iterator[Any]:
+    """The command: a function that gives the last link it printed."""
+    command = [sys.executable, "-m", "orchestrator", "view", str(path), "--port", "0"]
+    environment = {**os.environ, "ORCHESTRATOR_STATE": str(state)}
+    process = subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr is not None
+    stream = process.stderr
+    links: list[str] = []
+    said: list[str] = []
+    is_there = threading.Event()
+
+    def listen() -> None:
+        for line in stream:
+            said.append(line)
+            if line.startswith("open "):
+                links.append(line.split()[1])
+                is_there.set()
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        assert is_there.wait(60), "".join(said)
+        yield lambda: links[-1]
+    finally:
+        process.send_signal(2)
+        assert process.wait(20) == 0, "".join(said)
+        listener.join()
+        stream.close()
+
+
+@pytest.fixture(scope="module")
+def links(folder, tmp_path_factory):
+    with served(folder, tmp_path_factory.mktemp("state")) as link:
+        yield link
+
+
+@contextmanager
+def opened(browser, links, path, **options) -> Iterator[tuple[Any, list[str]]]:
+    """A page, and what it complained about or asked others for."""
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    said: list[str] = []
+    base, token = links().split("/?")
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("request", lambda asked: said.extend([asked.url] * (not asked.url.startswith(base))))
+    page.goto(f"{base}{path}{'&' if '?' in path else '?'}{token}")
+    page.wait_for_selector("#main h1", state="attached")
+    try:
+        yield page, said
+    finally:
+        context.close()
+
+
+def texts(locator) -> list[str]:
+    return [one.strip() for one in locator.all_inner_texts()]
+
+
+def test_the_link_lets_in_and_its_token_is_gone_from_the_address(browser, links):
+    with opened(browser, links, "/") as (page, said):
+        assert "token" not in page.url
+        assert set(texts(page.locator("tbody th a"))) == {"demo", "big", "hostile"}
+        assert page.evaluate("document.cookie") == ""
+        assert said == []
+
+
+def test_the_leaderboard_is_sorted_by_a_click(browser, links):
+    with opened(browser, links, "/run/demo") as (page, said):
+        page.wait_for_selector("[data-figure] svg")
+        table = page.locator("#part-ranking figure").first.locator("table.data").first
+        heading = table.locator("th button", has_text="model")
+        heading.click()
+        down = texts(table.locator("tbody td:nth-child(2)"))
+        assert down == sorted(down, reverse=True)
+        heading.click()
+        assert texts(table.locator("tbody td:nth-child(2)")) == sorted(down)
+        assert said == []
+
+
+def test_an_item_is_opened_by_keys_and_its_neighbours_too(browser, links):
+    with opened(browser, links, "/run/demo/items") as (page, said):
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/run/demo/item/2")
+        page.wait_for_selector(".answers")
+        page.keyboard.press("k")
+        page.wait_for_url("**/run/demo/item/1")
+        page.keyboard.press("u")
+        page.wait_for_url("**/run/demo/items*")
+        assert page.locator(".row.at").get_attribute("id") == "row-1"
+        assert said == []
+
+
+def test_keys_are_told_and_left_alone_while_typing(browser, links):
+    with opened(browser, links, "/run/demo/items") as (page, _):
+        page.keyboard.press("?")
+        assert page.locator("dialog").is_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        page.keyboard.type("jk?")
+        assert page.locator("#search").input_value() == "jk?"
+        assert not page.locator("dialog").is_visible()
+
+
+def test_a_token_tells_its_probability_and_its_alternatives(browser, links):
+    with opened(browser, links, "/run/demo/item/0?view=tokens") as (page, said):
+        token = page.locator(".answer .tok").first
+        token.hover()
+        told = page.locator("#tip").inner_text()
+        assert "log-probability" in told
+        assert re.search(r"the [123] likeliest", told)
+        page.mouse.move(0, 0)
+        assert page.locator("#tip").is_hidden()
+        token.focus()
+        page.keyboard.press("ArrowRight")
+        assert "token 2" in page.locator("#tip").inner_text()
+        assert said == []
+
+
+def test_orders_are_swapped_and_the_address_says_so(browser, links):
+    with opened(browser, links, "/run/demo/item/0") as (page, said):
+        page.wait_for_selector(".judgment details")
+        case = page.locator(".judgment").first
+        before = texts(case.locator(".order h4"))
+        assert before == ["A shown first", "B shown first"]
+        page.keyboard.press("s")
+        assert texts(page.locator(".judgment").first.locator(".order h4")) == before[::-1]
+        assert "order=ba" in page.url
+        case.locator("summary").first.click()
+        read = case.locator(".message pre").first.inner_text()
+        assert "Answer A:" in read
+        assert said == []
+
+
+def test_a_link_holds_what_is_shown(browser, links):
+    path = "/run/demo/item/3?view=differences&order=ba&sort=-item&category="
+    with opened(browser, links, path) as (page, _):
+        assert page.locator(".segments button[aria-pressed=true]").first.inner_text() == (
+            "Differences"
+        )
+        before = page.locator(".kind").inner_text()
+        address = page.url
+        page.goto(address)
+        page.wait_for_selector(".answers")
+        assert page.url == address
+        assert page.locator(".kind").inner_text() == before
+
+
+def test_a_link_is_followed_and_the_way_back_leads_back(browser, links):
+    with opened(browser, links, "/") as (page, _):
+        page.locator("tbody th a", has_text="demo").click()
+        page.locator("a.button").click()
+        page.wait_for_url("**/run/demo/items")
+        page.go_back()
+        page.wait_for_url("**/run/demo")
+        page.locator("h1", has_text="demo").wait_for()
+
+
+def test_a_hundred_thousand_items_are_searched_while_typing(browser, links):
+    with opened(browser, links, "/run/big/items") as (page, said):
+        page.locator(".said", has_text="100,000 items").wait_for()
+        assert page.locator(".spacer .row").count() < 60
+        page.keyboard.press("/")
+        page.keyboard.type("says 309969", delay=30)
+        page.locator(".said", has_text="1 of 100,000 items").wait_for()
+        assert texts(page.locator(".spacer .row a")) == ["i9999"]
+        page.locator("#search").fill("")
+        page.locator(".said", has_text=re.compile("^100,000 items")).wait_for()
+        page.locator(".list").focus()
+        page.keyboard.press("Shift+G")
+        page.locator(".row.at a", has_text="i99999").wait_for()
+        assert said == []
+
+
+def test_a_condition_and_an_order_narrow_the_list(browser, links):
+    with opened(browser, links, "/run/big/items") as (page, _):
+        page.select_option("[aria-label='Measure of a condition']", "failed")
+        page.locator("form.where button").click()
+        page.locator(".said", has_text="2,000 of 100,000").wait_for()
+        assert "where=failed" in page.url
+        page.locator(".heads button", has_text="#").click()
+        page.locator(".spacer .row").first.locator("a", has_text="i99999").wait_for()
+        page.locator(".condition").click()
+        page.locator(".said", has_text=re.compile("^100,000 items")).wait_for()
+
+
+def test_what_is_seen_is_saved(browser, links):
+    with opened(browser, links, "/run/big/items?category=c1&where=failed>0") as (page, _):
+        with page.expect_download() as waiting:
+            page.locator(".save-link", has_text="CSV").click()
+        lines = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
+        assert len(lines) == 1 + 667
+
+
+@pytest.mark.parametrize("view", ["text", "markdown", "differences", "tokens"])
+def test_hostile_answers_do_nothing(browser, links, view):
+    with opened(browser, links, f"/run/hostile/item/0?view={view}") as (page, said):
+        for number in range(10):
+            page.wait_for_url(f"**/run/hostile/item/{number}*")
+            page.wait_for_selector(".answers")
+            page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+            assert (
+                page.locator("#main").locator("script, iframe, img, a[href^='java']").count() == 0
+            )
+            page.keyboard.press("j")
+        assert page.evaluate("window.hacked") is None
+        assert said == []
+
+
+def test_hostile_names_do_nothing_in_lists_and_reports(browser, links):
+    with opened(browser, links, "/run/hostile/items?q=%3Cscript%3E") as (page, said):
+        page.wait_for_selector(".spacer .row")
+        page.goto(page.url.split("/run/")[0] + "/run/hostile")
+        page.wait_for_selector("[data-figure] svg")
+        page.goto(page.url.split("/run/")[0] + "/compare?a=hostile&b=demo")
+        page.wait_for_selector("h1")
+        assert page.evaluate("window.hacked") is None
+        assert said == []
+
+
+def test_text_can_not_become_markup(browser, links):
+    with opened(browser, links, "/run/demo") as (page, said):
+        refused = page.evaluate(
+            "() => { try { document.body.insertAdjacentHTML('beforeend', '<b>x</b>'); }"
+            " catch (error) { return error.name; } return null; }"
+        )
+        assert refused == "TypeError"
+        said.clear()
+
+
+def test_two_runs_are_compared(browser, links):
+    with opened(browser, links, "/") as (page, said):
+        for name in ("demo", "big"):
+            page.get_by_label(f"Compare {name}").check()
+        page.get_by_text("Compare two runs").click()
+        page.wait_for_url("**/compare?a=demo&b=big")
+        page.locator("h2", has_text="Settings that differ").wait_for()
+        assert said == []
+
+
+def test_a_running_run_is_brought_up_to_date(browser, tmp_path):
+    path = make_run(tmp_path / "runs" / "made", {"items": items_frame(4)}, SETTINGS)
+    (path / "results" / ".exported").unlink()
+    columns = {"method": "str", **answers.SCHEMA}
+
+    def row(k: int) -> tuple[Any, ...]:
+        known = {"method": "answers", "item": f"i{k}", "model": "one", "status": "ok"}
+        return pack_row(columns, {**known, "text": f"said {k}"})
+
+    with RunDirectory.lock(path) as directory, Store.open(directory.store_path) as store:
+        directory.write_status({"units_total": 4})
+        store.set_meta("frames", json.dumps({"answers": columns}))
+        store.set_meta("units", "4")
+        plan = store.open_plan(b"1" * 16, 4)
+        store.put_unit(b"a" * 16, plan, 0, 0, "answers", [row(0)])
+        store.flush()
+        with (
+            served(tmp_path / "runs", tmp_path / "state") as link,
+            opened(browser, link, "/run/made/items?q=said") as (page, said),
+        ):
+            page.locator(".said", has_text="1 of 4").wait_for()
+            page.locator("#state.live", has_text="running").wait_for()
+            store.put_unit(b"b" * 16, plan, 1, 0, "answers", [row(1)])
+            store.flush()
+            page.locator(".said", has_text="2 of 4").wait_for()
+            assert said == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/run/demo", "/run/demo/items", "/run/demo/item/0?view=tokens", "/compare?a=demo&b=big"],
+)
+def test_axe_finds_no_serious_fault(browser, links, axe, path, scheme):  # noqa: F811 (the fixture)
+    # axe-core itself is put into the page, which the page's own policy would refuse.
+    with opened(browser, links, path, color_scheme=scheme, bypass_csp=True) as (page, _):
+        page.wait_for_timeout(500)
+        page.evaluate(axe)
+        found = page.evaluate("axe.run()")
+        assert len(found["passes"]) > 10
+        serious = [
+            f"{one['id']}: {one['nodes'][0]['html'][:200]}"
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
+
+
+@pytest.mark.parametrize("path", ["/", "/run/demo", "/run/demo/items", "/run/demo/item/0"])
+def test_it_is_no_wider_than_a_telephone(browser, links, path):
+    with opened(browser, links, path, viewport={"width": 390, "height": 800}) as (page, _):
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
