@@ -174,7 +174,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", nargs="*", metavar="NAME", help=", ".join(SECTIONS))
-    parser.add_argument("--sizes", type=int, nargs=2, help="requests of the two runs")
+    parser.add_argument("--sizes", type=int, nargs="+", help="requests of the runs")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
@@ -188,7 +188,7 @@ def main() -> None:
 
 
 def _how(name: str, options: argparse.Namespace) -> str:
-    sizes = f" --sizes {options.sizes[0]} {options.sizes[1]}" if options.sizes else ""
+    sizes = f" --sizes {' '.join(map(str, options.sizes))}" if options.sizes else ""
     return f"Command: `python benchmarks/client.py {name}{sizes} --repeat {options.repeat}`"
 
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from orchestrator import frames
-from orchestrator.frames import FrameFiles, write_parquet
+from orchestrator.frames import FrameFiles, make_frame, write_parquet
 
 COLUMNS = {"item": "str", "text": "str", "score": "f64"}
 ROWS = [(str(number), "x" * number, number / 7) for number in range(25)]
@@ -31,6 +31,32 @@ def test_a_part_ends_where_its_texts_are_long(monkeypatch):
     monkeypatch.setattr(frames, "_CHUNK_CHARACTERS", 10)
     rows = [("a" * 4, "b" * 4), ("c", "ü"), ("d", None), ("e" * 50, "f"), ("g", "h")]
     assert [len(part) for part in frames._chunks(rows)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[1.0, 2.5], [3.0, 4.0]],
+        [[1.0, None], None, [3, 4.5]],
+        [[1], None, [2.0, 3.0]],
+        [None, None],
+        [[], []],
+        [[], None, [1.0]],
+    ],
+)
+def test_lists_of_any_length_stand_in_a_column_as_they_are(cells):
+    frame = make_frame({"item": "str", "p": "list[f64]"}, [("a", cell) for cell in cells])
+    assert frame.schema["p"] == pl.List(pl.Float64)
+    assert frame["p"].to_list() == cells
+
+
+def test_a_whole_number_written_as_a_float_is_one():
+    assert make_frame({"n": "i64"}, [(1,), (2.0,), (None,)])["n"].to_list() == [1, 2, None]
+
+
+def test_a_text_among_numbers_is_refused():
+    with pytest.raises(pl.exceptions.ComputeError, match="could not append"):
+        make_frame({"score": "f64"}, [(1.0,), ("high",)])
 
 
 def test_no_rows_make_a_frame_with_its_columns(tmp_path):
