@@ -137,6 +137,11 @@ def _parser() -> argparse.ArgumentParser:
         _run_argument(steer)
         if name == "limit":
             limit_options(steer)
+    _run_argument(
+        _command(
+            commands, "repair", "runner.repair:repair", "keep what can be read of a damaged run"
+        )
+    )
     runs = _command(commands, "runs", "runner.commands:runs", "list the runs kept in a folder")
     runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
     view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))

@@ -1,5 +1,7 @@
 """Rows to polars frames and Parquet, with the schema that the method declares."""
 
+import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,13 +95,26 @@ def write_parquet(
         else:
             # A group of rows is held until it is full; the default of 122,880 rows may be anything.
             pl.scan_parquet(parts).sink_parquet(temporary, row_group_size=n_rows)
+        _sync(temporary)
         temporary.replace(path)
+        _sync(path.parent)
     except OSError as error:
         raise StoreError(f"can't write {path}: {error}") from error
     finally:
         for part in parts:
             part.unlink(missing_ok=True)
     return pl.scan_parquet(path)
+
+
+def _sync(path: Path) -> None:
+    """Make a file or folder outlast a power cut: a mark that says it is written may."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        # Some network file systems can't do it for a folder.
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class FrameFiles(Mapping[str, pl.DataFrame]):

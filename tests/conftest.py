@@ -59,6 +59,7 @@ ALLOWED = (
     # Whether npm can fetch it is only known after trying.
     AllowedSkip(r"axe-core is absent", lambda: True, 4),
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),
+    AllowedSkip(r"cc is absent", lambda: shutil.which("cc") is None, 10),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
 )

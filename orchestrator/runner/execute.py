@@ -28,7 +28,7 @@ from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.limits import CEILING, FLOOR, START, Controller
 from orchestrator.scheduler.retry import RetryPolicy
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, Store, damaged
 
 _SPENT = "spent"
 _MEGABYTE = 1e6
@@ -249,7 +249,6 @@ async def _to_end(told: "_Told", interrupts: Interrupts) -> None:
 
 def _budget(prepared: Prepared, store: Store) -> Budget:
     recipe = prepared.recipe
-    spent = store.get_meta(_SPENT)
     bounds = recipe.budget
     unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
     if bounds.money is not None and unpriced:
@@ -259,13 +258,26 @@ def _budget(prepared: Prepared, store: Store) -> Budget:
         )
     return Budget(
         Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours),
-        Spent() if spent is None else msgspec.json.decode(spent, type=Spent),
+        _spent(store),
         {
             name: Price(spec.price.input, spec.price.output)
             for name, spec in prepared.models.items()
             if spec.price is not None
         },
     )
+
+
+def _spent(store: Store) -> Spent:
+    """What earlier calls spent.
+
+    Raises:
+        StoreError: If that can't be read.
+    """
+    text = store.get_meta(_SPENT)
+    try:
+        return Spent() if text is None else msgspec.json.decode(text, type=Spent)
+    except msgspec.MsgspecError as error:
+        raise damaged(f"{store.path}: what was spent is", error) from error
 
 
 def _wiring(

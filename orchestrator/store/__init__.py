@@ -1,5 +1,6 @@
 """The durable store of a run, the only code that knows SQL, and the directory it is in."""
 
+from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import (
     FailureCount,
     Origin,
@@ -11,6 +12,7 @@ from orchestrator.store.entries import (
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import Owner
 from orchestrator.store.rundir import RunDirectory, RunStatus, newest
+from orchestrator.store.salvage import Salvaged, salvage
 from orchestrator.store.store import Store
 
 __all__ = [
@@ -20,10 +22,13 @@ __all__ = [
     "Owner",
     "RunDirectory",
     "RunStatus",
+    "Salvaged",
     "Sizes",
     "Store",
     "StoredUnit",
     "UnitCount",
+    "damaged",
     "is_network_fs",
     "newest",
+    "salvage",
 ]

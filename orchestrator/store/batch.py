@@ -122,7 +122,7 @@ class Batch:
                 entry.latency_s,
                 entry.at_ms,
                 entry.prompt_hash,
-                *codec.compress(entry.packed),
+                *codec.compress(entry.packed, entry.key),
             )
             for number, entry in enumerate(entries, first)
         ]

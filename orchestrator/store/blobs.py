@@ -1,27 +1,34 @@
 """The bytes below the codecs: version, compression, and texts that are not UTF-8.
 
-A blob is a version byte, a compression byte and a body. Arrays need neither: their length is known
-from the head they belong to, so a blob of that length holds them as they are, and a shorter one
-holds them transposed by byte (all first bytes, then all second bytes, …) and zstd-compressed. On
-log-probabilities that is a fifth smaller and twice as fast as zstd alone. Arrays with alternatives
-have a form of their own: `store.alternatives`.
+A blob is a version byte, a compression byte and a body; as it is stored (version 2) two checksums
+stand before the body, its own and that of the key and arrays which belong to it: SQLite has none,
+and a bit that flips on the disk would be another number. Arrays need no version: their length is
+known from the head they belong to, so a blob of that length holds them as they are, and a shorter
+one holds them transposed by byte (all first bytes, then all second bytes, …) and zstd-compressed.
+On log-probabilities that is a fifth smaller and twice as fast as zstd alone. Arrays with
+alternatives have a form of their own: `store.alternatives`.
 """
 
 import threading
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 import zstandard
 
 from orchestrator.errors import StoreError
 
-VERSION: Final = 1
+VERSION: Final = 2
 COMPRESS_FROM_BYTES: Final = 256
 _RAW: Final = 0
 _ZSTD: Final = 1
+_UNCHECKED: Final = 1
 _PREFIX_BYTES: Final = 2
-_RAW_PREFIX: Final = bytes((VERSION, _RAW))
-_ZSTD_PREFIX: Final = bytes((VERSION, _ZSTD))
+_SUM_BYTES: Final = 4
+_CHECKED_PREFIX_BYTES: Final = _PREFIX_BYTES + 2 * _SUM_BYTES
+_RAW_PREFIX: Final = bytes((_UNCHECKED, _RAW))
+_ZSTD_PREFIX: Final = bytes((_UNCHECKED, _ZSTD))
+REPAIR: Final = "`orchestrator repair RUN` keeps what can be read, and the run asks the rest again"
 
 
 class _Zstd(threading.local):
@@ -35,8 +42,13 @@ class _Zstd(threading.local):
 _zstd = _Zstd()
 
 
+def damaged(what: str, error: object) -> StoreError:
+    """What was read is not what was written; with what to do."""
+    return StoreError(f"{what} damaged: {error}. {REPAIR}")
+
+
 def seal(body: bytes) -> bytes:
-    """A blob of the body as it is."""
+    """A blob of the body as it is, without checksums."""
     return _RAW_PREFIX + body
 
 
@@ -53,20 +65,59 @@ def open_blob(blob: bytes) -> bytes | memoryview:
     Raises:
         StoreError: If it is damaged or of an unknown version.
     """
-    if len(blob) < _PREFIX_BYTES:
-        raise StoreError("a stored record is damaged: it has no version")
-    if blob[0] != VERSION:
-        raise StoreError(
-            f"a stored record has format {blob[0]}, this version reads {VERSION}: "
-            "use the version that wrote the run, or start again with --fresh"
-        )
-    body = memoryview(blob)[_PREFIX_BYTES:]
+    body = _checked_body(blob)
     if blob[1] == _RAW:
         return body
     try:
         return _zstd.decompressor.decompress(body)
     except (zstandard.ZstdError, MemoryError) as error:
-        raise StoreError(f"a stored record is damaged: {error}") from error
+        raise damaged("a stored record is", error) from error
+
+
+def checked(blob: bytes, belonging: bytes = b"") -> bytes:
+    """A sealed blob as it is stored: with checksums of itself and of what belongs to it."""
+    rest = _sum(belonging) + blob[_PREFIX_BYTES:]
+    return bytes((VERSION, blob[1])) + _sum(blob[1:2] + rest) + rest
+
+
+def is_checked(blob: bytes) -> bool:
+    """Whether a blob has checksums."""
+    return blob[:1] == bytes((VERSION,))
+
+
+def check_belonging(blob: bytes, belonging: bytes) -> None:
+    """Hold key and arrays to the checksum in the blob that they belong to, where it has one.
+
+    Raises:
+        StoreError: If they are damaged.
+    """
+    stated = blob[_PREFIX_BYTES + _SUM_BYTES : _CHECKED_PREFIX_BYTES]
+    if is_checked(blob) and stated != _sum(belonging):
+        raise damaged("a stored key or its arrays are", "their checksum is another one")
+
+
+def _checked_body(blob: bytes) -> memoryview:
+    if not isinstance(blob, bytes):
+        # A bit of a record's header makes a number of a blob.
+        raise damaged("a stored record is", "it is of another type")
+    view = memoryview(blob)
+    if len(blob) < _PREFIX_BYTES:
+        raise damaged("a stored record is", "it has no version")
+    if blob[0] == _UNCHECKED:
+        return view[_PREFIX_BYTES:]
+    if blob[0] != VERSION:
+        raise StoreError(
+            f"a stored record has format {blob[0]}, this version reads {VERSION}: "
+            f"use the version that wrote the run. If none did it is damaged: {REPAIR}"
+        )
+    rest = _PREFIX_BYTES + _SUM_BYTES
+    if blob[_PREFIX_BYTES:rest] != _sum(blob[1:2] + blob[rest:]):
+        raise damaged("a stored record is", "its checksum is another one")
+    return view[_CHECKED_PREFIX_BYTES:]
+
+
+def _sum(content: bytes) -> bytes:
+    return crc32(content).to_bytes(_SUM_BYTES, "little")
 
 
 def shorten_arrays(arrays: bytes) -> bytes:
@@ -86,7 +137,7 @@ def expand_arrays(arrays: bytes, n_bytes: int) -> bytes:
     if len(arrays) == n_bytes:
         return arrays
     if len(arrays) > n_bytes:
-        raise StoreError(f"stored arrays are damaged: {len(arrays)} bytes hold no {n_bytes}")
+        raise damaged("stored arrays are", f"{len(arrays)} bytes hold no {n_bytes}")
     planes = np.frombuffer(decompressed(arrays, n_bytes), np.uint8)
     return planes.reshape(4, -1).T.tobytes()
 
@@ -107,8 +158,8 @@ def decompressed(frame: bytes, n_bytes: int) -> bytes:
         if zstandard.frame_content_size(frame) == n_bytes:
             return _zstd.decompressor.decompress(frame)
     except zstandard.ZstdError as error:
-        raise StoreError(f"stored arrays are damaged: {error}") from error
-    raise StoreError(f"stored arrays are damaged: {len(frame)} bytes hold no {n_bytes}")
+        raise damaged("stored arrays are", error) from error
+    raise damaged("stored arrays are", f"{len(frame)} bytes hold no {n_bytes}")
 
 
 def text_to_bytes(text: str) -> bytes:

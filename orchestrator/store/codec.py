@@ -116,27 +116,33 @@ def pack(outcome: Outcome | Failure) -> Packed:
         raise StoreError(f"a {type(outcome).__name__} can't be stored: {error}") from error
 
 
-def compress(packed: Packed) -> Packed:
-    """What `pack` gave in fewer bytes, where it is long enough for that."""
-    return Packed(blobs.shorten(packed.head), _shorten_arrays(packed))
+def compress(packed: Packed, key: bytes = b"") -> Packed:
+    """What `pack` gave as it is stored: shorter where it is long, and with checksums."""
+    if blobs.is_checked(packed.head):
+        return packed
+    arrays = _shorten_arrays(packed)
+    return Packed(blobs.checked(blobs.shorten(packed.head), key + arrays), arrays)
 
 
-def encode(outcome: Outcome | Failure) -> Packed:
-    """The blobs of an outcome as they are stored; fails as `pack` does."""
-    return compress(pack(outcome))
+def encode(outcome: Outcome | Failure, key: bytes = b"") -> Packed:
+    """The blobs of an outcome as they are stored under a key; fails as `pack` does."""
+    return compress(pack(outcome), key)
 
 
-def decode(head: bytes, arrays: bytes) -> Outcome | Failure:
-    """The outcome of two blobs, compressed or not; its arrays are read-only.
+def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
+    """The outcome of a key's two blobs, compressed or not; its arrays are read-only.
 
     Raises:
         StoreError: If the blobs are damaged or of an unknown version.
     """
     record = _read_head(head)
+    if not isinstance(arrays, bytes):
+        raise blobs.damaged("stored arrays are", "they are of another type")
+    blobs.check_belonging(head, key + arrays)
     try:
         return _put_together(record, arrays)
     except (ValueError, struct.error, OverflowError) as error:
-        raise StoreError(f"a stored outcome is damaged: {error}") from error
+        raise blobs.damaged("a stored outcome is", error) from error
 
 
 def decode_text(head: bytes) -> str | None:
@@ -389,5 +395,5 @@ def _read_head(head: bytes) -> _Head:
     try:
         record: _Head = _decode_head(blobs.open_blob(head))
     except msgspec.MsgspecError as error:
-        raise StoreError(f"a stored outcome is damaged: {error}") from error
+        raise blobs.damaged("a stored outcome is", error) from error
     return record

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Final
 
 from orchestrator.store import lookup, reading
+from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import OutcomeEntry
 
 # 4 MiB. Of keys that are not held, 3 % pass among a million and cost a query each.
@@ -83,7 +84,7 @@ class Held:
             return None
         row = self._recent.rows.get(key)
         if row is not None:
-            found = self._query(lookup.BLOBS_OF_ROW, (row,))
+            found = self._query(lookup.BLOBS_OF_ROW, (row, key))
         else:
             found = self._query(lookup.BLOBS_OF_INDEXED, (key,))
         return found[0] if found else None
@@ -111,8 +112,23 @@ class Held:
         if self._filter is None:
             with self._loading:
                 if self._filter is None:
-                    known = KeyFilter()
-                    for key in lookup.all_keys(self._query):
-                        known.add(key)
-                    self._filter = known
+                    self._filter = self._read()
         return self._filter
+
+    def _read(self) -> KeyFilter:
+        """A filter of all keys that are committed.
+
+        Raises:
+            StoreError: If outcomes have no key any more: they would be asked again.
+        """
+        known, n_keys = KeyFilter(), 0
+        # Counted first: what is committed meanwhile is then no key that is missing.
+        n_outcomes = lookup.n_counted(self._query)
+        for key in lookup.all_keys(self._query):
+            if not isinstance(key, bytes):
+                raise damaged("the index of outcomes is", "it holds what is no key")
+            known.add(key)
+            n_keys += 1
+        if n_keys < n_outcomes:
+            raise damaged("the index of outcomes is", f"it has {n_keys:,} of {n_outcomes:,} keys")
+        return known

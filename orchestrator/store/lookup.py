@@ -18,13 +18,14 @@ _KEYS_AT_ONCE: Final = 500
 _LOADED_AT_ONCE: Final = 50_000
 
 IS_INDEXED: Final = "SELECT 1 FROM outcome_key WHERE key=?"
-BLOBS_OF_ROW: Final = "SELECT head, arrays FROM outcome WHERE id=?"
+# An outcome of another key, as a damaged index would give, is none.
+BLOBS_OF_ROW: Final = "SELECT head, arrays FROM outcome WHERE id=? AND key=?"
 BLOBS_OF_INDEXED: Final = """SELECT head, arrays FROM outcome
-    WHERE id=(SELECT row FROM outcome_key WHERE key=?)"""
+    WHERE id=(SELECT row FROM outcome_key WHERE key=?1) AND key=?1"""
 # The row of a key wherever it stands; for who does not know where to look.
 _ROW: Final = """coalesce((SELECT row FROM outcome_key WHERE key=?1),
     (SELECT row FROM outcome_key_new WHERE key=?1))"""
-_BLOBS: Final = f"SELECT head, arrays FROM outcome WHERE id={_ROW}"  # noqa: S608 (our own text)
+_BLOBS: Final = f"SELECT head, arrays FROM outcome WHERE id={_ROW} AND key=?1"  # noqa: S608 (our own text)
 _ORIGIN: Final = f"""SELECT kind.text, model.text, o.server, o.attempts, o.latency_s, o.at_ms,
     o.prompt_hash FROM outcome o JOIN name kind ON kind.id=o.kind
     JOIN name model ON model.id=o.model WHERE o.id={_ROW}"""  # noqa: S608 (our own text)
@@ -43,6 +44,12 @@ def origin(query: reading.Query, key: bytes) -> Origin | None:
     return Origin(*found[0]) if found else None
 
 
+def n_counted(query: reading.Query) -> int:
+    """Committed outcomes, as the sums by model say."""
+    ((n,),) = query("SELECT coalesce(sum(n), 0) FROM tally", ())
+    return int(n)
+
+
 def all_keys(query: reading.Query) -> Iterator[bytes]:
     """The keys of all committed outcomes, in no order."""
     # First those that may be moved into the index meanwhile.
@@ -52,7 +59,7 @@ def all_keys(query: reading.Query) -> Iterator[bytes]:
     while found := query(_INDEXED_KEYS, (last, _LOADED_AT_ONCE)):
         for (key,) in found:
             yield key
-        last = found[-1][0]
+        last = reading.grown(last, found[-1][0])
 
 
 def get_many(
@@ -66,10 +73,10 @@ def get_many(
     for part in reading.in_slices(keys, _KEYS_AT_ONCE):
         for key in part:
             if (entry := pending.get(key)) is not None:
-                outcomes[key] = codec.decode(*entry.packed)
+                outcomes[key] = codec.decode(*entry.packed, key)
         missing = [key for key in part if key not in outcomes]
         for key, head, arrays in _select(query, "key, head, arrays", missing):
-            outcomes[key] = codec.decode(head, arrays)
+            outcomes[key] = codec.decode(head, arrays, key)
     return outcomes
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from orchestrator.backend import Provenance
-from orchestrator.errors import StoreError
 from orchestrator.store import schema
+from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import (
     FailureCount,
     OutcomeCount,
@@ -40,7 +40,8 @@ _UNITS: Final = """SELECT frame.text, u.status, cause.text, count(*) FROM place 
     JOIN name cause ON cause.id=u.cause WHERE p.plan=? GROUP BY 1, 2, 3"""
 _DONE: Final = """SELECT p.position FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND p.position>? AND u.status<2 ORDER BY p.position LIMIT ?"""
-_ROWS: Final = """SELECT p.position, u.status, u.rows FROM place p JOIN unit u ON u.id=p.unit
+_ROWS: Final = """SELECT p.position, p.unit, u.status, u.rows
+    FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND p.position>? AND u.frame=(SELECT id FROM name WHERE text=?)
     ORDER BY p.position LIMIT ?"""
 
@@ -135,17 +136,36 @@ def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
         for (position,) in found:
             if position < n_units:
                 bitmap[position] = 1
-        last = found[-1][0]
+        last = grown(last, found[-1][0])
     return bitmap
 
 
 def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredUnit]:
-    """The units of a frame in the order of the plan, read `batch` at a time."""
+    """The units of a frame in the order of the plan, read `batch` at a time.
+
+    Raises:
+        StoreError: If a unit stands at two places, as only damage makes it.
+    """
     last = -1
+    seen: set[int] = set()
     while found := query(_ROWS, (plan_id, last, frame, batch)):
-        for position, status, blob in found:
+        for position, unit, status, blob in found:
+            if unit in seen:
+                raise damaged("the order of units is", f"one stands also at position {position}")
+            seen.add(unit)
+            last = grown(last, position)
             yield StoredUnit(position, status, decode_rows(blob))
-        last = found[-1][0]
+
+
+def grown(last: T, now: T) -> T:
+    """A key that was read after another one.
+
+    Raises:
+        StoreError: If it is not greater: who reads in order would never end.
+    """
+    if not now > last:  # type: ignore[operator]  # numbers or bytes
+        raise damaged("an index is", "it is not in order")
+    return now
 
 
 def counts(query: Query) -> list[OutcomeCount]:
@@ -171,7 +191,7 @@ def check(query: Query, path: Path) -> None:
     """
     found = query("PRAGMA integrity_check", ())
     if found != [("ok",)]:
-        raise StoreError(f"{path} is damaged: {found[0][0]}")
+        raise damaged(f"{path} is", found[0][0])
 
 
 def sizes(path: Path) -> Sizes:
@@ -183,4 +203,4 @@ def _provenance(text: str) -> Provenance:
     try:
         return msgspec.json.decode(text, type=Provenance)
     except msgspec.MsgspecError as error:
-        raise StoreError(f"a stored server is damaged: {error}") from error
+        raise damaged("a stored server is", error) from error

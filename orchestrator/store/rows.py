@@ -25,7 +25,7 @@ def encode_rows(rows: Sequence[Sequence[object]]) -> bytes:
             body = _encode([[_surrogates_to_ext(value) for value in row] for row in rows])
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"a row can't be stored: {error}") from error
-    return blobs.shorten(blobs.seal(body))
+    return blobs.checked(blobs.shorten(blobs.seal(body)))
 
 
 def decode_rows(blob: bytes) -> list[tuple[Any, ...]]:
@@ -37,7 +37,7 @@ def decode_rows(blob: bytes) -> list[tuple[Any, ...]]:
     try:
         return [tuple(row) for row in _decode(blobs.open_blob(blob))]
     except (msgspec.MsgspecError, ValueError) as error:
-        raise StoreError(f"stored rows are damaged: {error}") from error
+        raise blobs.damaged("stored rows are", error) from error
 
 
 def _plain_value(value: object) -> object:

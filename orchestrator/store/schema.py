@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.store.blobs import REPAIR
 from orchestrator.store.filesystem import sync_folder
 
 logger = logging.getLogger(__name__)
@@ -167,12 +168,16 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
                 "the disk is full or failing. What was committed is kept: "
                 "make room and run the same command again"
             )
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            advice = "the file is damaged or no store. Restore a copy, or start again with --fresh"
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CONSTRAINT:
+            # Nothing is ever put twice, so a constraint fails only where an index is wrong.
+            advice = f"the file is damaged or no store. {REPAIR}; or start again with --fresh"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             advice = "another process holds the file. Stop it, or wait until it ends"
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             advice = "the file or its folder can't be opened. Check that they exist and are yours"
+        case _ if "decode" in str(error):
+            # A text that is none; Python says it without a code.
+            advice = f"the file is damaged. {REPAIR}"
         case _:
             advice = "run the same command again; what was committed is kept"
     return StoreError(f"{path}: {error}: {advice}")

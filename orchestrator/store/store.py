@@ -128,7 +128,7 @@ class Store:
             StoreError: If the store can't be read.
         """
         found = self._blobs(key)
-        return None if found is None else codec.decode(*found)
+        return None if found is None else codec.decode(*found, key)
 
     def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
         """The outcomes that are held of several keys."""

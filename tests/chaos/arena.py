@@ -8,7 +8,6 @@ import random
 import socket
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -205,8 +204,6 @@ def module(folder: Path, source: str) -> dict[str, str]:
     """Environment in which every Python process runs `source` first."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sitecustomize.py").write_text(source, encoding="utf-8")
-    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
+    # Before the working directory, which is not yet on the path then.
+    paths = [str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-
-
-PYTHON = sys.executable

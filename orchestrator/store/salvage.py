@@ -1,0 +1,293 @@
+"""What can be read of a damaged store, copied into a new one.
+
+Outcomes are what was paid for; plans and units are made again from them by the next call, which
+sends nothing for that. An outcome is kept only if its checksums are right.
+"""
+
+import contextlib
+import shutil
+import sqlite3
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.errors import OrchestratorError, StoreError
+from orchestrator.records import Failure
+from orchestrator.store import blobs, codec, reading, schema
+from orchestrator.store.codec import Packed
+from orchestrator.store.entries import (
+    MetaEntry,
+    NameEntry,
+    OutcomeEntry,
+    ServerEntry,
+    failure_entry,
+    spent_on,
+)
+from orchestrator.store.filesystem import sync_folder
+from orchestrator.store.held import Recent
+from orchestrator.store.rows import decode_rows
+from orchestrator.store.tables import Tables
+from orchestrator.store.writer import Entry
+
+_AT_ONCE: Final = 256
+# No outcome takes less: what a store of some size may hold at most.
+_LEAST_BYTES: Final = 64
+_HEADER_BYTES: Final = 100
+# A damaged header may say anything; a file with holes takes no room, but is read to its end.
+_MOST_BYTES: Final = 1 << 40
+_COLUMNS: Final = (
+    "id, key, kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash, head, arrays"
+)
+# What stands in these columns where no bit has made it another type.
+_TYPES: Final = (int, bytes, int, int, int, int, int, float, int, bytes, bytes, bytes)
+_SERVER_COLUMNS: Final = "id, model, provenance, first_at_ms, last_turn"
+_TALLY: Final = """SELECT model.text, kind.text, sum(n) FROM tally t
+    JOIN name model ON model.id=t.model JOIN name kind ON kind.id=t.kind GROUP BY 1, 2"""
+
+# How many outcomes can't be found by their key, and units that stand at two places of a plan.
+_FAULTS: Final = (
+    """SELECT count(*) FROM outcome o WHERE
+        NOT EXISTS (SELECT 1 FROM outcome_key k WHERE k.key=o.key AND k.row=o.id) AND
+        NOT EXISTS (SELECT 1 FROM outcome_key_new k WHERE k.key=o.key AND k.row=o.id)""",
+    "SELECT count(*) FROM (SELECT 1 FROM place GROUP BY plan, unit HAVING count(*)>1)",
+)
+
+Group = tuple[str, str]
+"""Model and kind of ask."""
+
+
+class Salvaged(msgspec.Struct, frozen=True):
+    """What became of a damaged store.
+
+    Attributes:
+        kept: Outcomes by model and kind of ask.
+        lost: Outcomes that can't be read, the same, as far as the store still says whose they were.
+        n_lost: How many in all, at least.
+        damaged: Where the damaged file is now; None where nothing was damaged.
+    """
+
+    kept: dict[Group, int]
+    lost: dict[Group, int]
+    n_lost: int
+    damaged: Path | None
+
+
+def salvage(path: Path) -> Salvaged:
+    """Replace a damaged store by one that holds what can be read of it; the old file is kept.
+
+    Args:
+        path: The store. Nobody else may write it meanwhile.
+
+    Raises:
+        RunDirectoryError: If there is none, or it is another program's.
+        StoreError: If nothing of it can be read, or the new one can't be written.
+    """
+    if not path.exists():
+        schema.connect_reader(path).close()
+    copy, target = path.with_suffix(".read.sqlite"), path.with_suffix(".salvaged.sqlite")
+    try:
+        with contextlib.closing(_open_copy(path, copy)) as source:
+            found = _Source(source, copy)
+            kept, n_lost = _copy(found, target)
+            counted = found.counted()
+            is_whole = not found.n_lost and counted == kept and found.is_sound()
+    finally:
+        _remove(copy)
+    lost = {group: n - kept[group] for group, n in counted.items() if n > kept[group]}
+    n_lost = max(n_lost, sum(lost.values()))
+    if is_whole:
+        _remove(target)
+        return Salvaged(dict(kept), {}, 0, None)
+    aside = _put_in_place(path, target)
+    return Salvaged(dict(kept), lost, n_lost, aside)
+
+
+class _Source:
+    """Reads a damaged file in parts, so that a part which can't be read loses no other."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self.n_lost = 0
+
+    def rows(self, table: str, columns: str, types: Sequence[type]) -> Iterator[tuple[Any, ...]]:
+        """Rows of a table by number, in order; `n_lost` counts those that can't be read."""
+        ranges = [(1, self._last(table))]
+        while ranges:
+            first, last = ranges.pop()
+            sql = f"SELECT {columns} FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id"  # noqa: S608
+            try:
+                found = self._connection.execute(sql, (first, last)).fetchmany(_AT_ONCE)
+            except (sqlite3.Error, OverflowError, UnicodeDecodeError):
+                if first == last:
+                    self.n_lost += 1
+                    continue
+                middle = (first + last) // 2
+                ranges += [(middle + 1, last), (first, middle)]
+                continue
+            whole = [row for row in found if tuple(map(type, row)) == tuple(types)]
+            self.n_lost += len(found) - len(whole)
+            yield from whole
+            if len(found) == _AT_ONCE and found[-1][0] < last:
+                ranges.append((found[-1][0] + 1, last))
+
+    def counted(self) -> Counter[Group]:
+        """How many outcomes there were; empty where that can't be read."""
+        try:
+            rows = self._connection.execute(_TALLY).fetchall()
+        except sqlite3.Error:
+            return Counter()
+        return Counter({(model, kind): n for model, kind, n in rows if isinstance(n, int)})
+
+    def meta(self) -> dict[str, str]:
+        """The values of the run, as far as they can be read."""
+        try:
+            found = self._connection.execute("SELECT key, value FROM meta").fetchall()
+        except sqlite3.Error:
+            return {}
+        return {key: value for key, value in found if isinstance(value, str)}
+
+    def is_sound(self) -> bool:
+        """Whether no damage is found in the whole file."""
+        try:
+            if any(self._connection.execute(sql).fetchone()[0] for sql in _FAULTS):
+                return False
+            reading.check(lambda sql, values: self._connection.execute(sql, values).fetchall(),
+                          self._path)  # fmt: skip
+            if not all(_is_json(value) for value in self.meta().values()):
+                return False
+            for (rows,) in self._connection.execute("SELECT rows FROM unit"):
+                decode_rows(rows)
+        except (sqlite3.Error, OrchestratorError, TypeError):
+            return False
+        return True
+
+    def _last(self, table: str) -> int:
+        """The highest number that a row of a table may have."""
+        with contextlib.suppress(sqlite3.Error):
+            ((last,),) = self._connection.execute(f"SELECT max(id) FROM {table}").fetchall()  # noqa: S608
+            return int(last or 0)
+        return schema.file_size(self._path) // _LEAST_BYTES
+
+
+def _open_copy(path: Path, copy: Path) -> sqlite3.Connection:
+    """A connection to a copy, which SQLite may change; the file itself stays as it is."""
+    _remove(copy)
+    try:
+        for original in (path, schema.wal_path(path)):
+            if original.exists():
+                shutil.copyfile(
+                    original, copy.with_name(original.name.replace(path.name, copy.name))
+                )
+        _fill_up(copy)
+        return schema.connect_reader(copy)
+    except OSError as error:
+        raise StoreError(f"{copy} can't be written: {error.strerror or error}") from error
+    except StoreError as error:
+        raise StoreError(f"{error}. Nothing of it can be read, so only --fresh is left") from error
+
+
+def _fill_up(path: Path) -> None:
+    """Make a file that was cut as long as it says, without which SQLite reads nothing of it."""
+    with path.open("r+b") as file:
+        header = file.read(_HEADER_BYTES)
+        if len(header) == _HEADER_BYTES:
+            # Page size and number of pages: https://sqlite.org/fileformat.html, 1.3
+            size, pages = struct.unpack_from(">H", header, 16), struct.unpack_from(">I", header, 28)
+            if path.stat().st_size < size[0] * pages[0] <= _MOST_BYTES:
+                file.truncate(size[0] * pages[0])
+
+
+def _remove(path: Path) -> None:
+    for name in (path.name, schema.wal_path(path).name, f"{path.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+
+
+def _copy(source: _Source, target: Path) -> tuple[Counter[Group], int]:
+    """Outcomes kept by model and kind, and how many can't be read."""
+    _remove(target)
+    recent = Recent()
+    tables = Tables(target, exclusive=False, recent=recent)
+    try:
+        names: dict[int, str] = dict(source.rows("name", "id, text", (int, str)))
+        for number in range(1, max(names, default=0)):
+            # Numbers without a gap: the next name is given the next one.
+            names.setdefault(number, f"lost name {number}")
+        tables.write([NameEntry(number, text) for number, text in names.items()])
+        tables.write(
+            [MetaEntry(key, value) for key, value in source.meta().items() if _is_json(value)]
+        )
+        servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
+        tables.write([ServerEntry(*row) for row in servers if _is_json(row[2])])
+        n_other = source.n_lost
+        kept: Counter[Group] = Counter()
+        seen: set[bytes] = set()
+        batch: list[Entry] = []
+        for _, key, *rest in source.rows("outcome", _COLUMNS, _TYPES):
+            entry = _checked(key, rest, names)
+            if entry is None or key in seen:
+                source.n_lost += entry is None
+                continue
+            seen.add(key)
+            kept[names[entry.model], names[entry.kind]] += 1
+            batch.append(entry)
+            if len(batch) >= _AT_ONCE:
+                tables.write(batch)
+                batch = []
+        tables.write(batch)
+    except sqlite3.Error as error:
+        raise tables.explain(error) from error
+    finally:
+        tables.close()
+    return kept, source.n_lost - n_other
+
+
+def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry | None:
+    """A stored outcome, if it is what was written."""
+    *stated, head, arrays = row
+    kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash = stated
+    try:
+        outcome = codec.decode(head, arrays, key)
+        packed = Packed(head, arrays) if blobs.is_checked(head) else codec.encode(outcome, key)
+        failure = None
+        if isinstance(outcome, Failure):
+            numbers = {text: number for number, text in names.items()}
+            failure = failure_entry(numbers.__getitem__, key, names[model], outcome)
+        if {kind, model, cause} <= names.keys():
+            return OutcomeEntry(
+                key, kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash, packed,
+                spent_on(outcome), failure,
+            )  # fmt: skip
+    except (StoreError, TypeError, KeyError):
+        pass
+    return None
+
+
+def _is_json(value: str) -> bool:
+    """Whether a value that begins like JSON is JSON: others have no form to be held to."""
+    try:
+        return not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
+    except msgspec.MsgspecError:
+        return False
+
+
+def _put_in_place(path: Path, target: Path) -> Path:
+    """Give the new store the old one's name, and the old one another, with its log."""
+    number = 1
+    while (aside := path.with_suffix(f".damaged-{number}.sqlite")).exists():
+        number += 1
+    try:
+        aside.hardlink_to(path)
+        # A log that stayed would be taken for the new file's.
+        if schema.wal_path(path).exists():
+            schema.wal_path(path).rename(schema.wal_path(aside))
+        path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+        target.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"{path} can't be replaced: {error.strerror or error}") from error
+    return aside

@@ -1,0 +1,112 @@
+"""A damaged store is replaced by what can be read of it; nothing false is kept."""
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.records import Failure
+from orchestrator.store import Store, salvage
+from tests.store.helpers import choice, key, put
+
+N = 300
+PAGE = 4096
+
+
+def fill(path: Path, n: int = N) -> None:
+    with Store.open(path) as store:
+        for number in range(n):
+            put(store, number)
+        put(store, n, Failure("too_long", "too long", permanent=True))
+        store.set_meta("spent", "7")
+
+
+def change(path: Path, start: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(content)
+
+
+def held(path: Path) -> int:
+    """How many outcomes are held; each is as it was put."""
+    with Store.open(path) as store:
+        store.check()
+        found = store.get_many(key(number) for number in range(N))
+        assert all(
+            found[key(number)] == choice(number) for number in range(N) if key(number) in found
+        )
+        assert sum(count.n for count in store.counts()) == len(found) + store.n_outcomes([key(N)])
+        return len(found)
+
+
+def test_a_sound_store_is_left_alone(path: Path) -> None:
+    fill(path)
+    before = path.read_bytes()
+    found = salvage(path)
+    assert (found.damaged, found.n_lost) == (None, 0)
+    assert found.kept == {("judge", "choose"): N + 1}
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_pages_that_were_overwritten_lose_what_was_on_them_and_no_more(path: Path) -> None:
+    fill(path)
+    middle = path.stat().st_size // 2 // PAGE * PAGE
+    change(path, middle, b"\xa5" * PAGE)
+    found = salvage(path)
+    assert found.damaged is not None
+    assert found.damaged.exists()
+    n_kept = held(path)
+    assert n_kept >= N - PAGE // 64
+    assert found.kept["judge", "choose"] + found.n_lost >= N + 1
+    with Store.open(path) as store:
+        assert store.get_meta("spent") == "7"
+
+
+def test_a_flipped_bit_in_a_number_loses_that_outcome_and_says_whose_it_was(path: Path) -> None:
+    fill(path)
+    with sqlite3.connect(path) as file:
+        head = bytearray(file.execute("SELECT head FROM outcome WHERE id=7").fetchone()[0])
+        head[-9] ^= 4
+        file.execute("UPDATE outcome SET head=? WHERE id=7", (bytes(head),))
+    file.close()
+    with Store.open(path) as store, pytest.raises(StoreError, match="orchestrator repair"):
+        store.get(key(6))
+    found = salvage(path)
+    assert found.lost == {("judge", "choose"): 1}
+    assert held(path) == N - 1
+    with Store.open(path) as store:
+        assert store.get(key(6)) is None
+        assert store.get(key(N)) == Failure("too_long", "too long", permanent=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_damage_leaves_nothing_false(path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    fill(path)
+    content = bytearray(path.read_bytes())
+    for _ in range(rng.randint(1, 40)):
+        # Past the first page: without it SQLite knows no tables.
+        content[rng.randrange(PAGE, len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+    found = salvage(path)
+    n_kept = held(path)
+    assert n_kept >= N // 2
+    assert found.damaged is None or n_kept <= sum(found.kept.values())
+
+
+def test_a_file_that_was_cut_keeps_what_is_left(path: Path) -> None:
+    fill(path)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size * 3 // 4)
+    salvage(path)
+    assert held(path) > 0
+
+
+def test_a_file_without_its_beginning_can_not_be_read_and_says_so(path: Path) -> None:
+    fill(path)
+    change(path, 0, bytes(PAGE))
+    with pytest.raises(StoreError, match="--fresh"):
+        salvage(path)
