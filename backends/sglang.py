@@ -55,10 +55,9 @@ class Config(BaseModel):
         description="Whether the server was started with SGLANG_RETURN_ORIGINAL_LOGPROB=1: then "
         "log-probabilities are those before the temperature. True of those that a run launches.",
     )
-    lora_path: str | None = Field(
-        None,
-        min_length=1,
-        description="Name of the LoRA adapter that answers; null: the model without one. Known of "
+    lora_path: str = Field(
+        "",
+        description="Name of the LoRA adapter that answers; empty: the model without one. Known of "
         "servers that a run launches.",
     )
     score_new_tokens: int = Field(

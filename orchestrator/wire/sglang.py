@@ -126,10 +126,8 @@ def detokenize(model: str, ids: Path) -> bytes:
     return encode({"model": model, "tokens": ids, "skip_special_tokens": False})
 
 
-def draw(
-    ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any], adapter: str | None = None
-) -> bytes:
-    """Body of `/generate` that draws one text after a prompt; `adapter` names a LoRA adapter."""
+def draw(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any], lora: str = "") -> bytes:
+    """Body of `/generate` that draws one text after a prompt; `lora` names an adapter."""
     sampling = ask.sampling
     params = {
         **_SAMPLING,
@@ -151,12 +149,10 @@ def draw(
     }
     if ask.top_logprobs:
         body["top_logprobs_num"] = ask.top_logprobs
-    return encode(body | _by(adapter))
+    return encode(body | _by(lora))
 
 
-def score(
-    ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0, adapter: str | None = None
-) -> bytes:
+def score(ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0, lora: str = "") -> bytes:
     """Body of `/generate` that reads the log-probabilities of `ids[n_prompt:]`.
 
     The prefix cache is used up to the position before the first scored id, where reading starts.
@@ -170,12 +166,10 @@ def score(
     }
     if top_logprobs:
         body["top_logprobs_num"] = top_logprobs
-    return encode(body | _by(adapter))
+    return encode(body | _by(lora))
 
 
-def look(
-    prompts: Sequence[Path], wanted: Sequence[Sequence[int]], adapter: str | None = None
-) -> bytes:
+def look(prompts: Sequence[Path], wanted: Sequence[Sequence[int]], lora: str = "") -> bytes:
     """Body of `/generate` that reads given next tokens after each prompt.
 
     The draws are greedy, since the server states numbers after the temperature.
@@ -186,12 +180,12 @@ def look(
         "return_logprob": True,
         "token_ids_logprob": wanted,
         "stream": False,
-        **_by(adapter),
+        **_by(lora),
     })  # fmt: skip
 
 
-def _by(adapter: str | None) -> dict[str, str]:
-    return {} if adapter is None else {"lora_path": adapter}
+def _by(lora: str) -> dict[str, str]:
+    return {"lora_path": lora} if lora else {}
 
 
 def trial(ids: Path, only: int) -> bytes:

@@ -233,12 +233,12 @@ async def test_a_choice_whose_numbers_are_missing_is_refused(connect):
     assert chosen.cause == "no_logprobs"
 
 
-@pytest.mark.parametrize(("adapter", "expected"), [(None, None), ("a", "a")])
+@pytest.mark.parametrize(("adapter", "expected"), [("", None), ("a", "a")])
 def test_an_adapter_is_named_in_every_request_that_computes(adapter, expected):
     ask = Ask().generate("m", MESSAGES, Sampling(max_tokens=1))
     bodies = [
         wire.draw((1, 2), ask, 0, {}, adapter),
-        wire.score((1, 2), 1, 0, adapter=adapter),
+        wire.score((1, 2), 1, 0, lora=adapter),
         wire.look([(1, 2)], [[3]], adapter),
     ]
     assert [json.loads(body).get("lora_path") for body in bodies] == [expected] * 3
