@@ -17,13 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self
-
-import aiohttp
+from typing import IO, TYPE_CHECKING, Final, Self
 
 from launch import _watchdog
 from launch._causes import ADDRESS_IN_USE, likely_cause
 from orchestrator.errors import LaunchError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
@@ -332,14 +333,19 @@ async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
     return f" ({lacks})" if lacks and server.exit_code() is None else ""
 
 
-def _session(api_key: str) -> aiohttp.ClientSession:
+def _session(api_key: str) -> "aiohttp.ClientSession":
+    # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
+    import aiohttp  # noqa: PLC0415
+
     return aiohttp.ClientSession(
         headers={"Authorization": f"Bearer {api_key}"},
         timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
     )
 
 
-async def _probe(base_url: str, names: tuple[str, ...], session: aiohttp.ClientSession) -> str:
+async def _probe(base_url: str, names: tuple[str, ...], session: "aiohttp.ClientSession") -> str:
+    import aiohttp  # noqa: PLC0415 (as above)
+
     try:
         async with session.get(f"{base_url}/health") as reply:
             if reply.status != 200:

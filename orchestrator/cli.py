@@ -114,7 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     _recipe_options(plan)
     plan.add_argument("--json", action="store_true", help="for programs")
     check = _command(
-        commands, "check", "runner.commands:check", "find all faults of recipes, with file and line"
+        commands,
+        "check",
+        "runner.check_commands:check",
+        "find all faults of recipes, with file:line",
     )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
     _override_options(check)

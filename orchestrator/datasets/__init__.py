@@ -5,7 +5,6 @@ base)` that gives a `Dataset`, where the suffix of a path tells the kind, `SUFFI
 is published by others, `ABOUT`: licence, size and files.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator import plugins
@@ -13,7 +12,7 @@ from orchestrator.datasets._benchmark import About, is_here
 from orchestrator.datasets._dataset import Dataset, from_items
 from orchestrator.recipe.schema import PluginRef
 
-__all__ = ["DATASETS", "KINDS", "Dataset", "from_items", "listing", "open_dataset"]
+__all__ = ["DATASETS", "Dataset", "from_items", "kinds", "listing", "open_dataset"]
 
 DATASETS = "orchestrator.datasets"
 
@@ -37,17 +36,18 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
     return opened
 
 
-KINDS: Mapping[str, str] = {
-    kind: (plugins.load(DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
-    for kind in plugins.kinds(DATASETS)
-}
-"""What each kind is, in a line."""
+def kinds() -> dict[str, str]:
+    """What each kind is, in a line."""
+    return {
+        kind: (plugins.load(DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
+        for kind in plugins.kinds(DATASETS)
+    }
 
 
 def listing() -> list[tuple[str, str]]:
     """Every kind with a line; below a benchmark its size, whether it is here, and its licence."""
     rows: list[tuple[str, str]] = []
-    for kind, line in KINDS.items():
+    for kind, line in kinds().items():
         rows.append((kind, line))
         about: About | None = getattr(plugins.load(DATASETS, kind), "ABOUT", None)
         if about is not None:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import polars as pl
-
 from orchestrator.datasets._dataset import Dataset
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.datasets._rows import from_rows
@@ -32,6 +30,9 @@ class ParquetRows:
     """Rows of a Parquet file, or of several with the same columns."""
 
     def __init__(self, path: Path | list[Path], shown: str) -> None:
+        # Imported here: most recipes read no such file, and polars takes a quarter of a second.
+        import polars as pl  # noqa: PLC0415
+
         self.file = shown
         try:
             self._frame = pl.read_parquet(path)

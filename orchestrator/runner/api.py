@@ -21,7 +21,7 @@ from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
-from orchestrator.runner.fleet import identity_key
+from orchestrator.runner.identity import identity_key
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
 from orchestrator.runner.options import RUNS as _RUNS

@@ -19,19 +19,16 @@ from orchestrator.errors import (
     EXIT_COMPLETE,
     EXIT_INTERRUPTED,
     EXIT_PARTIAL,
-    EXIT_USAGE,
     LaunchError,
     OrchestratorError,
     UsageError,
 )
-from orchestrator.recipe.load import available, find
-from orchestrator.recipe.load import load as load_recipe
+from orchestrator.recipe.load import available
 from orchestrator.report import numbers, tables
 from orchestrator.report.page import print_to, write_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api, report_commands
-from orchestrator.runner.prepare import prepare
 from orchestrator.runner.runs import list_runs
 from orchestrator.runner.runs import status as last_status
 
@@ -122,29 +119,6 @@ def plan(options: argparse.Namespace) -> int:
     else:
         _show(tables.plan_table(counted))
     return EXIT_COMPLETE
-
-
-def check(options: argparse.Namespace) -> int:
-    """Find all faults of recipes."""
-    worst = EXIT_COMPLETE
-    for name in options.recipes:
-        try:
-            _check_one(find(name), options)
-        except UsageError as error:
-            print_to(sys.stderr, tables.faults(error, summary=False), wrap=False)
-            worst = EXIT_USAGE
-        else:
-            write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
-    return worst
-
-
-def _check_one(path: Path, options: argparse.Namespace) -> None:
-    recipe = load_recipe(path, overrides=options.set, allow_code=options.allow_code)
-    try:
-        prepare(recipe, path.parent, allow_code=options.allow_code)
-    except LaunchError as error:
-        # Weights that are on another machine are no fault of the recipe.
-        complain(f"{path.name}: not on this machine: {error}")
 
 
 def report(options: argparse.Namespace) -> int:

@@ -12,7 +12,8 @@ from orchestrator.report.html.page import all_figures, can_draw, render
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.runner.api import Result
 from orchestrator.runner.execute import last_revision
-from orchestrator.runner.fleet import identity_key, provenance_words, server_label
+from orchestrator.runner.fleet import provenance_words
+from orchestrator.runner.identity import identity_key, server_label
 from orchestrator.runner.probed import probe_record
 from orchestrator.runner.tables import all_sources
 from orchestrator.store import RunDirectory, Store

@@ -14,7 +14,8 @@ from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.progress import Progress
 from orchestrator.runner import adaptive
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
-from orchestrator.runner.fleet import Fleet, server_label
+from orchestrator.runner.fleet import Fleet
+from orchestrator.runner.identity import server_label
 from orchestrator.runner.kept import Shelf
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change

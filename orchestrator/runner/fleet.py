@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -13,11 +12,11 @@ import msgspec
 from pydantic import BaseModel
 
 from orchestrator import plugins
-from orchestrator.ask import digest
 from orchestrator.backend import Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.identity import address, server_label
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
 from orchestrator.runner.replicas import Replicas
@@ -30,32 +29,6 @@ _log = logging.getLogger(__name__)
 LAUNCHED = "launched"
 # More than any limit that is found while a run goes on.
 _CONNECTIONS = 4096
-# Settings of back-ends that change how requests travel, not what they say.
-_HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
-
-
-def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, str]:
-    """What decides a model's numbers, found without any server.
-
-    Raises:
-        LaunchError: If weights are missing.
-    """
-    if spec.server is None:
-        found = {
-            "base_url": _address(spec),
-            "model": spec.model or spec.name,
-            "backend": spec.backend,
-            **_what_is_sent(spec),
-        }
-    else:
-        module = launch_module(spec, allow_code=allow_code)
-        found = module.identity(spec.server.config, spec.weights or "")
-    said = {
-        "system": spec.system,
-        "template": "none" if spec.plain else None,
-        "thinking": spec.thinking_end,
-    }
-    return found | {name: value for name, value in said.items() if value}
 
 
 def backend_config(
@@ -80,36 +53,9 @@ def backend_config(
     return spec.backend_config.model_copy(update=left_open)
 
 
-def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
-    """Settings of the connection that differ from the defaults and change what a request says."""
-    if spec.backend_config is None:
-        return {}
-    settings = spec.backend_config.model_dump(mode="json", exclude_defaults=True)
-    return {
-        f"backend.{name}": json.dumps(value, sort_keys=True)
-        for name, value in settings.items()
-        if name not in _HOW_IT_IS_SENT
-    }
-
-
-def _address(spec: ModelSpec) -> str:
-    """Where a model is; of several addresses the order plays no part."""
-    return " ".join(sorted(spec.base_urls)) or spec.base_url or ""
-
-
 def _each(servers: Iterable[tuple[Launched, ...]]) -> Iterable[Launched]:
     """Every server once, however many models it serves."""
     return {id(server): server for copies in servers for server in copies}.values()
-
-
-def identity_key(identity: Mapping[str, str]) -> bytes:
-    """The identity as it enters the keys of asks."""
-    return digest(sorted(identity.items()))
-
-
-def server_label(model: str, identity: bytes) -> str:
-    """What servers are remembered by: a changed model is another one, whatever its name."""
-    return f"{model} {identity.hex()[:12]}"
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -304,7 +250,7 @@ class Fleet:
         if spec.server is not None:
             provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
         elif spec.base_urls:
-            provenance = msgspec.structs.replace(provenance, base_url=_address(spec))
+            provenance = msgspec.structs.replace(provenance, base_url=address(spec))
         label = server_label(spec.name, self._identities[spec.name])
         earlier = self._store.server_of_model(label)
         if earlier is not None and earlier != provenance and not self._accept_change:

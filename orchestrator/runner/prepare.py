@@ -1,8 +1,9 @@
 """Recipe to plan: dataset opened, identities read, units counted. Starts and sends nothing."""
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -12,11 +13,12 @@ from orchestrator.methods._base import Method
 from orchestrator.plan import Part, Plan, make_part, settings_of
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.capable import refuse_impossible
-from orchestrator.runner.fleet import identity_key, model_identity
 from orchestrator.runner.given import open_given
+from orchestrator.runner.identity import identity_key, model_identity
 from orchestrator.runner.local import local_models
-from orchestrator.runner.stopping import find_rule
-from orchestrator.scheduler.blocks import StoppingRule
+
+if TYPE_CHECKING:
+    from orchestrator.scheduler.blocks import StoppingRule
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -38,7 +40,7 @@ class Prepared(msgspec.Struct, frozen=True):
     identities: dict[str, dict[str, str]]
     plan: Plan
     allow_code: bool
-    rule: StoppingRule | None = None
+    rule: "StoppingRule | None" = None
 
 
 def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:
@@ -74,7 +76,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     keys = {name: identity_key(identity) for name, identity in identities.items()}
     finders = {name: answers.find for name, answers in given.items()}
     plan = Plan(parts, dataset, keys, recipe.seed, given=finders)
-    rule = find_rule(recipe, plan)
+    rule = _stopping_rule(recipe, plan)
     return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
 
 
@@ -169,3 +171,13 @@ def _method_changes(old: Any, new: Any) -> str:  # noqa: ANN401 (plain data of a
 
     walk(old, new, "")
     return f"{', '.join(paths)} changed"
+
+
+def _stopping_rule(recipe: Recipe, plan: Plan) -> "StoppingRule | None":
+    if recipe.statistics.stop_when is None:
+        return None
+    # It imports the statistics, which no other check of a recipe needs.
+    found: StoppingRule | None = importlib.import_module("orchestrator.runner.stopping").find_rule(
+        recipe, plan
+    )
+    return found

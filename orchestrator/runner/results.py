@@ -14,7 +14,8 @@ from orchestrator.datasets import Dataset
 from orchestrator.frames import columns_of, write_parquet
 from orchestrator.plan import Plan
 from orchestrator.records import Message
-from orchestrator.runner.fleet import provenance_words, server_label
+from orchestrator.runner.fleet import provenance_words
+from orchestrator.runner.identity import server_label
 from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"

@@ -23,8 +23,8 @@ from orchestrator.recipe.load import loads
 from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure, Item, Message, Outcome
 from orchestrator.runner.execute import last_revision
-from orchestrator.runner.fleet import identity_key
 from orchestrator.runner.given import open_given
+from orchestrator.runner.identity import identity_key
 from orchestrator.runner.prepare import parts_of
 from orchestrator.runner.results import ITEMS
 from orchestrator.store import RunDirectory, Store

@@ -44,6 +44,10 @@ def test_what_runs_nothing_loads_nothing_that_takes_long(arguments):
     assert loaded(*arguments).isdisjoint(HEAVY)
 
 
+def test_a_check_loads_neither_statistics_nor_polars():
+    assert loaded("check", "pairwise_ranking").isdisjoint({"openai", "polars", "scipy", "torch"})
+
+
 def test_the_words_for_heavy_packages_are_those_that_a_check_loads():
     assert {"pydantic", "yaml"} <= loaded("check", "pairwise_ranking")
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import RecipeError, UsageError
 from orchestrator.recipe.load import load
-from orchestrator.runner.fleet import model_identity
+from orchestrator.runner.identity import model_identity
 from orchestrator.runner.prepare import prepare
 
 URL = {"base_url": "http://127.0.0.1:1"}

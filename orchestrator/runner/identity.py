@@ -1,0 +1,62 @@
+"""What decides a model's numbers, found without any server; part of the key of every ask."""
+
+import json
+from collections.abc import Mapping
+
+from orchestrator.ask import digest
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.servers import launch_module
+
+# Settings of back-ends that change how requests travel, not what they say.
+_HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
+
+
+def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, str]:
+    """What decides a model's numbers, found without any server.
+
+    Raises:
+        LaunchError: If weights are missing.
+    """
+    if spec.server is None:
+        found = {
+            "base_url": address(spec),
+            "model": spec.model or spec.name,
+            "backend": spec.backend,
+            **_what_is_sent(spec),
+        }
+    else:
+        module = launch_module(spec, allow_code=allow_code)
+        found = module.identity(spec.server.config, spec.weights or "")
+    said = {
+        "system": spec.system,
+        "template": "none" if spec.plain else None,
+        "thinking": spec.thinking_end,
+    }
+    return found | {name: value for name, value in said.items() if value}
+
+
+def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
+    """Settings of the connection that differ from the defaults and change what a request says."""
+    if spec.backend_config is None:
+        return {}
+    settings = spec.backend_config.model_dump(mode="json", exclude_defaults=True)
+    return {
+        f"backend.{name}": json.dumps(value, sort_keys=True)
+        for name, value in settings.items()
+        if name not in _HOW_IT_IS_SENT
+    }
+
+
+def address(spec: ModelSpec) -> str:
+    """Where a model is; of several addresses the order plays no part."""
+    return " ".join(sorted(spec.base_urls)) or spec.base_url or ""
+
+
+def identity_key(identity: Mapping[str, str]) -> bytes:
+    """The identity as it enters the keys of asks."""
+    return digest(sorted(identity.items()))
+
+
+def server_label(model: str, identity: bytes) -> str:
+    """What servers are remembered by: a changed model is another one, whatever its name."""
+    return f"{model} {identity.hex()[:12]}"
