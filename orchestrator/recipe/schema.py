@@ -106,7 +106,7 @@ class ModelEntry(Settings):
     """What to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
     replicas: Count = 1
     """Servers of this model to launch, as many as there is room for; each has `max_in_flight`
-    requests at a time, and a request goes to the least loaded."""
+    requests at a time, and an item's requests stay on one of them while the load is even."""
     base_url: list[str] | None = None
     """Address of a running server or hosted endpoint; a trailing /v1 may be left out. Several that
     serve the same model share its requests."""
