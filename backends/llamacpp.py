@@ -68,8 +68,8 @@ class Config(BaseModel):
         1e-4,
         ge=0,
         lt=1,
-        description="A label that is not listed and can't be more probable than this is only "
-        "bounded; 0 asks for every label.",
+        description="A label that is not listed and can't have this share of the most probable "
+        "label's probability is only bounded; 0 asks for every label.",
     )
     cache_prompt: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
