@@ -6,6 +6,7 @@ from typing import Any, Final
 from backends._tokens import AskServer, Ids
 from orchestrator.records import Messages
 from orchestrator.wire import vllm as wire
+from orchestrator.wire import vllm_tokens as tokens
 
 COMPLETIONS: Final = "/v1/completions"
 
@@ -23,27 +24,29 @@ class VllmTokenizer:
         model, template = self._model, self._template
 
         def body() -> bytes:
-            return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
+            return tokens.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
 
-        return await self._ask("/tokenize", body, wire.token_ids)
+        return await self._ask("/tokenize", body, tokens.token_ids)
 
     async def plain(self, text: str, *, special: bool) -> Ids:
         """See `backends._tokens.Tokenizer`."""
         model = self._model
         return await self._ask(
-            "/tokenize", lambda: wire.tokenize_text(model, text, special=special), wire.token_ids
+            "/tokenize",
+            lambda: tokens.tokenize_text(model, text, special=special),
+            tokens.token_ids,
         )
 
     async def text(self, ids: Ids) -> str:
         """See `backends._tokens.Tokenizer`."""
         model = self._model
-        return await self._ask("/detokenize", lambda: wire.detokenize(model, ids), wire.text)
+        return await self._ask("/detokenize", lambda: tokens.detokenize(model, ids), tokens.text)
 
     async def spells_spaces(self) -> bool:
         """See `backends._tokens.Tokenizer`."""
         model = self._model
         texts = await self._ask(
-            "/tokenize", lambda: wire.tokenize_text(model, "a", strings=True), wire.token_texts
+            "/tokenize", lambda: tokens.tokenize_text(model, "a", strings=True), tokens.token_texts
         )
         return bool(texts) and texts[0].startswith("▁")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from orchestrator.records import Failure, FloatArray, Messages, TopLogprobs
+from orchestrator.records import Failure, FloatArray, TopLogprobs
 from orchestrator.wire._parsing import (
     NO_USAGE,
     Decoder,
@@ -22,7 +22,7 @@ from orchestrator.wire._parsing import (
     logprob,
     logprob_array,
 )
-from orchestrator.wire.requests import encode, messages_of
+from orchestrator.wire.requests import encode
 from orchestrator.wire.trie import Path, Reading
 
 MOST_EXACT_IDS: Final = 128
@@ -32,17 +32,6 @@ ABSURD: Final = 10**6
 
 _CAP: Final = re.compile(r"max(?:imum)? allowed:? *(\d+)", re.IGNORECASE)
 _NAMED: Final = re.compile(r"token_id:(\d{1,9})")
-
-
-class _Tokenized(msgspec.Struct, gc=False):
-    tokens: list[TokenId] | None = None
-    token_strs: list[str] | None = None
-    error: Any = None
-
-
-class _Detokenized(msgspec.Struct, gc=False):
-    prompt: str | None = None
-    error: Any = None
 
 
 class _Logprob(msgspec.Struct, gc=False):
@@ -73,8 +62,6 @@ class _Model(msgspec.Struct, gc=False):
     max_model_len: int | None = None
 
 
-_tokenized: Final = Decoder(_Tokenized)
-_detokenized: Final = Decoder(_Detokenized)
 _completion: Final = Decoder(_Completion)
 
 
@@ -103,58 +90,6 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 # -- requests --------------------------------------------------------------------------------------
-
-
-def tokenize_chat(
-    model: str,
-    messages: Messages,
-    template: Mapping[str, Any],
-    *,
-    opens: bool = True,
-    goes_on: bool = False,
-    strings: bool = False,
-) -> bytes:
-    """Body of `/tokenize` for a chat.
-
-    Args:
-        model: The server's name for it.
-        messages: The chat.
-        template: Arguments of the chat template.
-        opens: Whether the assistant's turn is opened.
-        goes_on: Whether the last message is left open.
-        strings: Whether the tokens' texts are wanted too.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
-    """
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": messages_of(messages),
-        "add_generation_prompt": opens,
-        "continue_final_message": goes_on,
-    }
-    if template:
-        body["chat_template_kwargs"] = template
-    if strings:
-        body["return_token_strs"] = True
-    return encode(body)
-
-
-def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
-    """Body of `/tokenize` for a text; `special` adds what the tokenizer puts around one (BOS).
-
-    Raises:
-        UnicodeEncodeError: If the text holds a lone surrogate.
-    """
-    body: dict[str, Any] = {"model": model, "prompt": text, "add_special_tokens": special}
-    if strings:
-        body["return_token_strs"] = True
-    return encode(body)
-
-
-def detokenize(model: str, ids: Path) -> bytes:
-    """Body of `/detokenize`."""
-    return encode({"model": model, "tokens": ids})
 
 
 def score(model: str, ids: Path, top_logprobs: int) -> bytes:
@@ -218,30 +153,6 @@ def _one_token(model: str, prompt: object) -> dict[str, Any]:
 
 
 # -- replies ---------------------------------------------------------------------------------------
-
-
-def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
-    """The ids in a reply of `/tokenize`."""
-    reply = _tokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
-
-
-def token_texts(body: bytes, secret: str) -> tuple[str, ...] | Failure:
-    """The tokens' texts in a reply of `/tokenize`, as the vocabulary spells them."""
-    reply = _tokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.token_strs is None else tuple(reply.token_strs)
-
-
-def text(body: bytes, secret: str) -> str | Failure:
-    """The text in a reply of `/detokenize`."""
-    reply = _detokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.prompt is None else reply.prompt
 
 
 def forced(

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from orchestrator.records import Failure
-from orchestrator.wire import vllm
+from orchestrator.wire import vllm, vllm_tokens
 
 
 def completion(*choices, n_prompt=3, **fields):
@@ -199,9 +199,9 @@ def test_another_refusal_says_nothing_of_alternatives():
         lambda body: vllm.forced(body, (1, 2), 1, 0, ""),
         lambda body: vllm.looked(body, [(1,)], 1, ""),
         lambda body: vllm.tried(body, ""),
-        lambda body: vllm.token_ids(body, ""),
-        lambda body: vllm.token_texts(body, ""),
-        lambda body: vllm.text(body, ""),
+        lambda body: vllm_tokens.token_ids(body, ""),
+        lambda body: vllm_tokens.token_texts(body, ""),
+        lambda body: vllm_tokens.text(body, ""),
     ],
     ids=["forced", "looked", "tried", "token_ids", "token_texts", "text"],
 )
