@@ -40,6 +40,16 @@ def test_every_part_of_an_item_is_in_its_row(directory):
     assert (second["reference"], second["followups"], second["fields"]) == (None, None, "{}")
 
 
+def test_a_conversation_is_kept_where_it_is_more_than_one_question(directory):
+    talk = (Message("system", "s"), Message("user", "q"))
+    items = [Item(key="a", messages=talk), Item(key="b", messages=(Message("user", "q"),))]
+    frame = pl.read_parquet(export_items(from_items("x", items), directory))
+    assert [json.loads(one) if one else None for one in frame["messages"]] == [
+        [["system", "s"], ["user", "q"]],
+        None,
+    ]
+
+
 def test_the_same_items_are_written_once(directory):
     dataset = from_items("x", ITEMS)
     path = export_items(dataset, directory)

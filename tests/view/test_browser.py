@@ -333,10 +333,16 @@ def test_a_running_run_is_brought_up_to_date(browser, tmp_path):
             assert said == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "path",
-    ["/", "/run/demo", "/run/demo/items", "/run/demo/item/0?view=tokens", "/compare?a=demo&b=big"],
+    ("path", "scheme"),
+    [
+        ("/", "light"),
+        ("/run/demo", "light"),
+        ("/run/demo/items", "dark"),
+        ("/run/demo/item/0?view=tokens", "light"),
+        ("/run/demo/item/0?view=differences", "dark"),
+        ("/compare?a=demo&b=big", "dark"),
+    ],
 )
 def test_axe_finds_no_serious_fault(browser, links, axe, path, scheme):  # noqa: F811 (the fixture)
     # axe-core itself is put into the page, which the page's own policy would refuse.

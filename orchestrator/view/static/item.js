@@ -203,7 +203,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
     const step = (next, text, key) => h("button", { type: "button", disabled: next === null, title: key, click: () => to(next) }, text);
     content.replaceChildren(...[
       h("div", { class: "head" },
-        h("div", {}, h("p", { class: "kind" }, around.place === null ? "Item" : `Item ${count(around.place + 1)} of ${count(around.total)}${[...wanted].length ? " that are wanted" : ""}`,
+        h("div", {}, h("p", { class: "kind" }, around.place === null ? "Item" : `Item ${count(around.place + 1)} of ${count(around.total)}${[...wanted].length ? " found" : ""}`,
           about.category && [" · ", name(about.category)]), h("h1", {}, name(found.key))),
         h("p", { class: "steps" }, step(around.before, "← Before", "k"), step(around.after, "Next →", "j"))),
       h("dl", { class: "facts small" }, found.measures.map((one) => h("div", { title: one.says }, h("dt", {}, one.title), h("dd", {}, fixed(found.values[one.key], one.digits))))),
