@@ -37,7 +37,7 @@ def test_listed_alternatives_have_the_numbers_of_scores():
 
 
 @given(st.integers(0, 12), st.booleans())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_the_tokens_after_a_begun_answer_have_probabilities_that_add_up_to_one(n_begun, on_its_way):
     ids = TOY.chat(PLAIN, opens=True)
     begun = TOY.draw("m", ids, Sampling(limit=n_begun or 1), Verdict()).ids[:n_begun]
