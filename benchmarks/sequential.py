@@ -182,7 +182,7 @@ def coverage(judge: str, n_simulations: int, seed: int = 0) -> tuple[float, floa
     found = []
     for population in POPULATIONS:
         study = Study(judge, 2, 0.3, population)
-        source = np.mean(differences(rng, study, 4_000_000))
+        source = np.mean(differences(rng, study, 1_000_000))
         held = 0
         for first in range(0, n_simulations, 100):
             n_series = min(100, n_simulations - first)
@@ -219,6 +219,7 @@ def savings(n_simulations: int, judges: Sequence[str]) -> Iterator[str]:
     """
     yield "| gap | mean difference | 2 models | 2, dataset | 5 models | 5, dataset | 5, top 1 |"
     yield "|---|---|---|---|---|---|---|"
+    curve = []
     for gap in GAPS:
         cells = []
         difference = 0.0
@@ -230,6 +231,12 @@ def savings(n_simulations: int, judges: Sequence[str]) -> Iterator[str]:
             cells.append(f"{found.share(found.asked):.0f} ({found.share(found.settled):.0f})")
             difference = found.difference / found.n
         yield f"| {gap:g} | {difference:.3f} | {' | '.join(cells)} |"
+        # Of five models, the order of every pair.
+        asked = int(cells[2].partition(" ")[0])
+        curve.append(f"{difference:6.3f}  {'█' * round(asked / 2)} {asked} %")
+    yield "\n```\nmean difference of neighbours, and what is asked of the comparisons of 5 models"
+    yield from curve
+    yield "```"
 
 
 def coverages(n_simulations: int, judges: Sequence[str]) -> Iterator[str]:

@@ -232,15 +232,19 @@ class Blocks:
 
     def _open(self, block: int) -> None:
         units = self._units[self._first(block) : self._first(block + 1)]
-        needed = self.needed(block)
-        self.not_needed[~needed] += (units[:, ~needed] == 0).sum(axis=0)
-        units[:, ~needed] = 1
         self._n_left.append(int((units[:, self._deciding] == 0).sum()))
         self.n_open += 1
 
     def _look(self, block: int) -> None:
+        before = self.needed(self.n_open)
         for number, test in enumerate(self.tests):
             test.look(self._differences(number, self._first(block), self._first(block + 1)))
+        # What is closed stays closed, so that all later blocks are known to be without it.
+        dropped = before & ~self.needed(self.n_open)
+        if dropped.any():
+            units = self._units[self._first(self.n_open) :]
+            self.not_needed[dropped] += (units[:, dropped] == 0).sum(axis=0)
+            units[:, dropped] = 1
 
     def _differences(self, number: int, first: int, last: int) -> Floats:
         """First model minus second, shape (prompts, pairs), in [-1, 1]."""

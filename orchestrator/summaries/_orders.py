@@ -11,7 +11,7 @@ _COLUMNS: Final = (
     Column("better"),
     Column("worse"),
     Column("order"),
-    Column("prompts asked", "count"),
+    Column("prompts", "count"),
     Column("settled after", "count"),
     Column("mean difference", "signed", 3),
     Column("adjusted p", "p"),
@@ -56,7 +56,8 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
         f"settled: the chance that any order of this table is wrong is at most {100 * error:g} %, "
         f"although one looked after every {block} prompts; about {about}, for this judge",
         "mean difference: from -1 to 1 on a prompt; over the prompts asked of this pair, with a "
-        "confidence sequence: all of them hold together, at every look",
+        "confidence sequence: all of them hold together, at every look (an order may be settled "
+        "although its interval holds 0, since for orders Holm's procedure needs less)",
     ]
     if any(pair.n_missing for pair in pairs):
         n_missing = sum(pair.n_missing for pair in pairs)
@@ -65,10 +66,10 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
             "prompts on which there is one"
         )
     if top is not None:
-        notes.append(
-            f"asked for: who is among the best {top}, that is, has fewer than {top} better models; "
-            "a pair can't matter once that is known of both"
-        )
+        who = f"who is among the best {top}, that is, has fewer than {top} better models"
+        if top == 1:
+            who = "who is the best, that is, has no better model"
+        notes.append(f"asked for: {who}; a pair can't matter once that is known of both")
     return make_table(
         f"{method}.orders",
         "Orders by sequential test" + (f", judged by {judge}" if judge else ""),
