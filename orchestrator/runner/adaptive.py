@@ -156,9 +156,11 @@ class Adaptive:
             extra={"model": model, "before": change.before, "after": change.after},
         )
         label = self._labels[model]
-        before = self._kept[label].changes if label in self._kept else ()
+        before = self._kept.get(label, KeptLimit(change.before))
         made = KeptChange(wall_ms(), change.before, change.after, change.why)
-        self._kept[label] = KeptLimit(change.after, (*before[1 - _KEPT :], made))
+        # What was said by hand holds for this call only.
+        found = before.limit if change.why == _BY_HAND else change.after
+        self._kept[label] = KeptLimit(found, (*before.changes[1 - _KEPT :], made))
         self._keep(msgspec.json.encode(self._kept).decode())
 
     def _now(self) -> float:

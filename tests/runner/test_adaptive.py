@@ -118,8 +118,9 @@ async def test_each_change_is_kept_and_the_last_limit_begins_the_next_call():
 
 async def test_a_limit_that_was_set_by_hand_stays():
     server = Server(4)
-    model, _, _ = await run(server, 300, fix_at=1.0)
+    model, store, _ = await run(server, 300, fix_at=1.0)
     assert model.limit == 3
+    assert decoded(store.meta[META])["m 1234"].limit == 64
     assert not model.limits.is_adaptive
     assert model.limits.last[-1]["why"] == "by hand"
 
