@@ -1,5 +1,6 @@
 """One client, one job: what it took of the processor, of time and of memory; slopes of two jobs."""
 
+import math
 import os
 import resource
 import statistics
@@ -46,7 +47,7 @@ class Slope:
         cpu_ms: Of the processor.
         low: Least of the repeats.
         high: Most of the repeats.
-        per_s: Requests a second of wall time.
+        per_s: Requests a second of wall time; nan where the larger run took no longer.
         larger: The last run of the larger size.
     """
 
@@ -100,7 +101,9 @@ def slope(
         larger = run(client, url, body, GROWTH * n, in_flight)
         extra = larger.n - smaller.n
         costs.append(1000 * (larger.cpu_s - smaller.cpu_s) / extra)
-        rates.append(extra / max(larger.wall_s - smaller.wall_s, 1e-9))
+        longer = larger.wall_s - smaller.wall_s
+        # On a busy machine the larger run may take less time: that says nothing.
+        rates.append(extra / longer if longer > 0 else math.nan)
     if larger is None:
         raise ValueError("at least one repeat is needed")
     return Slope(statistics.median(costs), min(costs), max(costs), statistics.median(rates), larger)

@@ -114,6 +114,8 @@ def counting(files: Files, *options: str) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait()
+            if process.stderr:
+                process.stderr.close()
 
 
 def opened(url: str) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """The sections of docs/performance.md that this folder writes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -61,7 +62,10 @@ def compared(lines: Sequence[Line], bodies: Sequence[str], levels: Sequence[int]
         peak = max((found.larger.rss_mb for found in line.slopes.values()), default=None)
         cells = [line.title, line.version, line.kept()]
         cells += [line.cost(body) for body in bodies]
-        cells += [line.cost("late"), f"{slow.per_s:,.0f}" if slow else "-"]
+        cells += [
+            line.cost("late"),
+            f"{slow.per_s:,.0f}" if slow and slow.per_s == slow.per_s else "-",
+        ]
         cells += [f"{peak:,.0f}" if peak is not None else "-"]
         cells += [f"{line.opened[n]:,}" if n in line.opened else "-" for n in levels]
         rows.append(_row(cells))
@@ -77,6 +81,10 @@ def compared(lines: Sequence[Line], bodies: Sequence[str], levels: Sequence[int]
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def _rate(found: Slope | None) -> str:
+    return "-" if found is None or math.isnan(found.per_s) else f"{found.per_s:,.0f}"
 
 
 def _short(milliseconds: float) -> str:
