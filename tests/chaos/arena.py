@@ -139,7 +139,8 @@ class Oracle:
         self.n_recorded = len(found)
         counts = self._arena.sent()
         self.asked_again |= {one for one, count in self._sent.items() if counts[one] > count}
-        for request in recorded_requests(self._arena.recipe, self._run_dir):
+        # Without outcomes there may be no tables yet to look for them in.
+        for request in recorded_requests(self._arena.recipe, self._run_dir) if found else ():
             self._sent.setdefault(request, counts[request])
 
     def check(self) -> None:

@@ -5,7 +5,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -156,7 +155,6 @@ def test_a_wall_clock_that_jumps(shim, arena, note, jump_s):
     run_dir = arena.new_run()
     oracle = Oracle(arena, run_dir)
     clock = {"LD_PRELOAD": str(shim), "CHAOS_CLOCK": str(jump_s)}
-    started = time.monotonic()
     with arena.serving([{"latency_s": 0.02}, {"fault": "503", "every": 9}]) as url:
         process = arena.start(run_dir, **clock)
         until_sent(process, url, 60)
@@ -167,7 +165,6 @@ def test_a_wall_clock_that_jumps(shim, arena, note, jump_s):
         ended = end_of(arena.start(run_dir, **clock))
         assert ended.code == EXIT_COMPLETE, ended
         oracle.check()
-    assert time.monotonic() - started < LONG_S
     note(f"wall clock to and fro by {jump_s // DAY_S:,} days, and kill -9", times=1, exit="0",
          said="complete", recorded=recorded_then, lost=len(oracle.lost),
          asked_again=len(oracle.asked_again), then="frames equal")  # fmt: skip
