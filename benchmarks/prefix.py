@@ -1,10 +1,10 @@
 """How much of the prompts a real vLLM computes anew, against what can't be avoided.
 
-    python benchmarks/prefix.py [--items 60] [--blocks 160] [--write]
+    python benchmarks/prefix.py [--items 20] [--blocks 320] [--write]
 
 `orchestrator run` of a pairwise recipe (both orders, four candidates) and of a pointwise one, on
 one vLLM with prefix caching whose memory for keys and values is cut down to so many blocks that it
-holds little more than what is in flight: as a large model's on a long run. Computed: the server's
+holds half of the items: as a large model's on a long run. Computed: the server's
 own counters, prompt tokens minus cached ones. Unavoidable: the tokens of the radix tree of the
 distinct prompts that were sent, block by block, as only whole blocks are shared. Beside it the same
 requests in random order, as many at a time.
@@ -113,8 +113,8 @@ async def table(n_items: int, n_blocks: int) -> str:
 def main() -> None:
     """Measure and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=60)
-    parser.add_argument("--blocks", type=int, default=160)
+    parser.add_argument("--items", type=int, default=20)
+    parser.add_argument("--blocks", type=int, default=320)
     parser.add_argument("--write", action="store_true", help="put it into docs/performance.md")
     options = parser.parse_args()
     try:
