@@ -182,7 +182,7 @@ def coverage(judge: str, n_simulations: int, seed: int = 0) -> tuple[float, floa
     found = []
     for population in POPULATIONS:
         study = Study(judge, 2, 0.3, population)
-        source = np.mean(differences(rng, study, 1_000_000))
+        source = np.mean(differences(rng, study, 4_000_000))
         held = 0
         for first in range(0, n_simulations, 100):
             n_series = min(100, n_simulations - first)
