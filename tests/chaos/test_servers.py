@@ -151,11 +151,12 @@ def test_a_deterministic_failure_is_asked_once_and_never_again(arena, note, name
         before = arena.sent()
         assert arena.run(run_dir).code == EXIT_PARTIAL
         assert arena.sent() == before
+        oracle.look()
         fresh = run_dir.with_name(f"{run_dir.name}-fresh")
         assert arena.run(fresh).code == EXIT_COMPLETE
     same_frames(frames(fresh), arena.expected)
-    oracle.look()
     assert not oracle.lost
+    assert not oracle.asked_again
     note(f"{name}: {whose}", times=struck, exit="3", said=shown(ended), recorded=recorded,
          lost=len(oracle.lost), asked_again=len(oracle.asked_again),
          then="kept as failures; --fresh asks anew: frames equal")  # fmt: skip
