@@ -161,6 +161,9 @@ def test_an_item_is_opened_by_keys_and_its_neighbours_too(browser, links):
 def test_keys_are_told_and_left_alone_while_typing(browser, links):
     with opened(browser, links, "/run/demo/items") as (page, _):
         page.keyboard.press("?")
+        page.locator("dialog button", has_text="Close").click()
+        assert not page.locator("dialog").is_visible()
+        page.keyboard.press("?")
         assert page.locator("dialog").is_visible()
         page.keyboard.press("Escape")
         page.keyboard.press("/")

@@ -120,7 +120,7 @@ if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 // -- keys ----------------------------------------------------------------------------------------
 
 const KEYS = [
-  ["j, ↓", "next row, or next item"], ["k, ↑", "row or item before"], ["Enter", "open the row"],
+  ["j, ↓, →", "next row, or next item"], ["k, ↑, ←", "row or item before"], ["Enter", "open the row"],
   ["/", "search"], ["u, Esc", "one level up"], ["g", "first row"], ["G", "last row"], ["s", "swap the orders of a judgment"],
   ["d", "answers with differences"], ["t", "answers by tokens"], ["m", "answers as Markdown"], ["p", "answers as plain text"],
   ["?", "these keys"],
@@ -130,7 +130,7 @@ const help = () => {
   const dialog = document.getElementById("help");
   dialog.replaceChildren(h("h2", { id: "help-title" }, "Keys"),
     h("dl", {}, KEYS.map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)))),
-    h("form", { method: "dialog" }, h("button", {}, "Close")));
+    h("button", { type: "button", click: () => dialog.close() }, "Close"));
   dialog.showModal();
 };
 

@@ -38,8 +38,19 @@ const answer = (one, { view, base, trace, by, several }) => {
   else if (view === "differences" && base && base !== one) body = base.text === one.text ? [h("p", { class: "note" }, "The same text."), h("pre", { dir: "auto" }, one.text)] : compared(base.text ?? "", one.text);
   else body = h("pre", { dir: "auto", tabindex: 0, "aria-label": `Answer of ${one.model}` }, one.text);
   return h("article", { class: `answer${view === "differences" && base === one ? " base" : ""}`, data: { model: one.model } },
-    h("h3", {}, name(one.model), h("span", { class: "aside" }, one.turn > 1 && ` turn ${one.turn}`, several && [" ", name(one.method)])),
+    h("h3", {}, name(one.model), h("span", { class: "aside" }, one.turn > 1 && ` turn ${one.turn}`, several && [" ", name(one.methods.join(", "))])),
     h("p", { class: "basis" }, about, " ", verdict(one.exact_match)), body);
+};
+
+/** Equal answers of a model stand once, with all methods that drew them. */
+const distinct = (answers) => {
+  const found = new Map();
+  for (const one of answers) {
+    const key = JSON.stringify([one.model, one.turn, one.status, one.text]);
+    const known = found.get(key);
+    if (known) known.methods.push(one.method); else found.set(key, { ...one, methods: [one.method] });
+  }
+  return [...found.values()];
 };
 
 // -- judgments -----------------------------------------------------------------------------------
@@ -93,7 +104,7 @@ const judgment = (one, order, trace) => {
       one.n_traces > 0 && ` · ${count(one.n_traces)} traces${one.n_silent ? `, ${count(one.n_silent)} without a verdict` : ""}`),
     orders.map(([key, says, p, prefer, coverage]) => h("div", { class: "order", data: { order: key } },
       h("h4", {}, says), bar(p, labels),
-      h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · says ${p ? "" : "nothing"}`, p && name(decision(p, one)), ` · probability on the labels ${share(coverage)}`),
+      h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · says ${p ? "" : "nothing"}`, p && name(decision(p, one)), " · ", h("span", { class: coverage < 0.5 ? "bad" : null }, `probability on the labels ${share(coverage)}`)),
       shown(one, key, trace))));
 };
 
@@ -185,16 +196,17 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
   };
 
   const answersPart = () => {
-    if (!found.answers.length) return null;
-    const several = new Set(found.answers.map((one) => one.method)).size > 1;
-    const first = found.answers.find((one) => one.model === base) ?? found.answers[0];
-    const there = trace ? measures(found.answers.map((one) => tokensOf(trace, drawOf(trace, one.model, one.turn, one.method)))
+    const answers = distinct(found.answers);
+    if (!answers.length) return null;
+    const several = answers.some((one, at) => answers.findIndex((two) => two.model === one.model && two.turn === one.turn) !== at);
+    const first = answers.find((one) => one.model === base) ?? answers[0];
+    const there = trace ? measures(answers.map((one) => tokensOf(trace, drawOf(trace, one.model, one.turn, one.method)))
       .reduce((all, one) => ({ logprobs: all.logprobs ?? one?.logprobs, features: { ...all.features, ...one?.features } }), {})) : [];
     return part("Answers", h("div", { class: "tools" }, segmented("How answers are shown", VIEWS, view, (next) => { view = next; redraw(); }),
-      view === "differences" && found.answers.length > 1 && h("label", {}, "against ", h("select", { change: (event) => { base = event.target.value; redraw(); } },
-        [...new Set(found.answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one)))),
+      view === "differences" && answers.length > 1 && h("label", {}, "against ", h("select", { change: (event) => { base = event.target.value; redraw(); } },
+        [...new Set(answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one)))),
       view === "tokens" && [colouring(there, by, (next) => { by = next; redraw(); }), legend(there.includes(by) ? by : "logprob")]),
-    h("div", { class: "answers" }, found.answers.map((one) => answer(one, { view, trace, by, several, base: found.answers.find((two) => two.model === first.model && two.turn === one.turn) }))));
+    h("div", { class: "answers" }, answers.map((one) => answer(one, { view, trace, by, several, base: answers.find((two) => two.model === first.model && two.turn === one.turn) }))));
   };
 
   const content = h("div", { class: "wide item" });
