@@ -121,6 +121,29 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
     _override_options(check)
+    _commands_of_runs(commands)
+    _serve_options(
+        _command(commands, "serve", "runner.commands:serve", "serve models on this machine")
+    )
+    probe = _command(
+        commands, "probe", "runner.server_commands:probe", "find out what servers really do"
+    )
+    probe_options(probe)
+    _override_options(probe)
+    servers = _command(
+        commands, "servers", "runner.server_commands:servers", "list or end kept servers"
+    )
+    servers_options(servers)
+    for family in _LISTED:
+        listing = _command(
+            commands, family, "runner.commands:kinds", f"list the {family} there are"
+        )
+        listing.set_defaults(family=family)
+    return parser
+
+
+def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands that look at, steer or mend runs that there are."""
     report = _command(commands, "report", "runner.commands:report", "show what a run found")
     _run_argument(report)
     _format_option(report)
@@ -148,24 +171,6 @@ def _parser() -> argparse.ArgumentParser:
     runs = _command(commands, "runs", "runner.commands:runs", "list the runs kept in a folder")
     runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
     view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))
-    _serve_options(
-        _command(commands, "serve", "runner.commands:serve", "serve models on this machine")
-    )
-    probe = _command(
-        commands, "probe", "runner.server_commands:probe", "find out what servers really do"
-    )
-    probe_options(probe)
-    _override_options(probe)
-    servers = _command(
-        commands, "servers", "runner.server_commands:servers", "list or end kept servers"
-    )
-    servers_options(servers)
-    for family in _LISTED:
-        listing = _command(
-            commands, family, "runner.commands:kinds", f"list the {family} there are"
-        )
-        listing.set_defaults(family=family)
-    return parser
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -367,3 +368,32 @@ def test_it_is_no_wider_than_a_telephone(browser, links, path):
     with opened(browser, links, path, viewport={"width": 390, "height": 800}) as (page, _):
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+DIFFERENCES = """async ([before, after]) => {
+  const { difference } = await import("/static/text.js");
+  return difference(before, after);
+}"""
+
+
+def test_differences_of_words_give_both_texts_back(browser, links):
+    rng = np.random.default_rng(3)
+    with opened(browser, links, "/") as (page, _):
+        for _ in range(150):
+            before, after = (" ".join(rng.choice([*"abcd"], rng.integers(0, 25))) for _ in "ab")
+            found = page.evaluate(DIFFERENCES, [before, after])
+            assert "".join(text for kind, text in found if kind != "new") == before
+            assert "".join(text for kind, text in found if kind != "gone") == after
+        # The shortest: one word for another costs two stretches.
+        assert page.evaluate(DIFFERENCES, ["a b c", "a x c"]) == [
+            ["same", "a "],
+            ["gone", "b"],
+            ["new", "x"],
+            ["same", " c"],
+        ]
+
+
+def test_differences_of_texts_that_share_nothing_are_given_up(browser, links):
+    long = [" ".join(f"{side}{k}" for k in range(5000)) for side in "ab"]
+    with opened(browser, links, "/") as (page, _):
+        assert page.evaluate(DIFFERENCES, long) is None
