@@ -55,9 +55,9 @@ def lacks_llamacpp() -> bool:
 
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
-    AllowedSkip(r"chromium is absent", lacks_browser, 30),
+    AllowedSkip(r"chromium is absent", lacks_browser, 60),
     # Whether npm can fetch it is only known after trying.
-    AllowedSkip(r"axe-core is absent", lambda: True, 4),
+    AllowedSkip(r"axe-core is absent", lambda: True, 12),
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),
     AllowedSkip(r"cc is absent", lambda: shutil.which("cc") is None, 10),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
