@@ -30,6 +30,9 @@ N_FOLDS: Final = 5
 GAMED_WEIGHT: Final = 0.2 / 2
 """Weight of a row of the gamed baselines: lambda 0.2, and there are two of them."""
 
+# Starts of a search, and the slope (of the penalty's) at which it is at the minimum.
+_MAX_STARTS: Final = 10
+_FLAT: Final = 1e-6
 _DRAW: Final = 1.5
 
 
@@ -253,15 +256,22 @@ def fit_penalised_logistic(
         value = float(halves.sum() / penalty + loss)
         return value, np.concatenate((slope, -slope)) + 1.0 / penalty
 
-    found = minimize(
-        objective,
-        np.concatenate((np.maximum(begin, 0.0), np.maximum(-begin, 0.0))),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0.0, None)] * (2 * k),
-        options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9},
-    )
-    result: Floats = found.x[:k] - found.x[k:]
+    at = np.concatenate((np.maximum(begin, 0.0), np.maximum(-begin, 0.0)))
+    # A line search may end short of the minimum; begun anew from there it gets on.
+    for _ in range(_MAX_STARTS):
+        found = minimize(
+            objective,
+            at,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, None)] * (2 * k),
+            options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9},
+        )
+        at = found.x
+        downhill = np.where(at > 0.0, found.jac, np.minimum(found.jac, 0.0))
+        if np.abs(downhill).max() * penalty <= _FLAT:
+            break
+    result: Floats = at[:k] - at[k:]
     return result
 
 

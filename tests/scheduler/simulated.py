@@ -99,16 +99,9 @@ def simulate(
         step = min(left, look_at - now)
         now, done_each = now + step, done_each + each * step
         if now >= look_at:
-            seen = Seen(
-                in_flight=n,
-                queued=max(0, min(1000, demand_at(now) - n)),
-                n_ended=len(run.ended),
-                work=float(len(run.ended)),
-                n_overloads=n_refused,
-                waiting=len(waiting) if publishes else None,
-                running=len(running) if publishes else None,
-            )
-            change = controller.look(now, seen)
+            queue = (len(waiting), len(running)) if publishes else (None, None)
+            queued = max(0, min(1000, demand_at(now) - n))
+            change = controller.look(now, _seen(run, (n, queued), n_refused, queue))
             if change is not None:
                 run.changes.append(change)
             look_at = now + controller.look_after_s(now)
@@ -116,3 +109,17 @@ def simulate(
             heapq.heappop(running)
             run.ended.append(now)
     return run
+
+
+def _seen(
+    run: Run, at_client: tuple[int, int], n_refused: int, at_server: tuple[int | None, int | None]
+) -> Seen:
+    return Seen(
+        in_flight=at_client[0],
+        queued=at_client[1],
+        n_ended=len(run.ended),
+        work=float(len(run.ended)),
+        n_overloads=n_refused,
+        waiting=at_server[0],
+        running=at_server[1],
+    )
