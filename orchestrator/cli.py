@@ -7,18 +7,21 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TypeAlias
 
 from orchestrator import __version__
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
 from orchestrator.runner.options import (
+    RUNS,
+    charts_option,
+    export_options,
     html_option,
+    limit_options,
     probe_options,
     servers_options,
+    view_options,
 )
 
 Handler = Callable[[argparse.Namespace], int]
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 (argparse has no other name for it)
 
 _MAX_PORT = 65_535
 _LISTED = ("methods", "analyses", "backends", "datasets", "recipes")
@@ -102,19 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _recipe_commands(commands)
-    _run_commands(commands)
-    _server_commands(commands)
-    for family in _LISTED:
-        listing = _command(
-            commands, family, "runner.commands:kinds", f"list the {family} there are"
-        )
-        listing.set_defaults(family=family)
-    return parser
-
-
-def _recipe_commands(commands: Commands) -> None:
-    """Those that take a recipe."""
     _run_options(
         _command(commands, "run", "runner.commands:run", "run a recipe, or go on where it stopped")
     )
@@ -131,14 +121,7 @@ def _recipe_commands(commands: Commands) -> None:
     )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
     _override_options(check)
-
-
-def _run_commands(commands: Commands) -> None:
-    """Those that take a run, or a folder of runs."""
-
-
-def _server_commands(commands: Commands) -> None:
-    """Those that are about servers."""
+    _commands_of_runs(commands)
     _serve_options(
         _command(commands, "serve", "runner.commands:serve", "serve models on this machine")
     )
@@ -151,6 +134,43 @@ def _server_commands(commands: Commands) -> None:
         commands, "servers", "runner.server_commands:servers", "list or end kept servers"
     )
     servers_options(servers)
+    for family in _LISTED:
+        listing = _command(
+            commands, family, "runner.commands:kinds", f"list the {family} there are"
+        )
+        listing.set_defaults(family=family)
+    return parser
+
+
+def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands that look at, steer or mend runs that there are."""
+    report = _command(commands, "report", "runner.commands:report", "show what a run found")
+    _run_argument(report)
+    _format_option(report)
+    charts_option(report)
+    export = _command(
+        commands, "export", "runner.report_commands:export", "write a run's frames to files"
+    )
+    _run_argument(export)
+    export_options(export)
+    status = _command(
+        commands, "status", "runner.commands:status", "look at a running or ended run"
+    )
+    _run_argument(status)
+    status.add_argument("--json", action="store_true", help="for programs")
+    for name, text in _STEERING:
+        steer = _command(commands, name, f"runner.control_commands:{name}", text)
+        _run_argument(steer)
+        if name == "limit":
+            limit_options(steer)
+    _run_argument(
+        _command(
+            commands, "repair", "runner.repair:repair", "keep what can be read of a damaged run"
+        )
+    )
+    runs = _command(commands, "runs", "runner.commands:runs", "list the runs kept in a folder")
+    runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
+    view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:
@@ -199,7 +219,7 @@ def _port(text: str) -> int:
 
 
 def _command(
-    commands: Commands,
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
     handler: str,
     text: str,
