@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -67,6 +68,8 @@ def serve(path: Path, *, port: int | None, open_browser: bool, allow_code: bool)
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_DRAIN_S,
         )
+        # The server raises a signal again when it has ended; that must not skip what is left.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt), asyncio.Runner() as runner:
             runner.run(uvicorn.Server(config).serve(sockets=[listening]))
 

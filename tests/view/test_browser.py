@@ -89,6 +89,7 @@ def served(path: Path, state: Path) -> Iterator[Any]:
     finally:
         process.send_signal(2)
         assert process.wait(20) == 0, "".join(said)
+        assert list((state / "view").iterdir()) == []
         listener.join()
         stream.close()
 
