@@ -146,9 +146,10 @@ def test_damaged_file_is_found_by_checking(path: Path) -> None:
             put(store, number)
     content = bytearray(path.read_bytes())
     middle = len(content) // 2 // 4096 * 4096
-    content[middle : middle + 8192] = bytes(8192)
+    # More than the free pages, whose content is nobody's.
+    content[middle : middle + 32 * 4096] = bytes(32 * 4096)
     path.write_bytes(content)
-    with Store.open(path) as store, pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(StoreError, match="damaged"), Store.open(path) as store:
         store.check()
 
 
