@@ -50,6 +50,9 @@ class Limits(Settings):
     """Deadline of one attempt, in seconds."""
     max_attempts: Count = 5
     """Attempts before a passing failure is given up for this call."""
+    max_failures: Count | None = None
+    """Requests that may fail for good in a call before the model is given up: what it was not asked
+    fails at once and is asked by the next call. Null: any number."""
     dead_after_s: Amount = 30.0
     """How long a server may be out of reach before its requests fail, in seconds."""
 

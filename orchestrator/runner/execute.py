@@ -305,6 +305,7 @@ def _wiring(
             else spec.max_in_flight * fleet.n_servers(name),
             spec.limits.dead_after_s,
             spec.limits.max_attempts,
+            spec.limits.max_failures,
         )
         for name, spec in specs.items()
     }

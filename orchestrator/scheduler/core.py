@@ -19,6 +19,8 @@ from orchestrator.scheduler.retry import RetryPolicy
 
 _log = logging.getLogger(__name__)
 
+# Characters of a server's words that a warning repeats.
+_SAID = 200
 _UNAUTHORISED = frozenset({401, 403})
 _OVERLOADED = frozenset({429, 503})
 
@@ -30,11 +32,13 @@ class Limits(msgspec.Struct, frozen=True):
         max_in_flight: Requests that the server has at a time.
         dead_after_s: How long a server may be out of reach before its requests fail.
         max_attempts: Attempts of a request; the retry policy's where None.
+        max_failures: Requests that may fail before the model is dead; None for any number.
     """
 
     max_in_flight: int = 64
     dead_after_s: float = 30.0
     max_attempts: int | None = None
+    max_failures: int | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -148,8 +152,17 @@ class Core:
         wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
         if wait is None:
             state.n_failed += 1
-            return [Settled(request, outcome)]
+            return [Settled(request, outcome), *self._overspent(request.ask.model, outcome)]
         return [self._delay(state, request, outcome, now + wait)]
+
+    def _overspent(self, model: str, last: Failure) -> list[Settled | Retried]:
+        """What follows from one failure more: nothing, or the model's end."""
+        state = self.models[model]
+        most = state.limits.max_failures
+        if most is None or state.n_failed < most:
+            return []
+        why = f"{state.n_failed} of its requests failed (limits.max_failures); the last: "
+        return self.kill(model, Failure("failure_budget", why + last.message))
 
     def not_connected(
         self, request: Request, failure: Failure, now: float
@@ -196,7 +209,8 @@ class Core:
     def kill(self, model: str, why: Failure) -> list[Settled | Retried]:
         """Declare a model dead; all its queued requests fail."""
         state = self.models[model]
-        _log.warning("%s is given up for this call", model, extra={"model": model})
+        said = why.message[:_SAID]
+        _log.warning("%s is given up for this call: %s", model, said, extra={"model": model})
         state.dead = Failure("dead_server", f"{model} can't be used: {why.message}")
         waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
         state.delayed.clear()
