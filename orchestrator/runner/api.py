@@ -22,6 +22,7 @@ from orchestrator.report.progress import Progress
 from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
 from orchestrator.runner.identity import identity_key
+from orchestrator.runner.late import late_interrupts
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
 from orchestrator.runner.options import RUNS as _RUNS
@@ -224,7 +225,8 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
     shown = make_display(display, sys.stderr)
-    with RunDirectory.lock(_where(run_dir, loaded.name), fresh=fresh) as directory:
+    where = _where(run_dir, loaded.name)
+    with late_interrupts() as late, RunDirectory.lock(where, fresh=fresh) as directory:
         with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
             opened = open_plan(prepared, directory, store)
             remember_schemas(prepared.plan, store)
@@ -232,7 +234,8 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             for line in _announce(prepared, opened, store):
                 shown.note(line)
             ended = _finish(prepared, opened, directory, store, shown, how)
-            export(store, directory.results)
+            late.begin()
+            export(store, directory.results, late)
             notes = server_notes(store, prepared.plan.identities)
             for line in notes:
                 shown.note(line)

@@ -29,6 +29,7 @@ from orchestrator.report.page import print_to, write_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api, report_commands
+from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.runs import list_runs
 from orchestrator.runner.runs import status as last_status
 
@@ -56,6 +57,17 @@ def _show(*renderables: RenderableType) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a recipe, or go on where it stopped."""
+    with late_interrupts() as late:
+        try:
+            return _run(options, late)
+        except KeyboardInterrupt:
+            # Here, where one Ctrl-C more is kept off: what is said must be said whole.
+            late.begin()
+            complain("interrupted; go on with the same command")
+            return EXIT_INTERRUPTED
+
+
+def _run(options: argparse.Namespace, late: Late) -> int:
     result = api.run(
         options.recipe,
         run_dir=options.run_dir,
@@ -68,7 +80,9 @@ def run(options: argparse.Namespace) -> int:
         allow_code=options.allow_code,
     )
     ended = result.ended
+    late.look()
     _show_result(result, options.format, whole=False)
+    late.look()
     report_commands.write_files(result, options)
     if ended is not None and ended.interrupted:
         complain(

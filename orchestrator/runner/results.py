@@ -16,6 +16,7 @@ from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.fleet import provenance_words
 from orchestrator.runner.identity import server_label
+from orchestrator.runner.late import Late
 from orchestrator.store import RunDirectory, Store
 
 _SCHEMAS = "frames"
@@ -56,15 +57,17 @@ def units_left(store: Store) -> int:
     return store.done_bitmap(plan_id, int(total)).count(0) - n_idle
 
 
-def export(store: Store, folder: Path) -> dict[str, Path]:
+def export(store: Store, folder: Path, late: Late | None = None) -> dict[str, Path]:
     """Write each frame of the current plan to `<frame>.parquet`, unless it is up to date.
 
     Args:
         store: Of the run.
         folder: Made if need be; that of the run is `RunDirectory.results`.
+        late: Looked at between units: a Ctrl-C leaves the frame that was there before.
 
     Raises:
         StoreError: If a file can't be written.
+        KeyboardInterrupt: As `late` says.
     """
     plan_id, schemas = store.current_plan, _schemas(store)
     paths = {frame: folder / f"{frame}.parquet" for frame in schemas}
@@ -72,7 +75,7 @@ def export(store: Store, folder: Path) -> dict[str, Path]:
         return paths
     mark = version(store)
     for frame, schema in schemas.items():
-        write_parquet(schema, _rows(store, plan_id, frame), paths[frame])
+        write_parquet(schema, _rows(store, plan_id, frame, late or Late()), paths[frame])
     if paths:
         (folder / _EXPORTED).write_text(mark, encoding="utf-8")
     return paths
@@ -139,8 +142,9 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _rows(store: Store, plan_id: int, frame: str) -> Iterator[tuple[Any, ...]]:
+def _rows(store: Store, plan_id: int, frame: str, late: Late) -> Iterator[tuple[Any, ...]]:
     for unit in store.iter_rows(plan_id, frame):
+        late.look()
         yield from unit.rows
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from orchestrator.runner import control
+from orchestrator.runner.late import Late
 from orchestrator.runner.session import Session
 from orchestrator.store import RunDirectory
 
@@ -45,6 +46,8 @@ class Interrupts:
             yield
         finally:
             for number, handler in before.items():
+                if isinstance(handler, Late):
+                    handler.begin()
                 self._loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 

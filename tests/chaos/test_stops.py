@@ -10,7 +10,7 @@ from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED
 from tests.chaos.arena import FULL, Arena, Oracle, end_of, until_sent
 
 SECTION = "The process"
-N_KILLS = 100 if FULL else 15
+N_KILLS = 100 if FULL else 10
 N_STOPS = 6 if FULL else 2
 # Slow enough that a call meets several commits, which come each 100 ms.
 RULES = [{"latency_s": [0.02, 0.1]}]
@@ -80,8 +80,7 @@ def test_signals_at_random_moments(arena, note, name, numbers):
             ended = strike(arena, oracle, run_dir, url, rng, numbers)
             codes.add(ended.code)
             words.add(ended.words)
-            # Polars words a third Ctrl-C in the middle of an export as a panic of its own.
-            assert len(numbers) > 2 or "Traceback" not in ended.words, ended
+            assert "Traceback" not in ended.words, ended
         recorded = oracle.n_recorded
         go_to_the_end(arena, oracle, run_dir)
     if signal.SIGKILL not in numbers:
