@@ -8,7 +8,8 @@ between two sizes leave out what a call costs once.
     python benchmarks/client.py judge     CPU and bytes of a judgment of one token
     python benchmarks/client.py reply     the same of an answer of 256 tokens
     python benchmarks/client.py memory    peak memory of short and of long runs
-    python benchmarks/client.py resume    from the command to the first new request
+    python benchmarks/client.py resume    from the command to the first new request; with --edited
+                                          also after changes of the recipe
 
 Each prints what was measured beside its target, and with --write puts it into its section of
 docs/performance.md. Without a name all are measured.
@@ -21,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import _page
 import _runs
@@ -30,10 +32,23 @@ MEGABYTE = 1 << 20
 # Exit code of a run that a bound stopped, and how many requests it had left.
 _STOPPED = 3
 LEFT = 400
+_PROMPT = "'{{ prompt }} A: {{ answer_a }} B: {{ answer_b }} The better one is '"
 TARGETS = {
     "judge": (0.25, 1100.0),
     "reply": (2.5, 14 * 1024.0),
 }
+
+
+class Edit(NamedTuple):
+    """A change of a stopped run's recipe.
+
+    Attributes:
+        options: Of the command.
+        n_requests: That the call then sends.
+    """
+
+    options: tuple[str, ...]
+    n_requests: int
 
 
 def verdict(value: float, target: float) -> str:
@@ -136,27 +151,48 @@ def resume(options: argparse.Namespace) -> list[str]:
                 first = _runs.measure(folder, server, *stop, ends=(_STOPPED,))
                 port = server.port
             (folder / "run").rename(folder / "stopped")
-            times, cpu = zip(*(_resumed(folder, port) for _ in range(options.repeat)), strict=True)
-        took = statistics.median(times)
-        spread = f"{min(times):.2f} to {max(times):.2f}"
-        rows.append((f"{first.n_requests:,}", f"{took:.2f}", spread, f"{target:g}",
-                     verdict(took, target), f"{statistics.median(cpu):.2f}"))  # fmt: skip
+            shutil.copy(folder / "items.jsonl", folder / "moved.jsonl")
+            for edit, changed in _edits(size, all_of_them=options.edited).items():
+                took, spread, cpu = _going_on(folder, port, changed, options.repeat)
+                rows.append((f"{first.n_requests:,}", edit, f"{took:.2f}", spread, f"{target:g}",
+                             verdict(took, target), f"{cpu:.2f}"))  # fmt: skip
     return [
         f"From the command to the first new request, median of {options.repeat} calls:",
         "",
-        *table(("outcomes stored", "wall s", "spread", "target", "", "CPU s"), rows),
+        *table(("outcomes stored", "changed", "wall s", "spread", "target", "", "CPU s"), rows),
     ]
 
 
-def _resumed(folder: Path, port: int) -> tuple[float, float]:
-    """Seconds to the first request of a call that goes on with the run in `stopped`: wall, CPU."""
+def _edits(size: int, *, all_of_them: bool) -> dict[str, Edit]:
+    """Options that change the recipe of a stopped run, by what they change."""
+    n_items = (size + LEFT) // _runs.PER_ITEM["judge"]
+    none = {"nothing": Edit((), LEFT)}
+    return none if not all_of_them else {
+        **none,
+        "path of the dataset": Edit(("--set", "dataset.path=moved.jsonl"), LEFT),
+        "number of items": Edit(("--limit", str(n_items - 5)),
+                                LEFT - 5 * _runs.PER_ITEM["judge"]),
+        "prompt of the judge": Edit(("--set", f"methods.0.prompt={_PROMPT}",
+                                     "--set", f"budget.requests={size + LEFT}"), LEFT),
+    }  # fmt: skip
+
+
+def _going_on(folder: Path, port: int, edit: Edit, repeat: int) -> tuple[float, str, float]:
+    """Wall seconds, their spread, and CPU seconds of calls that go on with the run in `stopped`."""
+    times, cpu = zip(*(_resumed(folder, port, edit) for _ in range(repeat)), strict=True)
+    spread = f"{min(times):.2f} to {max(times):.2f}"
+    return statistics.median(times), spread, statistics.median(cpu)
+
+
+def _resumed(folder: Path, port: int, edit: Edit) -> tuple[float, float]:
+    """Seconds to the first request of one such call: wall, CPU."""
     # The same folder and address: others are a change of the recipe, and of what a model is.
     shutil.rmtree(folder / "run", ignore_errors=True)
     shutil.copytree(folder / "stopped", folder / "run")
     with _runs.served(folder / "judge.json", port) as server:
-        done = _runs.measure(folder, server)
-    if done.n_requests != LEFT:
-        raise SystemExit(f"{done.n_requests} requests of a run that {LEFT} were missing from")
+        done = _runs.measure(folder, server, *edit.options, ends=(0, _STOPPED))
+    if done.n_requests != edit.n_requests:
+        raise SystemExit(f"{done.n_requests} requests where {edit.n_requests} were expected")
     return done.first_s, done.first_cpu_s
 
 
@@ -176,6 +212,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*", metavar="NAME", help=", ".join(SECTIONS))
     parser.add_argument("--sizes", type=int, nargs="+", help="requests of the runs")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--edited", action="store_true", help="resume also after changes")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
     for name in options.what or SECTIONS:
@@ -189,7 +226,8 @@ def main() -> None:
 
 def _how(name: str, options: argparse.Namespace) -> str:
     sizes = f" --sizes {' '.join(map(str, options.sizes))}" if options.sizes else ""
-    return f"Command: `python benchmarks/client.py {name}{sizes} --repeat {options.repeat}`"
+    edited = " --edited" if options.edited and name == "resume" else ""
+    return f"Command: `python benchmarks/client.py {name}{sizes}{edited} --repeat {options.repeat}`"
 
 
 if __name__ == "__main__":

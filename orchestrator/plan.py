@@ -238,6 +238,10 @@ class Plan:
             tuple(other for other, needs in enumerate(self._needs) if which in needs)
             for which in range(len(self._combinations))
         ]
+        self._asked = [
+            [self.identities[name] for name in (*combination.models, combination.judge) if name]
+            for _, combination in self._combinations
+        ]
         self._gates = [
             combination.judge or combination.models[-1] for _, combination in self._combinations
         ]
@@ -301,17 +305,16 @@ class Plan:
 
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
-        work = self.work(position)
-        unit = work.unit
-        asked = [self.identities[name] for name in (*unit.models, unit.judge) if name]
-        other = unit.demonstration
+        index, which = divmod(position, len(self._combinations))
+        part, combination = self._combinations[which]
+        other = self._demonstration(index) if _demonstrates(part) else None
         shown = () if other is None else (other.key, other.messages, other.reference)
         # Names are in the rows, so a renamed model makes new ones.
         return digest(
-            work.part.fingerprint,
-            self._keep(position // len(self._combinations)).content,
-            (unit.models, unit.judge),
-            asked,
+            part.fingerprint,
+            self._keep(index).content,
+            (combination.models, combination.judge),
+            self._asked[which],
             self.seed,
             *shown,
         )

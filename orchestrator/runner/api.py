@@ -14,11 +14,12 @@ import msgspec
 from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import RunDirectoryError
 from orchestrator.frames import FrameFiles
-from orchestrator.plan import PlanCount, StageCount
+from orchestrator.plan import PlanCount
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
+from orchestrator.runner.announced import announce
 from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
 from orchestrator.runner.identity import identity_key
@@ -231,7 +232,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             opened = open_plan(prepared, directory, store)
             remember_schemas(prepared.plan, store)
             export_items(prepared.dataset, directory)
-            for line in _announce(prepared, opened, store):
+            for line in announce(prepared, opened, store):
                 shown.note(line)
             ended = _finish(prepared, opened, directory, store, shown, how)
             late.begin()
@@ -257,7 +258,7 @@ def _finish(
     left = opened.done.count(0)
     if left == 0:
         total = len(prepared.plan)
-        n_not_needed = _n_not_needed(opened)
+        n_not_needed = opened.n_not_needed
         stored = Progress(
             run_dir=str(directory.path),
             units_total=total,
@@ -310,47 +311,6 @@ def plan(
     with Store.open(store_path, read_only=True) as store:
         blocks = blocks_of(prepared, store)
         return msgspec.structs.replace(count_prepared(prepared, store, blocks), servers=servers)
-
-
-def _n_not_needed(opened: Opened) -> int:
-    return 0 if opened.blocks is None else opened.blocks.n_not_needed
-
-
-def _announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
-    """What changed since the last call and what that means, in one line."""
-    if not opened.changes:
-        done = opened.done.count(1) - _n_not_needed(opened)
-        left = opened.done.count(0)
-        return [f"going on: {done:,} units done, {left:,} to do"] if done and left else []
-    counted = count_prepared(prepared, store, opened.blocks)
-    asked = [
-        f"{'at most ' if not stage.exact else ''}{stage.left:,} {stage.name} to ask"
-        for stage in _by_name(counted)
-        if stage.left
-    ]
-    kept = [f"{stage.held:,} {stage.name} kept" for stage in _by_name(counted) if stage.held]
-    what = ", ".join([*asked, *kept]) or "nothing to ask"
-    return [f"{'; '.join(opened.changes)}: {what}"]
-
-
-def _by_name(counted: PlanCount) -> list[StageCount]:
-    merged: dict[str, StageCount] = {}
-    for stage in counted.stages:
-        old = merged.get(stage.name)
-        merged[stage.name] = (
-            stage
-            if old is None
-            else StageCount(
-                stage.name,
-                "",
-                old.total + stage.total,
-                old.held + stage.held,
-                old.left + stage.left,
-                old.exact and stage.exact,
-                old.max_tokens + stage.max_tokens,
-            )
-        )
-    return list(merged.values())
 
 
 def _where(run_dir: str | Path | None, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -110,7 +110,7 @@ def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | Non
     return count_plan(
         prepared.plan,
         store.get if store is not None else lambda key: None,  # noqa: ARG005
-        {spec.name: spec.system for spec in specs if spec.system},
+        _systems(prepared),
         {
             spec.name: Price(spec.price.input, spec.price.output)
             for spec in specs
@@ -118,6 +118,21 @@ def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | Non
         },
         blocks,
     )
+
+
+def count_items(
+    prepared: Prepared, store: Store, blocks: Blocks | None, indexes: Iterable[int]
+) -> list[StageCount]:
+    """What some items lead to, by driving their units as `count_plan` drives all."""
+    plan, systems, tally = prepared.plan, _systems(prepared), _Tally()
+    for index in indexes:
+        _drive_item(plan, index, store.get, systems, blocks, tally)
+    return [*_stages(plan, tally), *_observations(tally.missing, plan)]
+
+
+def _systems(prepared: Prepared) -> dict[str, str]:
+    specs = [prepared.models[name] for name in prepared.identities]
+    return {spec.name: spec.system for spec in specs if spec.system}
 
 
 def _stages(plan: Plan, tally: _Tally) -> list[StageCount]:
@@ -176,46 +191,55 @@ def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCo
 def _drive(
     plan: Plan, lookup: Lookup, systems: Mapping[str, str], blocks: Blocks | None
 ) -> tuple[_Tally, _Tally]:
-    """What the store answers: of items that are asked in any case, and of the others.
-
-    Keys are shared within an item only, so each item has a driver of its own and memory stays flat.
-    """
+    """What the store answers: of items that are asked in any case, and of the others."""
     sure, unsure = _Tally(), _Tally()
     n_sure = 0
     if blocks is not None:
         n_sure = max(blocks.n_open, blocks.rule.fewest_blocks()) * blocks.rule.block
     for index in range(len(plan.items)):
         tally = sure if index < n_sure else unsure
-        first = index * plan.n_per_item
-        n_turns = 1 + len(plan.items.item(index).followups)
-        tally.n_items += 1
-        tally.n_turns += n_turns
-        seen: set[bytes] = set()
-        found: dict[bytes, Outcome | Failure | None] = {}
-
-        def remember(
-            key: bytes, found: dict[bytes, Outcome | Failure | None] = found
-        ) -> Outcome | Failure | None:
-            if key not in found:
-                found[key] = lookup(key)
-            return found[key]
-
-        driver = Driver(plan, remember, systems, watch=_counting(tally.held, seen))
-        needed = None if blocks is None else blocks.needed(index // blocks.rule.block)
-        for which in range(plan.n_per_item):
-            if needed is None or needed[which]:
-                driver.open(first + which)
-            else:
-                tally.skipped[which] += 1
-                tally.skipped_turns[which] += n_turns
-        tally.missing.update((request.kind, request.ask.model) for request in driver.outbox)
-        driver.close()
+        _drive_item(plan, index, lookup, systems, blocks, tally)
     return sure, unsure
 
 
-def _counting(
-    held: Counter[tuple[str, str]], seen: set[bytes]
-) -> Callable[[bytes, str, str], None]:
+def _drive_item(
+    plan: Plan,
+    index: int,
+    lookup: Lookup,
+    systems: Mapping[str, str],
+    blocks: Blocks | None,
+    tally: _Tally,
+) -> None:
+    """Drive the units of an item against the store.
+
+    Keys are shared within an item only, so each item has a driver of its own and memory stays flat.
+    """
+    first = index * plan.n_per_item
+    n_turns = 1 + len(plan.items.item(index).followups)
+    tally.n_items += 1
+    tally.n_turns += n_turns
+    found: dict[bytes, Outcome | Failure | None] = {}
+
+    def remember(key: bytes) -> Outcome | Failure | None:
+        if key not in found:
+            found[key] = lookup(key)
+        return found[key]
+
+    driver = Driver(plan, remember, systems, watch=_counting(tally.held))
+    needed = None if blocks is None else blocks.needed(index // blocks.rule.block)
+    for which in range(plan.n_per_item):
+        if needed is None or needed[which]:
+            driver.open(first + which)
+        else:
+            tally.skipped[which] += 1
+            tally.skipped_turns[which] += n_turns
+    tally.missing.update((request.kind, request.ask.model) for request in driver.outbox)
+    driver.close()
+
+
+def _counting(held: Counter[tuple[str, str]]) -> Callable[[bytes, str, str], None]:
+    seen: set[bytes] = set()
+
     def count(key: bytes, kind: str, model: str) -> None:
         if key not in seen:
             seen.add(key)

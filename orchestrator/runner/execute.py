@@ -57,6 +57,11 @@ class Opened(msgspec.Struct, frozen=True):
     adopted: int
     blocks: Blocks | None = None
 
+    @property
+    def n_not_needed(self) -> int:
+        """Units that the stopping rule has found to be not needed."""
+        return 0 if self.blocks is None else self.blocks.n_not_needed
+
 
 class Ended(msgspec.Struct, frozen=True):
     """How a call ended.

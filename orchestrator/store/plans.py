@@ -17,6 +17,11 @@ _OPEN: Final = """INSERT INTO plan (hash, n_units, adopted, current, stamp) VALU
 # Units are found by hash only here, so the index of their hashes lives only as long.
 _BY_HASH: Final = "CREATE INDEX IF NOT EXISTS unit_by_hash ON unit (hash, status)"
 _NO_MORE: Final = "DROP INDEX IF EXISTS unit_by_hash"
+# Most units of a changed plan stand where they stood in the one before.
+_BEFORE: Final = """SELECT p.position, u.hash, p.unit FROM place p JOIN unit u ON u.id=p.unit
+    WHERE p.plan=(SELECT max(id) FROM plan WHERE id<>?) AND p.position BETWEEN ? AND ?
+    AND u.status=0"""
+_STAY: Final = "INSERT OR REPLACE INTO place (plan, position, unit) VALUES (?,?,?)"
 _PLACE: Final = """INSERT OR REPLACE INTO place
     SELECT ?, ?, id FROM unit WHERE hash=? ORDER BY status LIMIT 1"""
 _N_ENDED: Final = """SELECT count(*) FROM place p JOIN unit u ON u.id=p.unit
@@ -39,17 +44,25 @@ def has_units(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM unit LIMIT 1").fetchone() is not None
 
 
-def begin_adoption(connection: sqlite3.Connection) -> bool:
-    """Whether any unit is stored; if so, `place` can be called next."""
-    if not has_units(connection):
-        return False
-    connection.execute(_BY_HASH)
-    return True
-
-
 def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[int, bytes]]) -> None:
-    """Give those of the units that are stored their positions in the plan."""
-    connection.executemany(_PLACE, [(plan_id, position, unit) for position, unit in units])
+    """Give those of the units that are stored their positions in the plan.
+
+    Args:
+        connection: Within a transaction.
+        plan_id: Number of the plan.
+        units: Neighbours in the plan: position and hash, in order.
+    """
+    span = units[0][0], units[-1][0]
+    before = {
+        (position, unit_hash): unit
+        for position, unit_hash, unit in connection.execute(_BEFORE, (plan_id, *span))
+    }
+    stay = [(plan_id, unit[0], before[unit]) for unit in units if unit in before]
+    connection.executemany(_STAY, stay)
+    if len(stay) < len(units):
+        connection.execute(_BY_HASH)
+        moved = [(plan_id, *unit) for unit in units if unit not in before]
+        connection.executemany(_PLACE, moved)
 
 
 def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:

@@ -286,7 +286,7 @@ class Store:
             StoreError: If it can't be written.
         """
         writer = self._writing()
-        if writer.call(plans.begin_adoption):
+        if writer.call(plans.has_units):
             for part in reading.in_slices(units, plans.UNITS_AT_ONCE):
                 writer.call(partial(plans.place, plan_id=plan_id, units=part))
         return writer.call(lambda c: plans.end_adoption(c, plan_id))
