@@ -1,10 +1,12 @@
 """What is said of a changed recipe before anything is sent."""
 
 import types
+from typing import cast
 
 import pytest
 
 from orchestrator.ask import GenerateAsk
+from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure
 from orchestrator.runner.announced import announce
 from orchestrator.runner.execute import Opened
@@ -38,7 +40,7 @@ class Asking:
 
 def said(plan, store, n_ended, changes=CHANGED):
     done = bytearray(b"\1") * n_ended + bytearray(len(plan) - n_ended)
-    recipe = types.SimpleNamespace(seed=0)
+    recipe = cast("Recipe", types.SimpleNamespace(seed=0))
     prepared = Prepared(recipe, plan.items, {}, {}, plan, allow_code=False)
     (line,) = announce(prepared, Opened(1, done, changes, 0), store)
     return line
