@@ -191,7 +191,8 @@ class Window(Settings):
     """Bounds on what is open at the same time, so that memory does not grow with the run."""
 
     units: Count = 2000
-    """Open units."""
+    """Open units, an equal share for each model that is asked: no model has more requests in flight
+    than its units ask."""
     megabytes: Amount = 64.0
     """Texts of open units."""
 

@@ -108,7 +108,7 @@ class PlainPainter:
         method, *models = (
             safe_name(name, _NAME_WIDTH, ascii_only=self._ascii_only) for name in names
         )
-        parts = [f"{method} after {numbers.count(ranking.n_prompts)} prompts"]
+        parts = [f"{method} {ranking_words(ranking)}"]
         pairs = zip(models, ranking.standings, strict=True)
         return _SEPARATOR.join(parts + [f"{model} {standing(one)}" for model, one in pairs])
 
@@ -155,6 +155,12 @@ def rate_parts(rates: Rates) -> list[str]:
 def spent_parts(progress: Progress) -> list[str]:
     """Money in words, where models have a price."""
     return [] if progress.money is None else [f"{progress.money:,.2f} spent"]
+
+
+def ranking_words(ranking: RankingProgress) -> str:
+    """What a ranking that forms rests on."""
+    words = f"after {numbers.count(ranking.n_prompts)} prompts"
+    return f"{words}, ± not allowing for the stopping" if ranking.stops_early else words
 
 
 def standing(one: StandingProgress) -> str:

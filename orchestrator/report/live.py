@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator.report import numbers
-from orchestrator.report.lines import rate_parts, spent_parts, standing, unit_parts
+from orchestrator.report.lines import ranking_words, rate_parts, spent_parts, standing, unit_parts
 from orchestrator.report.pace import Pace, Rates
 from orchestrator.report.page import (
     ACCENT,
@@ -188,7 +188,7 @@ def _stage_parts(page: Page, progress: Progress) -> list[Text | str]:
 
 def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
     names = page.width // 2
-    after = page.words(f" after {numbers.count(ranking.n_prompts)} prompts", FAINT)
+    after = page.words(f" {ranking_words(ranking)}", FAINT)
     parts: list[Text | str] = [Text.assemble(page.name(ranking.method, names, HEADING), after)]
     return parts + [
         Text.assemble(page.name(one.model, names), " ", page.cell(standing(one)))

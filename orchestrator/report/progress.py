@@ -98,11 +98,14 @@ class RankingProgress(msgspec.Struct, frozen=True):
         method: Its name in the recipe.
         n_prompts: Prompts whose judgments are all there.
         standings: Best first.
+        stops_early: Whether a stopping rule chooses what is asked, for which the intervals do not
+            allow.
     """
 
     method: str
     n_prompts: int
     standings: tuple[StandingProgress, ...]
+    stops_early: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,9 +42,11 @@ class Board:
 
     Args:
         plan: Of the run.
+        stops_early: Whether a stopping rule chooses what is asked.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, stops_early: bool = False) -> None:
+        self._stops_early = stops_early
         self._n_per_item = plan.n_per_item
         self._methods = {
             part.name: _Method(part)
@@ -72,11 +74,15 @@ class Board:
         if now >= self._next_s:
             self._next_s = now + _EVERY_S
             self._shown = tuple(
-                RankingProgress(name, n, tuple(map(_shown, method.forming.standings(_LEVEL))))
+                self._ranking(name, n, method.forming)
                 for name, method in self._methods.items()
                 if (n := method.forming.n_prompts)
             )
         return self._shown
+
+    def _ranking(self, name: str, n_prompts: int, forming: Forming) -> RankingProgress:
+        standings = tuple(map(_shown, forming.standings(_LEVEL)))
+        return RankingProgress(name, n_prompts, standings, self._stops_early)
 
 
 def _is_judgment(row: Row, index: Mapping[str, int]) -> bool:

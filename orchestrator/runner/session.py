@@ -85,7 +85,7 @@ class Session:
         )
         self._faults: list[str] = []
         self._often = Often()
-        self._board = Board(wiring.plan)
+        self._board = Board(wiring.plan, stops_early=wiring.blocks is not None)
         self._pumping = False
         self._pump_is_due = False
         self._turning = False

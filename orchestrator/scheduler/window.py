@@ -48,8 +48,10 @@ class Window:
         self._positions = positions
         self._max_open = max_open
         self._max_bytes = max_bytes
-        # Every model gets an equal share; at least 1, else it could never be asked.
-        self._share = max(1, max_open // max(1, len(plan.identities)))
+        # Every model gets an equal share; at least 1, else it could never be asked. Given answers
+        # are there at once and hold no room.
+        n_asked = len(plan.identities.keys() - plan.given.keys())
+        self._share = max(1, max_open // max(1, n_asked))
         self._ended = ended if ended is not None else bytearray(len(plan))
         self._ready: dict[str, deque[array[int]]] = {name: deque() for name in plan.identities}
         self._met = -1

@@ -50,7 +50,7 @@ def noted(note, fault, ended, oracle, recorded, said, then="same command: frames
 
 
 def test_a_full_disk(arena, note, tmp_path):
-    with disk(tmp_path / "small", 200) as mount, arena.serving():
+    with disk(tmp_path / "small", 280) as mount, arena.serving():
         run_dir = tmp_path / "small" / "run"
         oracle = Oracle(arena, run_dir)
         if mount is None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 
+import msgspec
 import pytest
 
 from orchestrator.errors import UsageError
@@ -63,6 +64,13 @@ def test_plain_shows_the_forming_ranking_each_minute():
     updates = [a_progress(float(at), rankings=(a_ranking(),)) for at in range(5, 130, 5)]
     lines = [line for line in shown("plain", *updates).splitlines() if "after 40 prompts" in line]
     assert [line[:9] for line in lines] == ["[0:01:00]", "[0:02:00]"]
+
+
+@pytest.mark.parametrize("stops_early", [False, True])
+def test_plain_says_that_intervals_do_not_allow_for_a_stopping_rule(stops_early):
+    ranking = msgspec.structs.replace(a_ranking(), stops_early=stops_early)
+    text = shown("plain", a_progress(60.0, rankings=(ranking,)))
+    assert ("after 40 prompts, ± not allowing for the stopping" in text) == stops_early
 
 
 def test_plain_says_when_it_is_paused_and_goes_on():

@@ -16,11 +16,11 @@ async def nothing(unit, ask, config):
     return []
 
 
-def board(n_items=8):
+def board(n_items=8, **options):
     made = plan(nothing, MODELS, n_items, PAIRS)
     (part,) = made.parts
     part.method.SCHEMA.update(model_a="str", model_b="str", prefer_a="f64")
-    return part, Board(made)
+    return part, Board(made, **options)
 
 
 def row(pair, preference, **more):
@@ -73,3 +73,10 @@ def test_a_row_about_another_model_is_left_out(name):
     made.ended(2, part, [row(("b", "c"), 0.7)])
     (ranking,) = made.rankings(0.0)
     assert ranking.n_prompts == 1
+
+
+@pytest.mark.parametrize("stops_early", [False, True])
+def test_a_ranking_says_whether_a_stopping_rule_chooses_what_is_asked(stops_early):
+    part, made = board(stops_early=stops_early)
+    end_item(made, part, 0)
+    assert made.rankings(0.0)[0].stops_early is stops_early

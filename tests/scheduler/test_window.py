@@ -1,10 +1,11 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.methods._base import Combination
 from orchestrator.plan import Plan
 from orchestrator.scheduler.window import Window
-from tests.core.fakes import Config, Items, digest, make_part, method
+from tests.core.fakes import Config, Items, digest, generation, make_part, method
 
 NAMES = ("a", "b", "c", "judge")
 NOBODY = dict.fromkeys(NAMES, 0)
@@ -14,7 +15,7 @@ async def nothing(unit, ask, config):
     return []
 
 
-def make(max_open=8, n_items=4):
+def make(max_open=8, n_items=4, given_names=()):
     """Each item: answers of a, b and c (0, 1, 2), then the judge on ab and bc (3, 4)."""
     singles = method(nothing, [Combination((name,)) for name in "abc"])
     singles.FEEDS_OTHERS = True
@@ -23,7 +24,9 @@ def make(max_open=8, n_items=4):
         make_part(kind, module, Config(), NAMES[:3])
         for kind, module in (("answers", singles), ("pairs", pairs))
     ]
-    plan = Plan(parts, Items(n_items), {name: digest(name) for name in NAMES}, seed=0)
+    identities = {name: digest(name) for name in NAMES}
+    finders = dict.fromkeys(given_names, lambda item, ask: generation("4"))
+    plan = Plan(parts, Items(n_items), identities, seed=0, given=finders)
     return plan, Window(plan, iter(range(len(plan))), max_open)
 
 
@@ -101,3 +104,10 @@ def test_every_position_is_handed_out_exactly_once(data):
         if window.empty:
             break
     assert sorted(got) == list(range(len(plan)))
+
+
+@pytest.mark.parametrize(("given_names", "found"), [((), []), (("a", "b", "c"), [3, 4])])
+def test_models_whose_answers_are_given_take_no_share(given_names, found):
+    plan, _ = make(n_items=1, given_names=given_names)
+    window = Window(plan, iter([3, 4]), 8, ended=bytearray([1, 1, 1, 0, 0]))
+    assert drain(window, NOBODY | {"judge": 7}) == found
