@@ -17,7 +17,6 @@ from backends._transport import (
     CONNECT_TIMEOUT_S,
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
-    AiohttpTransport,
     Reply,
     Transport,
     check_base_url,
@@ -45,6 +44,9 @@ def lean_transport(endpoint: Endpoint, keepalive_s: float = KEEPALIVE_S) -> Tran
     base_url = check_base_url(endpoint.base_url)
     if base_url.startswith("http://") and is_private(base_url):
         return DirectTransport(endpoint, keepalive_s)
+    # aiohttp takes a tenth of a second to import, and most servers are reached without it.
+    from backends._aiohttp_transport import AiohttpTransport  # noqa: PLC0415
+
     return AiohttpTransport(endpoint, keepalive_s)
 
 

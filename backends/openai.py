@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import NO_LOGPROBS, OpenaiCompatible, without_version
-from backends._transport import KEEPALIVE_S, AiohttpTransport, Transport
+from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
@@ -172,6 +172,8 @@ def _advised(failure: Failure) -> Failure:
 
 def _transport(endpoint: Endpoint, config: Config) -> Transport:
     if config.transport == "aiohttp":
+        from backends._aiohttp_transport import AiohttpTransport  # noqa: PLC0415 (slow, as below)
+
         return AiohttpTransport(endpoint, config.keepalive_s)
     near = is_private(endpoint.base_url) or endpoint.base_url.startswith("http://")
     if config.transport == "auto" and near:

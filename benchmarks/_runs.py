@@ -160,7 +160,11 @@ def measure(folder: Path, server: Server, *options: str, ends: tuple[int, ...] =
     command = [sys.executable, "-m", "orchestrator", "run", str(folder / "recipe.json"),
                "--run-dir", str(folder / "run"), "--display", "none", *options]  # fmt: skip
     started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT)
+    # As users run it: compiled modules are kept.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, env=environment
+    )
     first_cpu_s = _cpu_until_first(process.pid, server)
     said = process.stderr.read().decode() if process.stderr else ""
     _, status, usage = os.wait4(process.pid, 0)

@@ -18,7 +18,6 @@ from typing import Final, Literal, Protocol, TextIO
 
 from orchestrator.errors import UsageError
 from orchestrator.report.lines import JsonPainter, PlainPainter
-from orchestrator.report.live import LivePainter
 from orchestrator.report.progress import Progress
 
 Kind = Literal["live", "plain", "json", "none"]
@@ -207,6 +206,9 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
         case "none":
             return _Silent()
         case "live":
+            # What it draws with takes long to import; most commands draw nothing.
+            from orchestrator.report.live import LivePainter  # noqa: PLC0415
+
             return ThreadedDisplay(LivePainter, stream)
         case "plain":
             return ThreadedDisplay(PlainPainter, stream)

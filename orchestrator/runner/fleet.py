@@ -17,10 +17,11 @@ from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.identity import address, server_label
+from orchestrator.runner.launching import launch_module
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
 from orchestrator.runner.replicas import Replicas
-from orchestrator.runner.servers import Keep, Launched, Places, launch_module, launched_servers
+from orchestrator.runner.servers import Keep, Launched, Places, launched_servers
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)

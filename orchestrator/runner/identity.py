@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from orchestrator.ask import digest
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.servers import launch_module
+from orchestrator.runner.launching import launch_module
 
 # Settings of back-ends that change how requests travel, not what they say.
 _HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})

@@ -13,14 +13,15 @@ from typing import Any, cast
 
 import msgspec
 
-from orchestrator import __version__, plugins
+from orchestrator import __version__
 from orchestrator.ask import digest
-from orchestrator.errors import LaunchError, UsageError
+from orchestrator.errors import LaunchError
 from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.gpu_memory import wait_until_given_back
 from orchestrator.runner.kept import KeptServer, Shelf, let_go
+from orchestrator.runner.launching import launch_module
 from orchestrator.serving import LaunchModule, RunningServer, ServedModel
 
 _log = logging.getLogger(__name__)
@@ -278,18 +279,6 @@ class Launched:
         if self.server is not None:
             _log.info("ending server %s", self.name, extra={"pid": self.server.pid})
             await self.server.stop()
-
-
-def launch_module(spec: ModelSpec, *, allow_code: bool) -> LaunchModule:
-    """The launch kind of a model.
-
-    Raises:
-        UsageError: If it is not launched.
-    """
-    if spec.server is None:
-        raise UsageError(f"model {spec.name!r} has no server to launch")
-    module = plugins.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
-    return cast("LaunchModule", module)
 
 
 def grouped(

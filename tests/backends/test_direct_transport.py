@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends import _direct_transport as direct
+from backends._aiohttp_transport import AiohttpTransport
 from backends._connection import Connection
 from backends._direct_transport import DirectTransport, lean_transport
-from backends._transport import AiohttpTransport, Reply
+from backends._transport import Reply
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
 

@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from backends import openai
+from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
 from backends._openai_transport import OpenaiTransport
-from backends._transport import AiohttpTransport
 from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
 from backends._openai_transport import OpenaiTransport
-from backends._transport import AiohttpTransport, Reply, check_base_url
+from backends._transport import Reply, check_base_url
 from launch._fake_server import serving
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError

@@ -1,0 +1,174 @@
+"""The transport for all that needs TLS, a proxy or decompression, by aiohttp.
+
+It stands alone because importing aiohttp takes a tenth of a second, and most servers are reached
+without.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from functools import lru_cache
+from typing import Final
+
+import aiohttp
+
+from backends._transport import (
+    CONNECT_TIMEOUT_S,
+    CONTROL_CONNECTIONS,
+    KEEPALIVE_S,
+    KEPT_HEADERS,
+    Reply,
+    check_base_url,
+    check_key,
+)
+from orchestrator.backend import Endpoint, is_private
+from orchestrator.records import Failure
+from orchestrator.wire import failures
+from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+
+_READ_BUFFER_BYTES: Final = 2**18
+_CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
+
+log = logging.getLogger(__name__)
+
+
+class AiohttpTransport:
+    """A pool of connections to one server.
+
+    Args:
+        endpoint: Where and with which key.
+        keepalive_s: How long an idle connection is kept; below what the server keeps it.
+        max_body_bytes: Larger replies are failures.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        keepalive_s: float = KEEPALIVE_S,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        self._base_url = check_base_url(endpoint.base_url)
+        self._secret = check_key(endpoint.api_key)
+        self._max_in_flight = endpoint.max_in_flight
+        self._keepalive_s = keepalive_s
+        self._max_body_bytes = max_body_bytes
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+
+    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
+        """See `Transport`."""
+        return await self._send("POST", path, body, timeout_s)
+
+    async def get(self, path: str, timeout_s: float) -> Reply | Failure:
+        """See `Transport`."""
+        return await self._send("GET", path, None, timeout_s)
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+    async def _send(
+        self, method: str, path: str, body: bytes | None, timeout_s: float
+    ) -> Reply | Failure:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        try:
+            try:
+                return await self._exchange(method, path, body, timeout_s)
+            except aiohttp.ClientError as error:
+                if not _closed_before_reply(error):
+                    raise
+                log.debug("%s closed the connection before replying; sent again", self._base_url)
+                return await self._exchange(method, path, body, deadline - loop.time())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return _failure(error, timeout_s, self._secret)
+
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, timeout_s: float
+    ) -> Reply | Failure:
+        session = self._sessions.get(method) or self._open(method)
+        timeout = _client_timeout(timeout_s)
+        async with session.request(
+            method, self._base_url + path, data=body, timeout=timeout, allow_redirects=False
+        ) as response:
+            kept = {name: value for name in KEPT_HEADERS if (value := response.headers.get(name))}
+            read = await self._read(response)
+        return read if isinstance(read, Failure) else Reply(response.status, kept, read)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes | Failure:
+        announced = response.content_length
+        encoded = "Content-Encoding" in response.headers
+        if announced is not None and announced > self._max_body_bytes:
+            response.close()
+            return too_large(announced)
+        if announced is not None and not encoded:
+            return await response.read()
+        chunks, size = [], 0
+        async for chunk in response.content.iter_any():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > self._max_body_bytes:
+                response.close()
+                return too_large(size)
+        return b"".join(chunks)
+
+    def _open(self, method: str) -> aiohttp.ClientSession:
+        # Questions about health and load have connections of their own: they must be answered
+        # most of all when every other connection is taken.
+        limit = self._max_in_flight if method == "POST" else CONTROL_CONNECTIONS
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        if is_private(self._base_url):
+            headers["Accept-Encoding"] = "identity"
+        self._sessions[method] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=self._keepalive_s),
+            headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=not is_private(self._base_url),
+            read_bufsize=_READ_BUFFER_BYTES,
+        )
+        return self._sessions[method]
+
+
+def _closed_before_reply(error: aiohttp.ClientError) -> bool:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        # A message that is not text is the head of a reply that had begun.
+        return isinstance(error.message, str)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return False
+    return isinstance(error, aiohttp.ClientOSError) and error.errno in _CLOSED
+
+
+@lru_cache(maxsize=64)
+def _client_timeout(timeout_s: float) -> aiohttp.ClientTimeout:
+    # aiohttp takes 0 for no deadline at all.
+    return aiohttp.ClientTimeout(
+        total=max(timeout_s, 1e-3), sock_connect=CONNECT_TIMEOUT_S, ceil_threshold=1e9
+    )
+
+
+def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:
+    """Every error of aiohttp and of sockets, mapped here and nowhere else."""
+    said = failures.clean(str(error) or type(error).__name__, secret)
+    cause = "connection"
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            said = f"no connection within {CONNECT_TIMEOUT_S:g} s: {said}"
+        case TimeoutError():
+            cause, said = "timeout", f"no complete reply within {timeout_s:g} s"
+        case aiohttp.InvalidURL():
+            cause, said = "bad_request", f"no valid URL: {said}"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            cause = "refused"
+        case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
+            said = f"the host name can't be resolved: {said}"
+        case aiohttp.ServerDisconnectedError():
+            said = "the server closed the connection before replying"
+        case aiohttp.ClientPayloadError():
+            said = f"the reply broke off: {said}"
+        case _:
+            pass
+    return Failure(cause, said, permanent=cause == "bad_request")
