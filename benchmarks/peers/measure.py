@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -14,6 +15,8 @@ from benchmarks.peers.clients import Job, Ours, Peer
 
 GROWTH = 5
 _OPEN_FILES = 16_384
+# At the margin, or just inside the box of a group; code stands further in.
+_EXCEPTION = re.compile(r"(?:\s*\| )?((?!Traceback)[A-Za-z_][\w.]*(?:: .*)?)$")
 
 
 class ClientError(Exception):
@@ -78,13 +81,25 @@ def run(client: Ours | Peer, url: str, body: str, n: int, in_flight: int) -> Mea
             wall = time.monotonic() - started
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            raise ClientError(f"exit code {process.returncode}: {''.join(last)}")
+            why = last_words(log.read_text(encoding="utf-8", errors="replace"))
+            raise ClientError(f"exit code {process.returncode}: {why}")
         did = client.did(job, said.read_text(encoding="utf-8", errors="replace"))
         if did.answered != n:
             raise ClientError(f"{did.answered} of {n} answered")
         cpu = usage.ru_utime + usage.ru_stime
         return Measured(n, did.with_logprobs, cpu, wall, usage.ru_maxrss / 1024)
+
+
+def last_words(text: str) -> str:
+    """What a program that failed says of why: of a group of tasks the last one's exception.
+
+    Where an exception came of another one, the first is named too.
+    """
+    leaf = re.split(r"^[\s|+-]*\+-+ \d+ -+$", text, flags=re.MULTILINE)[-1]
+    named = [found.group(1) for line in leaf.splitlines() if (found := _EXCEPTION.match(line))]
+    if not named:
+        return "".join(text.strip().splitlines()[-1:])
+    return named[-1] if named[0] == named[-1] else f"{named[-1]} (from {named[0]})"
 
 
 def slope(

@@ -14,7 +14,7 @@ import msgspec
 
 from orchestrator.backend import ServerLoad
 from orchestrator.report.progress import LimitProgress
-from orchestrator.runner.loads import figures
+from orchestrator.runner.loads import Loads
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.limits import Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler
@@ -64,6 +64,7 @@ class Adaptive:
         kept: What an earlier call wrote down.
         core: Counters of the models.
         scheduler: Has the connections, and is told new limits.
+        loads: Asks the servers for their figures.
         tokens: Prompt and completion tokens of a model so far.
         keep: Writes text into the store.
     """
@@ -76,6 +77,7 @@ class Adaptive:
         kept: Mapping[str, KeptLimit],
         core: Core,
         scheduler: Scheduler,
+        loads: Loads,
         tokens: Mapping[str, list[int]],
         keep: Callable[[str], None],
     ) -> None:
@@ -84,6 +86,7 @@ class Adaptive:
         self._kept = dict(kept)
         self._core = core
         self._scheduler = scheduler
+        self._loads = loads
         self._tokens = tokens
         self._keep = keep
         self._first = {name: state.limits.max_in_flight for name, state in core.models.items()}
@@ -120,10 +123,9 @@ class Adaptive:
     async def _follow(self, model: str, controller: Controller) -> None:
         while True:
             await asyncio.sleep(controller.look_after_s(self._now()))
-            backend = self._scheduler.backend(model)
-            if backend is None or self._core.is_down(model):
+            if self._scheduler.backend(model) is None or self._core.is_down(model):
                 continue
-            load = await figures(backend) if controller.wants_figures else None
+            load = await self._loads.look(model) if controller.wants_figures else None
             if self._controllers.get(model) is not controller:
                 return
             change = controller.look(self._now(), self._seen(model, load))

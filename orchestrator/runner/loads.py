@@ -1,7 +1,8 @@
-"""What servers publish of their own load, looked at now and then for displays."""
+"""What servers publish of their own load: one reading, for displays and for limits."""
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -13,7 +14,7 @@ _EVERY_S: Final = 5.0
 _FIGURES_S: Final = 5.0
 
 
-async def figures(backend: Backend) -> ServerLoad | None:
+async def _figures(backend: Backend) -> ServerLoad | None:
     """The load figures of a server; None where it publishes none, or not in time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FIGURES_S):
@@ -22,7 +23,7 @@ async def figures(backend: Backend) -> ServerLoad | None:
 
 
 class Loads:
-    """Asks each connected server for its load, every few seconds.
+    """Asks each connected server for its load: when `look` is called, else every few seconds.
 
     Args:
         models: To look at.
@@ -34,15 +35,25 @@ class Loads:
         self._backend = backend
         self._last: dict[str, ServerLoad] = {}
         self._first: dict[str, ServerLoad] = {}
+        self._asked_s = dict.fromkeys(self._models, -math.inf)
+        self._clock = asyncio.get_running_loop().time
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
             for model in self._models:
-                backend = self._backend(model)
-                load = await figures(backend) if backend is not None else None
-                self._note(model, load)
+                # Who finds limits looks more often, and a server is asked once for both.
+                if self._clock() - self._asked_s[model] >= _EVERY_S:
+                    await self.look(model)
             await asyncio.sleep(_EVERY_S)
+
+    async def look(self, model: str) -> ServerLoad | None:
+        """Ask now, and keep what was said; None without a server that says it in time."""
+        self._asked_s[model] = self._clock()
+        backend = self._backend(model)
+        load = await _figures(backend) if backend is not None else None
+        self._note(model, load)
+        return load
 
     def waiting(self, model: str) -> int | None:
         """Requests that stand in the server's own queue; None where it does not say."""

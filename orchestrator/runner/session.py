@@ -80,6 +80,7 @@ class Session:
             kept=wiring.kept_limits,
             core=wiring.core,
             scheduler=self._scheduler,
+            loads=self.loads,
             tokens=self._tokens,
             keep=lambda text: wiring.store.set_meta(META, text),
         )

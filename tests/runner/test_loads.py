@@ -13,8 +13,10 @@ pytestmark = pytest.mark.looptime
 class Server:
     def __init__(self, *loads):
         self.loads = list(loads)
+        self.n_asked = 0
 
     async def load(self):
+        self.n_asked += 1
         found = self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
         if found == "hangs":
             await asyncio.sleep(1e6)
@@ -56,3 +58,16 @@ async def test_what_is_not_published_is_unknown_and_not_zero(said):
 async def test_a_model_without_a_connection_is_not_asked():
     loads = await looked(None, 6.0)
     assert loads.waiting("m") is None
+
+
+async def test_a_server_that_is_looked_at_often_is_not_asked_for_displays_too():
+    server = Server(load(3, 1000, 900), load(5, 1100, 960))
+    loads = Loads(["m"], lambda model: server)
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(loads.run())
+        for _ in range(20):
+            await asyncio.sleep(1.0)
+            assert (await loads.look("m")).waiting == 5
+        looking.cancel()
+    assert server.n_asked == 1 + 20
+    assert loads.waiting("m") == 5
