@@ -60,14 +60,19 @@ async def test_a_model_without_a_connection_is_not_asked():
     assert loads.waiting("m") is None
 
 
-async def test_a_server_that_is_looked_at_often_is_not_asked_for_displays_too():
-    server = Server(load(3, 1000, 900), load(5, 1100, 960))
+async def looked_at_often(server, n_looks):
     loads = Loads(["m"], lambda model: server)
     async with asyncio.TaskGroup() as group:
         looking = group.create_task(loads.run())
-        for _ in range(20):
+        for _ in range(n_looks):
             await asyncio.sleep(1.0)
-            assert (await loads.look("m")).waiting == 5
+            await loads.look("m")
         looking.cancel()
+    return loads
+
+
+async def test_a_server_that_is_looked_at_often_is_not_asked_for_displays_too():
+    server = Server(load(3, 1000, 900), load(5, 1100, 960))
+    loads = await looked_at_often(server, 20)
     assert server.n_asked == 1 + 20
     assert loads.waiting("m") == 5
