@@ -1,8 +1,8 @@
 """The openai package, as its documentation shows it: one AsyncOpenAI, a semaphore, gather.
 
 By its defaults it keeps 100 connections and makes the others anew, each within 5 s; after three
-timeouts it fails. At 512 in flight that happens where it is starved of its core for seconds
-(`APITimeoutError` from `ConnectTimeout`): a fault of the moment of measuring, not of the server.
+timeouts it fails. At 512 in flight that can happen where it is starved of its core for seconds
+(`APITimeoutError` from `ConnectTimeout`).
 """
 
 import asyncio
