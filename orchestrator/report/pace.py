@@ -14,6 +14,8 @@ _ETA_SPAN_S: Final = 60.0
 # Two snapshots nearer than this give no rate worth showing.
 _MIN_SPAN_S: Final = 0.5
 _MAX_SNAPSHOTS: Final = 600
+# Units before which the end is not guessed: the first ones wait for servers to start.
+_MIN_DONE: Final = 5
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class Pace:
         if left <= 0:
             return 0.0
         before = self._before(_ETA_SPAN_S)
-        if before is None:
+        if before is None or now.units_done < _MIN_DONE:
             return None
         done = now.units_done - before.units_done
         if done <= 0:

@@ -43,3 +43,8 @@ def test_the_end_is_unknown_before_anything_is_done():
 
 def test_nothing_left_takes_no_time():
     assert pace_of(a_progress(units_stored=1000, units_done=0)).eta_s() == 0.0
+
+
+def test_the_end_is_not_guessed_from_the_first_units():
+    assert pace_of(at(1, 0), at(20, 1)).eta_s() is None
+    assert pace_of(at(1, 0), at(20, 5)).eta_s() is not None
