@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
@@ -98,7 +98,7 @@ def _sparse_sums(
     ends = np.searchsorted(sums.prompt, np.arange(sums.n_prompts + 1))
     columns = np.stack([sums.pair, sums.pair + n_pairs], axis=1).reshape(-1)
     values = np.stack([sums.wins, sums.counts], axis=1).reshape(-1)
-    table = sparse.csr_array((values, columns, 2 * ends), shape=(sums.n_prompts, 2 * n_pairs))
+    table = scipy.sparse.csr_array((values, columns, 2 * ends), shape=(sums.n_prompts, 2 * n_pairs))
     begins = range(0, sums.n_prompts, _SPARSE_PROMPTS)
     blocks = [table[begin : begin + _SPARSE_PROMPTS].T for begin in begins]
     for drawn in _drawn(sums.n_prompts, n_resamples, _SPARSE_ROWS, rng):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from orchestrator.errors import StatisticsError
 
@@ -102,7 +102,9 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
     names = np.asarray(list(models), dtype=object)
     alone = ~compared.any(axis=1)
     sentences = [f"{name} has no comparison" for name in names[alone]]
-    n_groups, group = connected_components(compared[np.ix_(~alone, ~alone)], directed=False)
+    n_groups, group = scipy.sparse.csgraph.connected_components(
+        compared[np.ix_(~alone, ~alone)], directed=False
+    )
     if n_groups > 1:
         listed = [", ".join(names[~alone][group == i]) for i in range(n_groups)]
         sentences.append(

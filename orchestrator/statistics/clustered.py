@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.results import Estimate, checked_level, interval_or_none
@@ -55,7 +55,7 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
     total = counts.sum(axis=0)
     safe_total = np.where(total > 0, total, 1.0)
     values = sums.sum(axis=0) / safe_total
-    t = special.stdtrit(np.maximum(n - 1, 1), 0.5 + 0.5 * level)
+    t = scipy.special.stdtrit(np.maximum(n - 1, 1), 0.5 + 0.5 * level)
     low, high = _wilson(values, _effective_prompts(sums, counts, np.maximum(n, 1)), t)
     return Shares(
         np.where(total > 0, values, np.nan),

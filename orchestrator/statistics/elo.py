@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bootstrap import prompt_weights
@@ -171,7 +171,7 @@ def rate_elo(battles: Battles, resampling: Resampling) -> EloRatings:
             battles, _resampled_prompts(codes.reshape(-1), resampling.n_resamples, rng)
         )
         error = _prompt_error(drawn, prompts.size)
-        reach = special.stdtrit(prompts.size - 1, 0.5 + 0.5 * level) * error
+        reach = scipy.special.stdtrit(prompts.size - 1, 0.5 + 0.5 * level) * error
         low, high = values - reach, values + reach
         if np.isnan(error).any():
             notes = (

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, grounded, to_elo
 from orchestrator.statistics.results import checked_level
@@ -94,7 +94,7 @@ class Forming:
         wins[self._second, self._first] = self._sum[n_pairs:] - self._sum[:n_pairs]
         strengths = fit_bradley_terry(wins[None]).strengths[0]
         errors = np.sqrt(np.maximum(np.diag(self._covariance(strengths)), 0.0))
-        quantiles = special.stdtrit(np.maximum(self._n_prompts - 1, 1), 0.5 + 0.5 * level)
+        quantiles = scipy.special.stdtrit(np.maximum(self._n_prompts - 1, 1), 0.5 + 0.5 * level)
         widths = np.where(self._n_prompts > 1, quantiles * errors * ELO_SCALE, np.nan)
         found = [
             Standing(model, float(rating), float(width), int(n))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.results import Interval, checked_level
@@ -141,7 +141,7 @@ def student_interval(
         return "no spread over prompts: no interval"
     if scale is not PLAIN and abs(value) >= 1.0 - _NO_SPREAD:
         return "perfect: no spread for an interval"
-    reach = float(special.stdtrit(dof, 0.5 + 0.5 * level)) * standard_error
+    reach = float(scipy.special.stdtrit(dof, 0.5 + 0.5 * level)) * standard_error
     centre, reach = scale.forward(value), reach * scale.slope(value)
     return Interval(scale.back(centre - reach), scale.back(centre + reach), level)
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
-from scipy.optimize import minimize
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.clustered import clustered_share
@@ -177,7 +176,7 @@ def standardised_length(baseline: Floats, model: Floats) -> Floats:
 
 def predicted_preference(model: float, difficulty: float, difficulties: Floats) -> Floats:
     """P(model preferred) at equal length: sigmoid(model + difficulty * difficulties)."""
-    result: Floats = special.expit(model + difficulty * difficulties)
+    result: Floats = scipy.special.expit(model + difficulty * difficulties)
     return result
 
 
@@ -252,14 +251,14 @@ def fit_penalised_logistic(
         # b = positive - negative half, both bounded by 0: the penalty is smooth there.
         logit = features @ (halves[:k] - halves[k:])
         loss = weight @ (np.logaddexp(0.0, logit) - target * logit)
-        slope = features.T @ (weight * (special.expit(logit) - target))
+        slope = features.T @ (weight * (scipy.special.expit(logit) - target))
         value = float(halves.sum() / penalty + loss)
         return value, np.concatenate((slope, -slope)) + 1.0 / penalty
 
     at = np.concatenate((np.maximum(begin, 0.0), np.maximum(-begin, 0.0)))
     # A line search may end short of the minimum; begun anew from there it gets on.
     for _ in range(_MAX_STARTS):
-        found = minimize(
+        found = scipy.optimize.minimize(
             objective,
             at,
             jac=True,

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.association import Kind
@@ -200,7 +200,7 @@ def mcnemar_exact(first: Floats, second: Floats) -> McNemar:
         raise StatisticsError("McNemar's test needs answers that are right (1) or wrong (0)")
     only_first, only_second = int((one > two).sum()), int((two > one).sum())
     n = only_first + only_second
-    tail = float(special.bdtr(min(only_first, only_second), n, 0.5)) if n else 1.0
+    tail = float(scipy.special.bdtr(min(only_first, only_second), n, 0.5)) if n else 1.0
     return McNemar(only_first, only_second, min(1.0, 2.0 * tail))
 
 

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from orchestrator.errors import StatisticsError
 
@@ -136,8 +136,8 @@ def sum_by_prompt(
     column[pairs] = np.arange(len(pairs))
     at, table = (prompts, column[code]), (n_prompts, len(pairs))
     # Going from coordinates to rows adds up what is in the same cell; zeros stay cells.
-    won = sparse.coo_array((wins, at), shape=table).tocsr()
-    counted = sparse.coo_array((np.ones(len(wins)), at), shape=table).tocsr()
+    won = scipy.sparse.coo_array((wins, at), shape=table).tocsr()
+    counted = scipy.sparse.coo_array((np.ones(len(wins)), at), shape=table).tocsr()
     return PromptSums(
         first=pairs // n_models,
         second=pairs % n_models,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bootstrap import resampled_strengths
@@ -100,10 +100,10 @@ class Ratings:
         if math.isinf(gap) or error <= _NO_SPREAD * ELO_SCALE:
             tied = abs(gap) <= EQUAL * ELO_SCALE
             return Difference(gap, None, 1.0 if tied else _sign_test(n_shared))
-        reach = float(special.stdtrit(dof, 0.5 + 0.5 * self.confidence_level)) * error
+        reach = float(scipy.special.stdtrit(dof, 0.5 + 0.5 * self.confidence_level)) * error
         tail = 0.5 * (1.0 - self.confidence_level)
         low, high = _opened(gap - reach, gap + reach, drawn, tail)
-        p_value = float(2.0 * special.stdtr(dof, -abs(gap) / error))
+        p_value = float(2.0 * scipy.special.stdtr(dof, -abs(gap) / error))
         return Difference(gap, interval_or_none(low, high, self.confidence_level), p_value)
 
 
@@ -230,7 +230,7 @@ def _bounds(
         error = math.sqrt(max(covariance[i, i], 0.0))
         if n_prompts[i] < 2 or not math.isfinite(strength) or not error > _NO_SPREAD:
             continue
-        reach = special.stdtrit(n_prompts[i] - 1, 0.5 + 0.5 * level) * error
+        reach = scipy.special.stdtrit(n_prompts[i] - 1, 0.5 + 0.5 * level) * error
         bounds = _opened(strength - reach, strength + reach, drawn[:, i], 0.5 * (1.0 - level))
         low[i], high[i] = bounds
     return low, high
@@ -270,7 +270,7 @@ def _rank_intervals(
         # A rank never says more than the neighbours do: a pair that is apart here is also apart by
         # Bonferroni over as many pairs as there are neighbours, and so by Holm.
         dof = np.minimum(n_prompts[ahead], n_prompts[behind]) - 1
-        by_t = special.stdtrit(np.maximum(dof, 1), 1.0 - 0.5 * (1.0 - level) / (n_models - 1))
+        by_t = scipy.special.stdtrit(np.maximum(dof, 1), 1.0 - 0.5 * (1.0 - level) / (n_models - 1))
         needed = np.maximum(reach, by_t) * errors[ahead, behind]
         surely[ahead, behind] = gaps[ahead, behind] > needed
     # Where a difference has no spread or no end, every prompt points the same way.
@@ -305,7 +305,7 @@ def _small_sample(critical: float, n_prompts: int) -> float:
     if n_prompts < 2 or math.isinf(critical):
         return math.inf
     scaled = max(critical, 0.0) * math.sqrt(n_prompts / (n_prompts - 1))
-    return float(-special.stdtrit(n_prompts - 1, special.ndtr(-scaled)))
+    return float(-scipy.special.stdtrit(n_prompts - 1, scipy.special.ndtr(-scaled)))
 
 
 def _prompts_shared(sums: PromptSums) -> Floats:
