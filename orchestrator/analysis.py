@@ -156,15 +156,16 @@ class _Setting:
 
 def _tabulate(judgments: pl.DataFrame, judge: str | None) -> _Table:
     rows = judgments if judgments.width else pl.DataFrame(schema=_COLUMNS)
-    if judge is not None:
+    if judge is not None and not rows["judge"].eq_missing(judge).all():
         rows = rows.filter(pl.col("judge") == judge)
     given = (pl.col("status") == "ok") & pl.col("prefer_a").is_finite().fill_null(value=False)
     given &= pl.col("mode_pre").is_finite().fill_null(value=False)
-    rows = rows.with_columns(given=given.fill_null(value=False))
-    used = rows.filter("given").with_columns(mode_wins=0.5 + 0.5 * pl.col("mode_pre").sign())
+    is_given = rows.select(given.fill_null(value=False)).to_series()
+    # Taking all rows would copy them.
+    used = rows if is_given.all() else rows.filter(is_given)
     return _Table(
-        used,
-        rows.filter(~pl.col("given")),
+        used.with_columns(mode_wins=0.5 + 0.5 * pl.col("mode_pre").sign()),
+        rows.filter(~is_given),
         _names(pl.concat([rows["model_a"], rows["model_b"]])),
         _names(used["item"]),
         _names(rows["judge"]),

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,15 @@ _DTYPES: dict[str, pl.DataType] = {
     "list[f64]": pl.List(pl.Float64()),
     "list[str]": pl.List(pl.String()),
 }
-# Rows, and characters of texts, that are held at a time while a frame is written: they bound the
-# memory of an export of any size.
-_CHUNK_ROWS = 10_000
-_CHUNK_CHARACTERS = 8_000_000
+# What is held at a time while a frame is written, which bounds the memory of an export of any size:
+# rows as Python's objects, which take several times their values, and their number; then rows as
+# columns, which go to a file of their own.
+_CHUNK_ROWS = 1_000
+_CHUNK_BYTES = 1_000_000
+_PART_ROWS = 10_000
+_PART_BYTES = 1_000_000
+# A Python float with the pointer to it.
+_CELL_BYTES = 32
 
 
 def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
@@ -80,16 +85,31 @@ def write_parquet(
     Raises:
         StoreError: If the file can't be written.
     """
+    for _ in writing_parquet(columns, rows, path):
+        pass
+    return pl.scan_parquet(path)
+
+
+def writing_parquet(
+    columns: Mapping[str, str], rows: Iterable[Sequence[Any]], path: Path
+) -> Generator[None]:
+    """`write_parquet` in steps of some milliseconds; closed before its end it changes nothing.
+
+    Raises:
+        StoreError: If the file can't be written.
+    """
     parts: list[Path] = []
     n_rows = 1
     temporary = path.with_suffix(".part.parquet")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for number, chunk in enumerate(_chunks(rows)):
-            part = path.with_suffix(f".{number}.part.parquet")
-            parts.append(part)
-            n_rows = max(n_rows, len(chunk))
-            make_frame(columns, chunk).write_parquet(part)
+        for frame in _frames(columns, rows):
+            if frame is not None:
+                part = path.with_suffix(f".{len(parts)}.part.parquet")
+                parts.append(part)
+                n_rows = max(n_rows, len(frame))
+                frame.write_parquet(part)
+            yield
         if len(parts) == 1:
             parts.pop().replace(temporary)
         else:
@@ -103,7 +123,6 @@ def write_parquet(
     finally:
         for part in parts:
             part.unlink(missing_ok=True)
-    return pl.scan_parquet(path)
 
 
 def _sync(path: Path) -> None:
@@ -179,17 +198,48 @@ def columns_of(
     return frame.select([column for column in wanted if column in frame.columns])
 
 
+def _frames(
+    columns: Mapping[str, str], rows: Iterable[Sequence[Any]]
+) -> Iterator[pl.DataFrame | None]:
+    """The rows as frames of a bounded size, one without rows where there are none.
+
+    None comes while one is being filled.
+    """
+    held: list[pl.DataFrame] = []
+    n_rows, n_bytes = 0, 0.0
+    for chunk in _chunks(rows):
+        held.append(make_frame(columns, chunk))
+        n_rows += len(chunk)
+        n_bytes += held[-1].estimated_size()
+        if n_rows >= _PART_ROWS or n_bytes >= _PART_BYTES:
+            yield pl.concat(held)
+            held, n_rows, n_bytes = [], 0, 0.0
+        else:
+            yield None
+    if held:
+        yield pl.concat(held)
+
+
 def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
     chunk: list[Sequence[Any]] = []
-    n_characters = 0
+    n_bytes = 0
     n_chunks = 0
     for row in rows:
         chunk.append(row)
-        n_characters += sum(len(value) for value in row if isinstance(value, str))
-        if len(chunk) >= _CHUNK_ROWS or n_characters >= _CHUNK_CHARACTERS:
+        n_bytes += _size(row)
+        if len(chunk) >= _CHUNK_ROWS or n_bytes >= _CHUNK_BYTES:
             yield chunk
-            chunk, n_characters = [], 0
+            chunk, n_bytes = [], 0
             n_chunks += 1
     # No rows at all still make a frame.
     if chunk or not n_chunks:
         yield chunk
+
+
+def _size(row: Sequence[Any]) -> int:
+    """Bytes of texts and lists, roughly; a list's texts count as numbers."""
+    return sum(
+        len(value) if isinstance(value, str) else _CELL_BYTES * len(value)
+        for value in row
+        if isinstance(value, str | list)
+    )

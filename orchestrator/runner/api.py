@@ -231,11 +231,11 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
             opened = open_plan(prepared, directory, store)
             remember_schemas(prepared.plan, store)
-            export_items(prepared.dataset, directory)
             for line in announce(prepared, opened, store):
                 shown.note(line)
             ended = _finish(prepared, opened, directory, store, shown, how)
             late.begin()
+            export_items(prepared.dataset, directory, late)
             export(store, directory.results, late)
             notes = server_notes(store, prepared.plan.identities)
             for line in notes:

@@ -10,12 +10,14 @@ import msgspec
 import yaml
 
 from orchestrator import __version__
+from orchestrator.datasets import Dataset
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.progress import Progress
 from orchestrator.runner import adaptive
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.fleet import Fleet
 from orchestrator.runner.identity import server_label
+from orchestrator.runner.itemising import keep_items
 from orchestrator.runner.kept import Shelf
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
@@ -178,7 +180,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     _log.info("sending begins", extra={"units_left": opened.done.count(0)})
     with interrupts.handled():
         try:
-            await _to_end(told, interrupts)
+            await _to_end(told, interrupts, prepared.dataset)
         finally:
             await fleet.stop()
             store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
@@ -235,7 +237,7 @@ def _fleet(
     )
 
 
-async def _to_end(told: "_Told", interrupts: Interrupts) -> None:
+async def _to_end(told: "_Told", interrupts: Interrupts, dataset: Dataset) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             watchers = [
@@ -244,6 +246,7 @@ async def _to_end(told: "_Told", interrupts: Interrupts) -> None:
                 group.create_task(told.fleet.mend()),
                 group.create_task(told.session.adaptive.run()),
                 group.create_task(told.session.loads.run()),
+                group.create_task(keep_items(lambda: told.session.n_sent, dataset, told.run_dir)),
             ]
             interrupts.task = group.create_task(told.session.run())
             await interrupts.wait()

@@ -1,6 +1,6 @@
 """Rows of a plan as frames: exported to Parquet once, read back from there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import polars as pl
 
 from orchestrator.analysis import COLUMNS, RankingAnalysis, analyse_ranking
 from orchestrator.datasets import Dataset
-from orchestrator.frames import columns_of, write_parquet
+from orchestrator.frames import columns_of, write_parquet, writing_parquet
 from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.fleet import provenance_words
@@ -101,19 +101,40 @@ def _schemas(store: Store) -> dict[str, dict[str, str]]:
     return msgspec.json.decode(known, type=dict[str, dict[str, str]])
 
 
-def export_items(dataset: Dataset, run_dir: RunDirectory) -> Path:
+def export_items(dataset: Dataset, run_dir: RunDirectory, late: Late | None = None) -> Path:
     """Write the items with all columns of the dataset to `results/items.parquet`, once.
+
+    Args:
+        dataset: Of the run.
+        run_dir: Held for writing.
+        late: As in `export`.
+
+    Raises:
+        StoreError: If the file can't be written.
+        KeyboardInterrupt: As `late` says.
+    """
+    for _ in exporting_items(dataset, run_dir):
+        if late is not None:
+            late.look()
+    return _items_path(run_dir)
+
+
+def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
+    """`export_items` in steps of some milliseconds; closed before its end it changes nothing.
 
     Raises:
         StoreError: If the file can't be written.
     """
-    path = run_dir.results / f"{ITEMS}.parquet"
+    path = _items_path(run_dir)
     mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(_ITEM_COLUMNS)}"
     written = run_dir.results / f".{ITEMS}"
     if _read(written) != mark or not path.exists():
-        write_parquet(_ITEM_COLUMNS, _items(dataset), path)
+        yield from writing_parquet(_ITEM_COLUMNS, _items(dataset), path)
         written.write_text(mark, encoding="utf-8")
-    return path
+
+
+def _items_path(run_dir: RunDirectory) -> Path:
+    return run_dir.results / f"{ITEMS}.parquet"
 
 
 def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:

@@ -365,6 +365,11 @@ class Session:
         return self._w.blocks.not_needed
 
     @property
+    def n_sent(self) -> int:
+        """Requests of this call."""
+        return self._n_sent
+
+    @property
     def n_failed(self) -> int:
         """Units of this call that failed."""
         return self._n_failed

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from orchestrator import frames
-from orchestrator.frames import FrameFiles, make_frame, write_parquet
+from orchestrator.frames import FrameFiles, make_frame, write_parquet, writing_parquet
 
 COLUMNS = {"item": "str", "text": "str", "score": "f64"}
 ROWS = [(str(number), "x" * number, number / 7) for number in range(25)]
@@ -18,7 +18,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("bound", ["_CHUNK_ROWS", "_CHUNK_CHARACTERS"])
+@pytest.mark.parametrize("bound", ["_CHUNK_ROWS", "_CHUNK_BYTES", "_PART_ROWS", "_PART_BYTES"])
 def test_parts_make_the_frame_that_one_part_makes(tmp_path, monkeypatch, bound):
     monkeypatch.setattr(frames, bound, 4)
     path = tmp_path / "frame.parquet"
@@ -27,10 +27,29 @@ def test_parts_make_the_frame_that_one_part_makes(tmp_path, monkeypatch, bound):
     assert [file.name for file in tmp_path.iterdir()] == ["frame.parquet"]
 
 
-def test_a_part_ends_where_its_texts_are_long(monkeypatch):
-    monkeypatch.setattr(frames, "_CHUNK_CHARACTERS", 10)
+def test_a_chunk_ends_where_its_texts_are_long(monkeypatch):
+    monkeypatch.setattr(frames, "_CHUNK_BYTES", 10)
     rows = [("a" * 4, "b" * 4), ("c", "ü"), ("d", None), ("e" * 50, "f"), ("g", "h")]
     assert [len(part) for part in frames._chunks(rows)] == [2, 2, 1]
+
+
+def test_a_chunk_ends_where_its_lists_are_long(monkeypatch):
+    monkeypatch.setattr(frames, "_CHUNK_BYTES", 100)
+    rows = [([0.5] * 2,), ([0.5] * 2,), (None,), ([0.5] * 100,), ([],)]
+    assert [len(part) for part in frames._chunks(rows)] == [2, 2, 1]
+
+
+def test_writing_that_is_closed_before_its_end_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(frames, "_PART_ROWS", 4)
+    monkeypatch.setattr(frames, "_CHUNK_ROWS", 4)
+    path = tmp_path / "frame.parquet"
+    write_parquet(COLUMNS, ROWS[:1], path)
+    steps = writing_parquet(COLUMNS, iter(ROWS), path)
+    next(steps)
+    next(steps)
+    steps.close()
+    assert pl.read_parquet(path).rows() == ROWS[:1]
+    assert [file.name for file in tmp_path.iterdir()] == ["frame.parquet"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The frame of items: all columns of the dataset, written once, beside what methods made."""
 
+import asyncio
 import json
 
 import polars as pl
@@ -7,6 +8,7 @@ import pytest
 
 from orchestrator.datasets import from_items
 from orchestrator.records import Item, Message
+from orchestrator.runner.itemising import keep_items
 from orchestrator.runner.results import export_items
 from orchestrator.store import RunDirectory
 
@@ -62,3 +64,24 @@ def test_other_items_replace_them(directory):
     export_items(from_items("x", ITEMS), directory)
     path = export_items(from_items("x", ITEMS).limit(1), directory)
     assert pl.read_parquet(path)["item"].to_list() == ["a"]
+
+
+async def test_the_frame_waits_for_the_first_request_only(directory):
+    sent: list[str] = []
+    path = directory.results / "items.parquet"
+    async with asyncio.TaskGroup() as group:
+        group.create_task(keep_items(lambda: len(sent), from_items("x", ITEMS), directory))
+        await asyncio.sleep(0.1)
+        assert not path.exists()
+        sent.append("a request")
+    assert pl.read_parquet(path)["item"].to_list() == ["a", "b"]
+
+
+async def test_what_sending_left_unwritten_is_written_afterwards(directory):
+    dataset = from_items("x", ITEMS)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(keep_items(lambda: 1, dataset, directory))
+        await asyncio.sleep(0)
+        task.cancel()
+    assert [file.suffix for file in directory.results.glob("*.parquet")] == []
+    assert len(pl.read_parquet(export_items(dataset, directory))) == len(ITEMS)
