@@ -204,6 +204,7 @@ class Request(msgspec.Struct, eq=False):
         waiters: The units that wait for it, each with the slot it fills; the driver's.
         group: Requests of one group share their prompts' beginning: the index of the item.
         begun: Whether the unit has had an answer of a server before.
+        prompt_hash: Content address of the prompt.
     """
 
     key: bytes
@@ -215,6 +216,7 @@ class Request(msgspec.Struct, eq=False):
     waiters: list[tuple[Any, int]] = []
     group: int = 0
     begun: bool = False
+    prompt_hash: bytes = b""
 
 
 class Several(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from orchestrator.ask import (
     ScoreAsk,
     Several,
     SimilarityAsk,
+    messages_digest,
     seed_of,
 )
 from orchestrator.errors import MethodError
@@ -211,7 +212,9 @@ class Driver:
             wanted = self._plan.observed_top.get(ask.model, 0)
             if wanted > ask.top_logprobs:
                 ask = msgspec.structs.replace(ask, top_logprobs=wanted)
-        return _Keyed(ask, kind, ask.key(identity, self._plan.seed))
+        # Nothing is looked up or sent where the answer is given, so nobody needs its address.
+        is_given = ask.model in self._plan.given
+        return _Keyed(ask, kind, b"" if is_given else ask.key(identity, self._plan.seed))
 
     def _resolve(self, unit: _Running, asked: list[_Keyed]) -> Any:  # noqa: ANN401
         """What the asks give, or `_PENDING`."""
@@ -291,8 +294,10 @@ class Driver:
     def _send(self, position: int, keyed: _Keyed, waiters: list[Any], *, begun: bool) -> None:
         seed = seed_of(keyed.key, self._plan.seed) if keyed.kind == "generate" else 0
         group = position // self._plan.n_per_item
+        # Here, because the prompt's address was needed for the key a moment ago and is still known.
+        prompt_hash = messages_digest(getattr(keyed.ask, "messages", ()))
         request = Request(
-            keyed.key, keyed.kind, keyed.ask, seed, position, 0, waiters, group, begun
+            keyed.key, keyed.kind, keyed.ask, seed, position, 0, waiters, group, begun, prompt_hash
         )
         self._in_flight[keyed.key] = request
         self.outbox.append(request)

@@ -37,7 +37,7 @@ def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
 
 def pack_row(columns: Mapping[str, str], row: Row) -> tuple[Any, ...]:
     """The values of a row in the order of the schema; what a failed row lacks is None."""
-    return tuple(row.get(name) for name in columns)
+    return tuple(map(row.get, columns))
 
 
 def make_frame(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.ask import Request, messages_digest
+from orchestrator.ask import Request
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError
 from orchestrator.frames import pack_row
@@ -180,7 +180,7 @@ class Session:
                 model,
                 outcome,
                 server=self._w.server_of.get(model, 0),
-                prompt_hash=messages_digest(getattr(request.ask, "messages", ())),
+                prompt_hash=request.prompt_hash,
                 attempts=request.attempts,
                 latency_s=latency_s,
             )
@@ -287,7 +287,7 @@ class Session:
     def _record(self, end: Finished) -> None:
         plan = self._w.plan
         self._window.end(end.position)
-        part = plan.work(end.position).part
+        part = plan.part(end.position)
         rows = [pack_row(part.columns, {"method": part.name, **row}) for row in end.rows]
         self._w.store.put_unit(
             plan.unit_hash(end.position),
