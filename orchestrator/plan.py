@@ -242,6 +242,7 @@ class Plan:
             [self.identities[name] for name in (*combination.models, combination.judge) if name]
             for _, combination in self._combinations
         ]
+        self._demonstrates = [_demonstrates(part) for part, _ in self._combinations]
         self._gates = [
             combination.judge or combination.models[-1] for _, combination in self._combinations
         ]
@@ -300,14 +301,14 @@ class Plan:
         """The method and the unit at a position."""
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
-        other = self._demonstration(index) if _demonstrates(part) else None
+        other = self._demonstration(index) if self._demonstrates[which] else None
         return Work(part, Unit(self._item_at(index), combination.models, combination.judge, other))
 
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
-        other = self._demonstration(index) if _demonstrates(part) else None
+        other = self._demonstration(index) if self._demonstrates[which] else None
         shown = () if other is None else (other.key, other.messages, other.reference)
         # Names are in the rows, so a renamed model makes new ones.
         return digest(

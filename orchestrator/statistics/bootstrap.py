@@ -14,7 +14,7 @@ from orchestrator.statistics.prompt_sums import PromptSums
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CHUNK_BYTES: Final = 16 * 2**20
+_CHUNK_BYTES: Final = 4 * 2**20
 _DENSE_SHARE: Final = 0.25
 """Share of filled cells from which a dense product of matrices is the faster one."""
 _SPARSE_ROWS: Final = 64
