@@ -1,9 +1,11 @@
 """Units and where they stand in a plan that changes between calls."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import StoreError
 from orchestrator.store import Store
 from tests.store.helpers import key
 
@@ -108,6 +110,18 @@ def test_rows_come_in_the_order_of_the_plan_in_any_batch(store: Store) -> None:
     assert [unit.position for unit in found] == wanted
     assert [unit.rows for unit in found] == [[(n,), (-n,)] for n in wanted]
     assert list(store.iter_rows(plan, "no such frame")) == []
+
+
+def test_a_unit_at_two_positions_is_damage(path: Path) -> None:
+    with Store.open(path) as store:
+        plan = store.open_plan(A, 3)
+        put_units(store, plan, dict.fromkeys(range(3), DONE))
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE place SET unit=(SELECT min(unit) FROM place)")
+    connection.commit()
+    connection.close()
+    with Store.open(path) as store, pytest.raises(StoreError, match="2 stand at two positions"):
+        list(store.iter_rows(plan, "answers"))
 
 
 def test_rows_of_an_old_plan_can_still_be_read(store: Store) -> None:
