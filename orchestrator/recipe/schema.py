@@ -24,7 +24,6 @@ Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(gt=0)]
 Money = Annotated[float, Field(ge=0)]
 
-
 DEFAULT_IN_FLIGHT = 64
 """Requests that a server has at a time where nobody says how many."""
 
@@ -41,9 +40,8 @@ class Limits(Settings):
     """How hard a model's server may be worked."""
 
     max_in_flight: Count | Literal["auto"] | None = None
-    """Most requests that wait for an answer at the same time, of each server. auto: found while
-    the run goes on. Left out: auto for servers that are launched or on a private network, 64 for
-    others."""
+    """Most requests at a time of each server. auto: found while the run goes on. Left out: auto for
+    servers that are launched or on a private network, 64 for others."""
     requests_per_minute: Amount | None = None
     """Rate cap of the endpoint; null for none."""
     timeout_s: Amount = 600.0
@@ -51,8 +49,7 @@ class Limits(Settings):
     max_attempts: Count = 5
     """Attempts before a passing failure is given up for this call."""
     max_failures: Count | None = None
-    """Requests that may fail for good in a call before the model is given up: what it was not asked
-    fails at once and is asked by the next call. Null: any number."""
+    """Requests that may fail for good before the model is given up for this call; null: any."""
     dead_after_s: Amount = 30.0
     """How long a server may be out of reach before its requests fail, in seconds."""
 

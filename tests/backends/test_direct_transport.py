@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from backends import _direct_transport as direct
 from backends._aiohttp_transport import AiohttpTransport
 from backends._connection import Connection
-from backends._direct_transport import DirectTransport, lean_transport
 from backends._transport import Reply
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
@@ -86,7 +85,7 @@ async def scripted(*answers, limit=4, keepalive_s=3.0, max_body_bytes=2**20, pat
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{path}"
     endpoint = Endpoint(base_url=url, model="m", api_key="sk-12345", max_in_flight=limit)
-    transport = DirectTransport(endpoint, keepalive_s, max_body_bytes)
+    transport = direct.DirectTransport(endpoint, keepalive_s, max_body_bytes)
     try:
         yield transport, script
     finally:
@@ -350,7 +349,7 @@ async def test_an_answer_that_comes_before_the_request_was_read_is_taken():
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    transport = DirectTransport(Endpoint(base_url=url, model="m"))
+    transport = direct.DirectTransport(Endpoint(base_url=url, model="m"))
     outcome = await transport.post("/x", b"x" * 20_000_000, 5.0)
     answered.set()
     await ended.wait()
@@ -380,7 +379,7 @@ async def test_the_second_address_of_a_host_is_tried(monkeypatch):
 
 
 async def test_a_name_that_is_none_is_a_failure_of_the_connection():
-    transport = DirectTransport(Endpoint(base_url=f"http://{'a' * 70}.local", model="m"))
+    transport = direct.DirectTransport(Endpoint(base_url=f"http://{'a' * 70}.local", model="m"))
     outcome = await transport.post("/x", b"{}", 5.0)
     await transport.close()
     assert isinstance(outcome, Failure)
@@ -390,12 +389,12 @@ async def test_a_name_that_is_none_is_a_failure_of_the_connection():
 @pytest.mark.parametrize(
     ("url", "kind"),
     [
-        ("http://127.0.0.1:8000", DirectTransport),
-        ("http://10.0.0.3", DirectTransport),
-        ("http://localhost:1", DirectTransport),
+        ("http://127.0.0.1:8000", direct.DirectTransport),
+        ("http://10.0.0.3", direct.DirectTransport),
+        ("http://localhost:1", direct.DirectTransport),
         ("https://127.0.0.1:8000", AiohttpTransport),
         ("http://example.com", AiohttpTransport),
     ],
 )
 def test_tls_and_other_networks_are_left_to_aiohttp(url, kind):
-    assert isinstance(lean_transport(Endpoint(base_url=url, model="m")), kind)
+    assert isinstance(direct.lean_transport(Endpoint(base_url=url, model="m")), kind)
