@@ -55,6 +55,10 @@ def folder(tmp_path_factory):
         recipe = write_recipe(folder / "recipe.json", url, n=12, methods=methods)
         done = run(recipe, folder / "demo")
         assert done.returncode == 0, done.stderr
+        twice = [{**judging, "name": name, "answer": {"max_tokens": 8}} for name in ("one", "two")]
+        recipe = write_recipe(folder / "twice.json", url, n=4, methods=twice, name="twice")
+        done = run(recipe, folder / "twice")
+        assert done.returncode == 0, done.stderr
     made(folder / "big", BIG)
     make_run(folder / "hostile", hostile.frames(20), hostile.SETTINGS)
     return folder
@@ -127,7 +131,7 @@ def texts(locator) -> list[str]:
 def test_the_link_lets_in_and_its_token_is_gone_from_the_address(browser, links):
     with opened(browser, links, "/") as (page, said):
         assert "token" not in page.url
-        assert set(texts(page.locator("tbody th a"))) == {"demo", "big", "hostile"}
+        assert set(texts(page.locator("tbody th a"))) == {"demo", "big", "hostile", "twice"}
         assert page.evaluate("document.cookie") == ""
         assert said == []
 
@@ -201,6 +205,15 @@ def test_orders_are_swapped_and_the_address_says_so(browser, links):
         case.locator("summary").first.click()
         read = case.locator(".message pre").first.inner_text()
         assert "Answer A:" in read
+        assert said == []
+
+
+def test_judgments_of_several_methods_say_whose_they_are_and_votes_are_not_mixed(browser, links):
+    with opened(browser, links, "/run/twice/item/0") as (page, said):
+        titles = texts(page.locator("article.judgment h3"))
+        assert [title.split()[0] for title in titles] == ["one"] * 3 + ["two"] * 3
+        votes = texts(page.locator("p.votes"))
+        assert [vote.split()[0] for vote in votes] == ["one", "two"]
         assert said == []
 
 

@@ -91,8 +91,11 @@ const shown = (one, key, trace) => {
   return prompt && h("details", { class: "behind" }, h("summary", {}, "What the judge read, and its labels"), read(prompt));
 };
 
-const judgment = (one, order, trace) => {
-  const title = h("h3", {}, name(one.judge), ": A is ", name(one.model_a), ", B is ", name(one.model_b), one.turn > 1 && ` · turn ${one.turn}`);
+/** Whose row it is, where several methods say the same kind of thing. */
+const whose = (one, rows) => rows.some((other) => other.method !== one.method) && [h("span", { class: "aside" }, name(one.method)), " "];
+
+const judgment = (one, order, trace, rows) => {
+  const title = h("h3", {}, whose(one, rows), name(one.judge), ": A is ", name(one.model_a), ", B is ", name(one.model_b), one.turn > 1 && ` · turn ${one.turn}`);
   if (one.status !== "ok") return h("article", { class: "case judgment" }, title, h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`));
   const labels = LEVELS[one.p_ab?.length] ?? (one.p_ab ?? []).map((_, index) => String(index));
   const flipped = one.p_ab && one.p_ba && winner(one.p_ab) * winner(one.p_ba) < 0;
@@ -108,13 +111,15 @@ const judgment = (one, order, trace) => {
       shown(one, key, trace))));
 };
 
-const votes = (judgments) => {
+const votes = (judgments) => [...new Set(judgments.map((one) => one.method))].map((method) => votesOf(judgments.filter((one) => one.method === method), judgments));
+
+const votesOf = (judgments, rows) => {
   const good = judgments.filter((one) => one.status === "ok" && one.p_ab && one.p_ba);
   if (!good.length) return null;
   const tally = new Map();
   for (const one of good) for (const p of [one.p_ab, one.p_ba]) { const who = decision(p, one); tally.set(who, (tally.get(who) ?? 0) + 1); }
   const sorted = [...tally].sort((a, b) => b[1] - a[1]);
-  return h("p", { class: "votes" }, `Votes, one for each order: `, sorted.map(([who, n], index) => [index ? " · " : "", name(who), " ", h("b", {}, String(n))]));
+  return h("p", { class: "votes" }, whose(good[0], rows), `Votes, one for each order: `, sorted.map(([who, n], index) => [index ? " · " : "", name(who), " ", h("b", {}, String(n))]));
 };
 
 // -- rewritings, scores, all else ----------------------------------------------------------------
@@ -134,14 +139,14 @@ const rounds = (one, trace, by) => {
   }));
 };
 
-const rewriting = (one, trace, by) => h("article", { class: "case" }, h("h3", {}, name(one.model), one.turn > 1 && ` · turn ${one.turn}`),
+const rewriting = (one, trace, by, rows) => h("article", { class: "case" }, h("h3", {}, whose(one, rows), name(one.model), one.turn > 1 && ` · turn ${one.turn}`),
   one.status !== "ok" ? h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`) : [
     h("p", { class: "basis" }, h("b", {}, `d = ${signed(one.d)}`), one.undefined && ` (${one.undefined})`,
       ` · mean log-probability ${fixed(one.ell_first)} of the answer, ${fixed(one.ell_last)} of the last rewriting`,
       one.unchanged && [" ", h("span", { class: "badge" }, "unchanged")], one.marker_leak && [" ", h("span", { class: "badge bad" }, "repeats its prompt")]),
     rounds(one, trace, by)]);
 
-const score = (one) => h("article", { class: "case" }, h("h3", {}, name(one.judge ?? ""), " on ", name(one.model ?? ""), one.turn > 1 && ` · turn ${one.turn}`),
+const score = (one, rows) => h("article", { class: "case" }, h("h3", {}, whose(one, rows), name(one.judge ?? ""), " on ", name(one.model ?? ""), one.turn > 1 && ` · turn ${one.turn}`),
   one.status !== "ok" ? h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`) : [
     h("p", { class: "basis" }, h("b", {}, `mean ${fixed(one.mean, 2)}`), ` · standard deviation ${fixed(one.std, 2)} · mode ${fixed(one.mode, 0)} · probability on the scores ${share(one.coverage)}`),
     columns(one.p ?? [])]);
@@ -225,9 +230,9 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
         h("dl", { class: "facts" }, about.fields.map(([key, value]) => h("div", {}, h("dt", {}, name(key)), h("dd", {}, name(value ?? "–"))))))),
       answersPart(),
       found.judgments.length > 0 && part("Judgments", h("div", { class: "tools" }, segmented("Order that is shown first", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
-        h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order, trace)))),
-      found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map((one) => rewriting(one, trace, by))),
-      found.scores.length > 0 && part("Scores", h("div", { class: "cases" }, found.scores.map(score))),
+        h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order, trace, found.judgments)))),
+      found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map((one) => rewriting(one, trace, by, found.rewritings))),
+      found.scores.length > 0 && part("Scores", h("div", { class: "cases" }, found.scores.map((one) => score(one, found.scores)))),
       found.others.length > 0 && part("Other rows", found.others.map(other)),
       trace && part("Requests", trace.why ? h("p", { class: "note" }, trace.why) : everything(trace)),
     ].filter(Boolean));
