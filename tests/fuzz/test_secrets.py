@@ -109,7 +109,8 @@ def test_the_key_is_in_no_stored_failure(called):
     folder, _ = called
     with Store.open(folder / "run" / "store.sqlite", read_only=True) as store:
         messages = [one.last_message for one in store.failures()]
-    assert any("[key]" in message for message in messages)
+    # Which failure of a cause came last depends on the pace; all of them are in the file.
+    assert any(b"[key]" in file.read_bytes() for file in (folder / "run").glob("store.sqlite*"))
     assert not any(spelling in message for message in messages for spelling in SPELLINGS)
 
 
