@@ -1,14 +1,8 @@
 """The pages in a real browser, served by the real command."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +13,10 @@ from playwright.sync_api import sync_playwright
 from orchestrator.frames import pack_row
 from orchestrator.methods import answers
 from orchestrator.store import RunDirectory, Store
-from tests.conftest import ROOT
 from tests.e2e.runs import fake_server, run, write_recipe
 from tests.report import hostile
 from tests.report.test_html_browser import FLAGS, axe  # noqa: F401 (a fixture)
+from tests.view.pages import opened, served, texts
 from tests.view.runs import SETTINGS, items_frame, made, make_run
 
 CHROMIUM = shutil.which("chromium")
@@ -64,68 +58,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-@contextmanager
-def served(path: Path, state: Path) -> Iterator[Any]:
-    """The command: a function that gives the last link it printed."""
-    command = [sys.executable, "-m", "orchestrator", "view", str(path), "--port", "0"]
-    environment = {**os.environ, "ORCHESTRATOR_STATE": str(state)}
-    process = subprocess.Popen(
-        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stderr is not None
-    stream = process.stderr
-    links: list[str] = []
-    said: list[str] = []
-    is_there = threading.Event()
-
-    def listen() -> None:
-        for line in stream:
-            said.append(line)
-            if line.startswith("open "):
-                links.append(line.split()[1])
-                is_there.set()
-
-    listener = threading.Thread(target=listen)
-    listener.start()
-    try:
-        assert is_there.wait(60), "".join(said)
-        yield lambda: links[-1]
-    finally:
-        process.send_signal(2)
-        assert process.wait(20) == 0, "".join(said)
-        assert list((state / "view").iterdir()) == []
-        listener.join()
-        stream.close()
-
-
 @pytest.fixture(scope="module")
 def links(folder, tmp_path_factory):
     with served(folder, tmp_path_factory.mktemp("state")) as link:
         yield link
-
-
-@contextmanager
-def opened(browser, links, path, **options) -> Iterator[tuple[Any, list[str]]]:
-    """A page, and what it complained about or asked others for."""
-    context = browser.new_context(**options)
-    page = context.new_page()
-    page.set_default_timeout(30_000)
-    said: list[str] = []
-    base, token = links().split("/?")
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(dialog.message))
-    page.on("request", lambda asked: said.extend([asked.url] * (not asked.url.startswith(base))))
-    page.goto(f"{base}{path}{'&' if '?' in path else '?'}{token}")
-    page.wait_for_selector("#main h1", state="attached")
-    try:
-        yield page, said
-    finally:
-        context.close()
-
-
-def texts(locator) -> list[str]:
-    return [one.strip() for one in locator.all_inner_texts()]
 
 
 def test_the_link_lets_in_and_its_token_is_gone_from_the_address(browser, links):
