@@ -1,7 +1,7 @@
 """Which of two answers is the better one: from references, a column of the dataset, or labels."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +10,12 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from orchestrator.analyses._scores import source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.paths import answers, expanded
-from orchestrator.summaries._base import Context
+from orchestrator.summaries._base import Context, Source
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +65,40 @@ class Winner(Settings):
         if sum(given) != 1:
             raise ValueError("give one of 'exact_match: true', 'field', 'labels'")
         return self
+
+
+FRAMES: Final = ("scores", "judgments", "pair_scores")
+"""Frames whose rows say which of two answers is better."""
+
+
+class JudgedWinner(Settings):
+    """Settings of analyses that hold judges to a known winner."""
+
+    winner: Winner = Field(
+        Winner(exact_match=True), description="Where it is known which answer is better."
+    )
+    methods: tuple[str, ...] = Field(
+        (), description="Names of judging methods of this recipe; all where left out."
+    )
+
+
+def judging_sources(context: Context) -> Sequence[Source]:
+    """The judging methods that an analysis with `JudgedWinner` settings is about.
+
+    Raises:
+        UsageError: If there is none, or one that is named gives no preferences.
+    """
+    config: JudgedWinner = context.config
+    if config.methods:
+        sources: Sequence[Source] = [source_of(context, name) for name in config.methods]
+    else:
+        sources = [source for source in context.sources if source.frame in FRAMES]
+    if not sources:
+        raise UsageError(f"{context.name}: no method of this recipe judges pairs or rates answers")
+    for source in sources:
+        if source.frame not in FRAMES:
+            raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
+    return sources
 
 
 def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -> Floats:

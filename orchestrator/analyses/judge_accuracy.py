@@ -13,12 +13,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from pydantic import Field
 
-from orchestrator.analyses._scores import source_of
-from orchestrator.analyses._winners import Winner, truths
-from orchestrator.errors import UsageError
-from orchestrator.methods._base import Settings
+from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
@@ -43,7 +39,6 @@ _SHORT: Final = {
     "median_pre": "med, pre",
     "median_post": "med, post",
 }
-_FRAMES: Final = ("scores", "judgments", "pair_scores")
 # What may differ between two settings that are compared for their reasoning.
 _OF_REASONING: Final = {"name", "chain_of_thought", "reasoning", "traces", "judges"}
 _CONTRASTS: Final = (
@@ -54,15 +49,8 @@ _CONTRASTS: Final = (
 )
 
 
-class Config(Settings):
+class Config(JudgedWinner):
     """Settings of `judge_accuracy`."""
-
-    winner: Winner = Field(
-        Winner(exact_match=True), description="Where it is known which answer is better."
-    )
-    methods: tuple[str, ...] = Field(
-        (), description="Names of judging methods of this recipe; all where left out."
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +93,7 @@ def summarise(context: Context) -> list[Table]:
 
 
 def _settings(context: Context) -> Iterator[_Setting]:
-    config: Config = context.config
-    if config.methods:
-        sources: Sequence[Source] = [source_of(context, name) for name in config.methods]
-    else:
-        sources = [source for source in context.sources if source.frame in _FRAMES]
-    if not sources:
-        raise UsageError(f"{context.name}: no method of this recipe judges pairs or rates answers")
-    for source in sources:
-        if source.frame not in _FRAMES:
-            raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
+    for source in judging_sources(context):
         found = preferences(context.rows_of(source))
         judges = list(found.by_judge())
         for judge, of_judge in judges:

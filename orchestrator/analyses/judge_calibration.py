@@ -6,33 +6,18 @@ distribution and both orders. Pairs whose better answer is not known, or is a ti
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-from pydantic import Field
 
-from orchestrator.analyses._scores import source_of
-from orchestrator.analyses._winners import Winner, truths
-from orchestrator.errors import UsageError
-from orchestrator.methods._base import Settings
+from orchestrator.analyses._winners import JudgedWinner, Winner, judging_sources, truths
 from orchestrator.statistics.calibration import Calibration, calibration
 from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._preferences import SOFT, codes, preferences
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
-FRAMES: Final = ("scores", "judgments", "pair_scores")
-"""Frames whose rows say which of two answers is better."""
 
-
-class Config(Settings):
+class Config(JudgedWinner):
     """Settings of `judge_calibration`."""
-
-    winner: Winner = Field(
-        Winner(exact_match=True), description="Where it is known which answer is better."
-    )
-    methods: tuple[str, ...] = Field(
-        (), description="Names of judging methods of this recipe; all where left out."
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +38,7 @@ class Calibrated:
 def summarise(context: Context) -> list[Table]:
     """A line a judge and setting, then confidence against accuracy, bin by bin."""
     config: Config = context.config
-    if config.methods:
-        sources: Sequence[Source] = [source_of(context, name) for name in config.methods]
-    else:
-        sources = [source for source in context.sources if source.frame in FRAMES]
-    if not sources:
-        raise UsageError(f"{context.name}: no method of this recipe judges pairs or rates answers")
+    sources = judging_sources(context)
     return tables(list(calibrated(context, sources, config.winner)))
 
 
@@ -66,11 +46,9 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
     """The calibration of each judge of each source.
 
     Raises:
-        UsageError: If a source judges nothing, or it is known of no pair who is better.
+        UsageError: If it is known of no pair of a source who is better.
     """
     for source in sources:
-        if source.frame not in FRAMES:
-            raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
         rows = context.rows_of(source)
         if rows.is_empty():
             continue

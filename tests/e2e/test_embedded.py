@@ -4,7 +4,6 @@ import contextlib
 import json
 import random
 import subprocess
-import sys
 import time
 import urllib.request
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE
+from tests.e2e.embedded import embedded_server
 from tests.e2e.runs import ROOT, command, frames, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(900)]
@@ -24,22 +24,8 @@ TOLERANCE = 1e-4
 
 @pytest.fixture(scope="module")
 def server():
-    models = [part for name in NAMES for part in ("--model", f"{name}=bundled:{name}")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "launch.embedded.server", *models, "--port", "0"],
-        cwd=ROOT, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
-        line = ""
-        while not line.startswith("ready "):
-            line = process.stderr.readline()
-            assert line or process.poll() is None, "the server ended"
-        yield line.split()[1]
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stderr.close()
+    with embedded_server(NAMES) as url:
+        yield url
 
 
 def write_recipe(path, url, *, n=20, seed=0):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from orchestrator.analyses._winners import Winner
-from orchestrator.analyses.judge_calibration import FRAMES, Calibrated, calibrated, tables
+from orchestrator.analyses._winners import FRAMES, Winner
+from orchestrator.analyses.judge_calibration import Calibrated, calibrated, tables
 from orchestrator.errors import UsageError
 from orchestrator.report import numbers
 from orchestrator.report.html import figures
