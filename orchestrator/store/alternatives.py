@@ -24,6 +24,7 @@ _HEAD_BYTES: Final = 3
 _MOST_DISTINCT: Final = 2**16 - 1
 # With more distinct ids than one in three, list and index are longer than the ids.
 _SHARE: Final = 3
+_ONE_BYTE: Final = 2**8
 _HIGH: Final = np.uint64(32)
 
 Words = NDArray[np.uint32]
@@ -97,18 +98,33 @@ def _coded(ids: Words) -> tuple[int, bytes]:
     is_new = np.empty(ids.size, np.bool_)
     is_new[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
-    gaps = ordered[is_new]
-    n_distinct = len(gaps)
+    listed = ordered[is_new]
+    n_distinct = len(listed)
     if n_distinct > min(ids.size // _SHARE, _MOST_DISTINCT):
         return 0, _planes(ids)
-    gaps[1:] -= gaps[:-1].copy()
-    index = np.empty(ids.size, f"<u{_width(n_distinct)}")
-    index[placed.astype(np.uint32)] = np.cumsum(is_new, dtype=np.uint32) - 1
-    return n_distinct, _planes(gaps) + _planes(index)
+    index = np.cumsum(is_new, dtype=np.uint32) - 1
+    if n_distinct > _ONE_BYTE:
+        by_place = _frequent_first(np.diff(np.flatnonzero(is_new), append=ids.size))
+        listed = listed[by_place]
+        index = np.argsort(by_place)[index]
+    gaps = listed.copy()
+    gaps[1:] -= listed[:-1]
+    coded = np.empty(ids.size, f"<u{_width(n_distinct)}")
+    coded[placed.astype(np.uint32)] = index
+    return n_distinct, _planes(gaps) + _planes(coded)
+
+
+def _frequent_first(counts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Places in a list such that those of the most frequent, as many as one byte tells, come first.
+
+    The second byte of most indexes is 0 then. Both parts stay in order, so that gaps stay small.
+    """
+    by_count = np.argsort(-counts, kind="stable")
+    return np.concatenate((np.sort(by_count[:_ONE_BYTE]), np.sort(by_count[_ONE_BYTE:])))
 
 
 def _width(n_distinct: int) -> int:
-    return 1 if n_distinct <= 2**8 else 2
+    return 1 if n_distinct <= _ONE_BYTE else 2
 
 
 def _planes(values: NDArray[Any]) -> bytes:
