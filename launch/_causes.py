@@ -13,130 +13,126 @@ _EMBEDDED_MODULES: Final = (
 )
 
 # The first that matches wins, so what is specific comes before what is general.
-_CAUSES: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause)
-    for pattern, cause in (
-        (
-            rf"No module named '(?P<what>{_EMBEDDED_MODULES})\b",
-            "{what} is not installed: pip install 'selfeval-orchestrator[embedded]'",
-        ),
-        (
-            r"Free memory on device .* is less than desired GPU memory utilization",
-            "another program holds the GPU's memory: end it, or lower gpu_memory_utilization",
-        ),
-        (
-            r"memory .* is less than desired CPU memory utilization",
-            "too little memory is free for what vLLM reserves: set cpu_kv_cache_gb, or lower "
-            "gpu_memory_utilization, which on a CPU is a share of its memory",
-        ),
-        (
-            r"No available memory for the cache blocks",
-            "no memory is left for the KV cache: raise gpu_memory_utilization (on a CPU "
-            "cpu_kv_cache_gb), or serve a smaller model",
-        ),
-        (
-            r"To serve at least one request with the models?'s max seq len \((?P<what>\d+)\)",
-            "the KV cache can't hold one request of {what} tokens: lower max_model_len, or raise "
-            "gpu_memory_utilization",
-        ),
-        (
-            r"max_model_len \((?P<what>\d+)\) is greater than the derived max_model_len",
-            "the model takes no {what} tokens: lower max_model_len",
-        ),
-        (
-            r"Total number of attention heads \((?P<what>\d+)\) must be divisible by tensor",
-            "{what} attention heads can't be shared out evenly: change tensor_parallel_size",
-        ),
-        (
-            r"Cannot find any model weights with (?P<what>[^\n]*)",
-            "there are no weights in {what}",
-        ),
-        (
-            r"Failed to infer device type|appears to be a URI|PackageNotFoundError: [^\n]*vllm",
-            "this vLLM was built for another device, or its installation is not whole",
-        ),
-        (
-            r"unknown pre-tokenizer type: (?P<what>'[^'\n]*')",
-            "this llama.cpp does not know the model's pre-tokenizer {what}: build a newer one",
-        ),
-        (
-            r"unknown model architecture: (?P<what>'[^'\n]*')",
-            "this llama.cpp does not know models of the architecture {what}: build a newer one",
-        ),
-        (
-            r"(?P<what>tensor '[^'\n]*') (not found|data is not within)",
-            "the GGUF file is not whole ({what})",
-        ),
-        (
-            r"quantized V cache .*requires flash_attn|requires flash_attn to be enabled",
-            "this cache_type needs flash_attention: on",
-        ),
-        (
-            r"failed to allocate buffer for kv cache",
-            "no memory is left for the KV cache: lower max_model_len or slots",
-        ),
-        (
-            r"cudaMalloc failed: out of memory",
-            "out of GPU memory: lower n_gpu_layers, or serve a smaller model",
-        ),
-        (
-            r"error: (?P<what>invalid (?:argument|device): [^\n]*)",
-            "it refuses its command line: {what}",
-        ),
-        (
-            r"failed to load model,? '(?P<what>[^'\n]*)'",
-            "it can't read the model {what}",
-        ),
-        (
-            r"Not enough memory\. Please try to increase --mem-fraction-static",
-            "no memory is left for the KV cache: raise mem_fraction_static, or serve a smaller "
-            "model",
-        ),
-        (
-            r"The memory capacity is unbalanced",
-            "another program holds memory of some of the GPUs: end it, or choose other `gpus`",
-        ),
-        (
-            r"Cannot connect to the Docker daemon|docker daemon is not running",
-            "docker does not run, or may not be used by this user",
-        ),
-        (
-            r"Unable to find image '?(?P<what>[^\s']+)|manifest for (?P<other>\S+) not found",
-            "the image is not on this machine: pull it first",
-        ),
-        (r"No module named '?(?P<what>[\w.]+)", "the Python module {what} is not installed"),
-        (
-            r"(CUDA|HIP) out of memory|torch\.OutOfMemoryError",
-            "out of GPU memory: serve fewer models, a smaller one, or a smaller context",
-        ),
-        (
-            r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: not enough memory",
-            "out of memory: serve fewer models or a smaller one",
-        ),
-        (
-            r"CUDA (is )?not available|no CUDA-capable device|not compiled with CUDA|"
-            r"Found no NVIDIA driver|no CUDA GPUs are available",
-            "CUDA is not available: set device to cpu, or install a CUDA build of torch",
-        ),
-        (ADDRESS_IN_USE.pattern, "another program took its port, several times in a row"),
-        # A dump of all settings also names the setting.
-        (
-            r"trust_remote_code=True|contains? custom code|execute the configuration file",
-            "the model brings its own code, which is never run",
-        ),
-        (
-            r"Model architectures? .* not supported|does not recognize this architecture|"
-            r"Unrecognized model in|unsupported model",
-            "this model is not supported by the server",
-        ),
-        (
-            r"No such file or directory:? *(?P<what>[^\n]*)",
-            "no such file or folder: {what}",
-        ),
-        (r"Permission denied:? *(?P<what>[^\n]*)", "not allowed to read or run {what}"),
-        (r"error: (?P<what>unrecognized arguments[^\n]*)", "it knows another command line: {what}"),
-        (r"^([\w.]+: )?error: (?P<what>[^\n]+)", "{what}"),
-    )
+_CAUSES: Final = (
+    (
+        rf"No module named '(?P<what>{_EMBEDDED_MODULES})\b",
+        "{what} is not installed: pip install 'selfeval-orchestrator[embedded]'",
+    ),
+    (
+        r"Free memory on device .* is less than desired GPU memory utilization",
+        "another program holds the GPU's memory: end it, or lower gpu_memory_utilization",
+    ),
+    (
+        r"memory .* is less than desired CPU memory utilization",
+        "too little memory is free for what vLLM reserves: set cpu_kv_cache_gb, or lower "
+        "gpu_memory_utilization, which on a CPU is a share of its memory",
+    ),
+    (
+        r"No available memory for the cache blocks",
+        "no memory is left for the KV cache: raise gpu_memory_utilization (on a CPU "
+        "cpu_kv_cache_gb), or serve a smaller model",
+    ),
+    (
+        r"To serve at least one request with the models?'s max seq len \((?P<what>\d+)\)",
+        "the KV cache can't hold one request of {what} tokens: lower max_model_len, or raise "
+        "gpu_memory_utilization",
+    ),
+    (
+        r"max_model_len \((?P<what>\d+)\) is greater than the derived max_model_len",
+        "the model takes no {what} tokens: lower max_model_len",
+    ),
+    (
+        r"Total number of attention heads \((?P<what>\d+)\) must be divisible by tensor",
+        "{what} attention heads can't be shared out evenly: change tensor_parallel_size",
+    ),
+    (
+        r"Cannot find any model weights with (?P<what>[^\n]*)",
+        "there are no weights in {what}",
+    ),
+    (
+        r"Failed to infer device type|appears to be a URI|PackageNotFoundError: [^\n]*vllm",
+        "this vLLM was built for another device, or its installation is not whole",
+    ),
+    (
+        r"unknown pre-tokenizer type: (?P<what>'[^'\n]*')",
+        "this llama.cpp does not know the model's pre-tokenizer {what}: build a newer one",
+    ),
+    (
+        r"unknown model architecture: (?P<what>'[^'\n]*')",
+        "this llama.cpp does not know models of the architecture {what}: build a newer one",
+    ),
+    (
+        r"(?P<what>tensor '[^'\n]*') (not found|data is not within)",
+        "the GGUF file is not whole ({what})",
+    ),
+    (
+        r"quantized V cache .*requires flash_attn|requires flash_attn to be enabled",
+        "this cache_type needs flash_attention: on",
+    ),
+    (
+        r"failed to allocate buffer for kv cache",
+        "no memory is left for the KV cache: lower max_model_len or slots",
+    ),
+    (
+        r"cudaMalloc failed: out of memory",
+        "out of GPU memory: lower n_gpu_layers, or serve a smaller model",
+    ),
+    (
+        r"error: (?P<what>invalid (?:argument|device): [^\n]*)",
+        "it refuses its command line: {what}",
+    ),
+    (
+        r"failed to load model,? '(?P<what>[^'\n]*)'",
+        "it can't read the model {what}",
+    ),
+    (
+        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        "no memory is left for the KV cache: raise mem_fraction_static, or serve a smaller model",
+    ),
+    (
+        r"The memory capacity is unbalanced",
+        "another program holds memory of some of the GPUs: end it, or choose other `gpus`",
+    ),
+    (
+        r"Cannot connect to the Docker daemon|docker daemon is not running",
+        "docker does not run, or may not be used by this user",
+    ),
+    (
+        r"Unable to find image '?(?P<what>[^\s']+)|manifest for (?P<other>\S+) not found",
+        "the image is not on this machine: pull it first",
+    ),
+    (r"No module named '?(?P<what>[\w.]+)", "the Python module {what} is not installed"),
+    (
+        r"(CUDA|HIP) out of memory|torch\.OutOfMemoryError",
+        "out of GPU memory: serve fewer models, a smaller one, or a smaller context",
+    ),
+    (
+        r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: not enough memory",
+        "out of memory: serve fewer models or a smaller one",
+    ),
+    (
+        r"CUDA (is )?not available|no CUDA-capable device|not compiled with CUDA|"
+        r"Found no NVIDIA driver|no CUDA GPUs are available",
+        "CUDA is not available: set device to cpu, or install a CUDA build of torch",
+    ),
+    (ADDRESS_IN_USE.pattern, "another program took its port, several times in a row"),
+    # A dump of all settings also names the setting.
+    (
+        r"trust_remote_code=True|contains? custom code|execute the configuration file",
+        "the model brings its own code, which is never run",
+    ),
+    (
+        r"Model architectures? .* not supported|does not recognize this architecture|"
+        r"Unrecognized model in|unsupported model",
+        "this model is not supported by the server",
+    ),
+    (
+        r"No such file or directory:? *(?P<what>[^\n]*)",
+        "no such file or folder: {what}",
+    ),
+    (r"Permission denied:? *(?P<what>[^\n]*)", "not allowed to read or run {what}"),
+    (r"error: (?P<what>unrecognized arguments[^\n]*)", "it knows another command line: {what}"),
+    (r"^([\w.]+: )?error: (?P<what>[^\n]+)", "{what}"),
 )
 
 
@@ -148,7 +144,7 @@ def likely_cause(log: str, exit_code: int | None) -> str:
         exit_code: As `subprocess` counts (negative: a signal); None where it still runs.
     """
     for pattern, cause in _CAUSES:
-        if match := pattern.search(log):
+        if match := re.search(pattern, log, re.IGNORECASE | re.MULTILINE):
             return cause.format(**match.groupdict()).rstrip(": ")
     match exit_code:
         case None:

@@ -11,6 +11,7 @@ from orchestrator.backend import Capabilities
 from orchestrator.datasets import DATASETS
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import STATUS_COLUMNS
+from orchestrator.recipe.settings import descriptions
 
 FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, DATASETS)
 ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
@@ -38,8 +39,7 @@ def test_a_plugin_says_what_it_is_in_one_line(module):
 
 def test_its_settings_are_a_pydantic_model_that_describes_its_fields(module):
     assert issubclass(module.Config, BaseModel)
-    fields = module.Config.model_fields
-    assert [name for name, field in fields.items() if not field.description] == []
+    assert list(descriptions(module.Config)) == list(module.Config.model_fields)
 
 
 def test_its_settings_are_frozen_and_refuse_what_they_do_not_know(module):

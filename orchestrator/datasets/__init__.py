@@ -6,11 +6,14 @@ is published by others, `ABOUT`: licence, size and files.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import plugins
-from orchestrator.datasets._benchmark import About, is_here
 from orchestrator.datasets._dataset import Dataset, from_items
 from orchestrator.recipe.schema import PluginRef
+
+if TYPE_CHECKING:
+    from orchestrator.datasets._benchmark import About
 
 __all__ = ["DATASETS", "Dataset", "from_items", "kinds", "listing", "open_dataset"]
 
@@ -56,8 +59,11 @@ def listing() -> list[tuple[str, str]]:
     return rows
 
 
-def _presence(kind: str, about: About) -> str:
+def _presence(kind: str, about: "About") -> str:
     """Whether the files of a benchmark are on this machine."""
+    # What fetches them takes long to import; most recipes have files of their own.
+    from orchestrator.datasets._benchmark import is_here  # noqa: PLC0415
+
     n_here = sum(is_here(kind, file) for file in about.files)
     if n_here == len(about.files):
         return "here" if n_here else "fetched at first use"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from pydantic import Field, model_serializer
 
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.schema import Settings
+from orchestrator.recipe.settings import Settings
 from orchestrator.records import Item, Message, Messages
 
 DEFAULTS: Final = {

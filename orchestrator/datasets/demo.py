@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import Field
 
 from orchestrator.datasets._dataset import Dataset, from_items
-from orchestrator.recipe.schema import Settings
+from orchestrator.recipe.settings import Settings
 from orchestrator.records import Item, Message
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -19,7 +19,7 @@ from orchestrator.datasets._hub import converted, hub_file, listing
 from orchestrator.datasets._readers import joined_rows
 from orchestrator.datasets._rows import from_rows
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.schema import Settings
+from orchestrator.recipe.settings import Settings
 
 KIND: Final = "huggingface"
 ABOUT: Final = About(

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from orchestrator.errors import Fault
 from orchestrator.recipe.overrides import SECRET, Written
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, VARIABLE_PATTERN
+from orchestrator.recipe.settings import descriptions
 from orchestrator.recipe.source import Path, walk
 
 MAX_SHOWN: Final = 40
@@ -170,10 +171,8 @@ def _is_secret(path: Path) -> bool:
 
 def _purpose(model: type[BaseModel], path: Path) -> str:
     parent = _model_at(model, path[:-1])
-    found = parent.model_fields.get(str(path[-1])) if parent else None
-    if found is None or not found.description:
-        return ""
-    return f" ({found.description.splitlines()[0].rstrip('.')})"
+    text = descriptions(parent).get(str(path[-1])) if parent else None
+    return f" ({text.splitlines()[0].rstrip('.')})" if text else ""
 
 
 def _fields(model: type[BaseModel], path: Path) -> list[str]:

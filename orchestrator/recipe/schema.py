@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
+from orchestrator.recipe.settings import Settings
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 # Neither white space nor slashes, nor what a terminal obeys or shows as nothing (ESC, bidi, BOM).
@@ -26,14 +27,6 @@ Money = Annotated[float, Field(ge=0)]
 
 DEFAULT_IN_FLIGHT = 64
 """Requests that a server has at a time where nobody says how many."""
-
-
-class Settings(BaseModel):
-    """Base of settings: frozen, unknown keys are faults, numbers are finite."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
 
 class Limits(Settings):
@@ -224,7 +217,7 @@ class RecipeFile(Settings):
     """Where the items come from."""
     methods: list[Any] = Field(min_length=1)
     """What is done with the items; each entry has a `kind` and the kind's settings."""
-    analyses: list[Any] = []
+    analyses: list[Any] = Field([])
     """What is made of the rows afterwards, also of a run that is done; each entry has a `kind`."""
     statistics: StatisticsSettings = StatisticsSettings()
     limits: Limits = Limits()

@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.report.streams import printed, write_to
 from orchestrator.report.text import own_words, safe_line, safe_name
 
 # Width where nobody reads at a terminal: enough for every table, and for an e-mail.
@@ -231,24 +232,9 @@ def print_to(
     """
     console = make_console(stream, width if wrap else _NEVER_WRAPPED)
     if stream.isatty():
-        return _printed(lambda: console.print(renderable))
+        return printed(lambda: console.print(renderable))
     with console.capture() as captured:
         console.print(renderable)
     # Tables are padded to their width, which nobody wants in a file.
     lines = [line.rstrip(" ") for line in captured.get().split("\n")]
     return write_to(stream, "\n".join(lines))
-
-
-def write_to(stream: TextIO, text: str) -> bool:
-    """Write to a stream whatever its encoding; False if the reader is gone."""
-    encoding = stream.encoding or "utf-8"
-    shown = text.encode(encoding, "backslashreplace").decode(encoding)
-    return _printed(lambda: (stream.write(shown), stream.flush()))
-
-
-def _printed(write: Callable[[], object]) -> bool:
-    try:
-        write()
-    except BrokenPipeError:
-        return False
-    return True

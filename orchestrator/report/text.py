@@ -9,7 +9,6 @@ import unicodedata
 from typing import Final
 
 from rich.cells import cell_len
-from rich.text import Text
 
 ELLIPSIS: Final = "…"
 # What our own words use beyond ASCII, and what stands for it where the encoding has nothing else.
@@ -64,11 +63,6 @@ def safe_name(name: str, width: int | None = None, *, ascii_only: bool = False) 
 def own_words(text: str, *, ascii_only: bool = False) -> str:
     """Our own text for this encoding; not for text from outside."""
     return text.translate(_OURS) if ascii_only else text
-
-
-def safe_text(text: str, width: int | None = None, *, style: str = "") -> Text:
-    """`safe_line` as a `Text` that is never wrapped and whose markup is not interpreted."""
-    return Text(safe_line(text, width), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _one_line(text: str, *, ascii_only: bool) -> str:

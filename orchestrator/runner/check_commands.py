@@ -1,17 +1,17 @@
-"""`orchestrator check`, for editors and hooks: it imports neither statistics nor polars."""
+"""`orchestrator check`, for editors and hooks: it imports neither statistics nor polars.
+
+What draws a fault (rich) is imported when there is one.
+"""
 
 import argparse
 import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
-
-from rich.text import Text
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, LaunchError, UsageError
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
-from orchestrator.report.page import print_to, write_to
+from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner.prepare import prepare
 
@@ -23,7 +23,8 @@ def check(options: argparse.Namespace) -> int:
         try:
             _check_one(find(name), options)
         except UsageError as error:
-            print_to(sys.stderr, _tables().faults(error, summary=False), wrap=False)
+            tables = importlib.import_module("orchestrator.report.tables")
+            _print(tables.faults(error, summary=False), wrap=False)
             worst = EXIT_USAGE
         else:
             write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
@@ -36,10 +37,10 @@ def _check_one(path: Path, options: argparse.Namespace) -> None:
         prepare(recipe, path.parent, allow_code=options.allow_code)
     except LaunchError as error:
         # Weights that are on another machine are no fault of the recipe.
-        line = safe_line(f"orchestrator: {path.name}: not on this machine: {error}")
-        print_to(sys.stderr, Text(line), wrap=sys.stderr.isatty())
+        importlib.import_module("orchestrator.runner.commands").complain(
+            f"{path.name}: not on this machine: {error}"
+        )
 
 
-def _tables() -> ModuleType:
-    # Where nothing is wrong there are none to draw.
-    return importlib.import_module("orchestrator.report.tables")
+def _print(renderable: object, *, wrap: bool) -> None:
+    importlib.import_module("orchestrator.report.page").print_to(sys.stderr, renderable, wrap=wrap)

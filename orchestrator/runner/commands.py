@@ -25,8 +25,9 @@ from orchestrator.errors import (
 )
 from orchestrator.recipe.load import available
 from orchestrator.report import numbers, tables
-from orchestrator.report.page import print_to, write_to
+from orchestrator.report.page import print_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
+from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api, report_commands
 from orchestrator.runner.late import Late, late_interrupts

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.page import write_to
+from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import control
 from orchestrator.runner.report_commands import run_path

@@ -6,7 +6,6 @@ import msgspec
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.datasets import Dataset
-from orchestrator.datasets._answers import given_answers
 from orchestrator.errors import DatasetError
 from orchestrator.plan import Given
 from orchestrator.recipe.schema import ModelSpec
@@ -34,6 +33,9 @@ def open_given(specs: Mapping[str, ModelSpec], dataset: Dataset) -> dict[str, Gi
     found = {}
     for name, spec in specs.items():
         if spec.answers is not None:
+            # It knows every form of file, which takes long to import.
+            from orchestrator.datasets._answers import given_answers  # noqa: PLC0415
+
             find, identity = given_answers(spec.answers)
             _check_fit(name, find, dataset)
             found[name] = GivenModel(find, identity)

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.page import write_to
+from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner.report_commands import run_path
 from orchestrator.store import RunDirectory, Salvaged, newest, salvage

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.report.files import write_frame
-from orchestrator.report.page import write_to
+from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
 

@@ -7,7 +7,8 @@ import msgspec
 
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report import tables
-from orchestrator.report.page import print_to, write_to
+from orchestrator.report.page import print_to
+from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import probing
 from orchestrator.runner.kept import Kept, Shelf

@@ -17,7 +17,7 @@ import psutil
 import uvicorn
 
 from orchestrator.errors import UsageError
-from orchestrator.report.page import write_to
+from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner.kept import state_folder
 from orchestrator.view.app import make_app

@@ -11,25 +11,31 @@ from orchestrator import cli
 
 HEAVY = ("aiohttp", "numpy", "openai", "polars", "pydantic", "rich", "scipy", "sqlite3", "yaml")
 CODE = """
-import json, sys
+import json, linecache, sys
 from orchestrator.cli import main
 try:
     main(json.loads(sys.argv[1]))
 except SystemExit:
     pass
-print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+print(json.dumps([sorted(sys.modules), sorted(linecache.cache)]), file=sys.stderr)
 """
 
 
-def loaded(*arguments):
-    """The packages that are in memory after a command."""
+def after(*arguments):
+    """The modules that are in memory after a command, and the files whose source was read."""
     ended = subprocess.run(
         [sys.executable, "-c", CODE, json.dumps(arguments)],
         capture_output=True,
         text=True,
         check=True,
     )
-    return {name.partition(".")[0] for name in json.loads(ended.stderr.splitlines()[-1])}
+    modules, sources = json.loads(ended.stderr.splitlines()[-1])
+    return set(modules), sources
+
+
+def loaded(*arguments):
+    """The packages that are in memory after a command."""
+    return {name.partition(".")[0] for name in after(*arguments)[0]}
 
 
 def commands():
@@ -44,8 +50,16 @@ def test_what_runs_nothing_loads_nothing_that_takes_long(arguments):
     assert loaded(*arguments).isdisjoint(HEAVY)
 
 
-def test_a_check_loads_neither_statistics_nor_polars():
-    assert loaded("check", "pairwise_ranking").isdisjoint({"openai", "polars", "scipy", "torch"})
+def test_a_check_loads_nothing_that_draws_fetches_or_computes_tables():
+    modules, _ = after("check", "pairwise_ranking")
+    assert modules.isdisjoint(
+        {"aiohttp", "openai", "polars", "scipy", "torch", "rich.console", "rich.text"}
+    )
+    assert modules.isdisjoint({"http.client", "urllib.request", "orchestrator.datasets.parquet"})
+
+
+def test_a_check_reads_no_descriptions_of_settings_from_their_source():
+    assert after("check", "pairwise_ranking")[1] == []
 
 
 def test_the_words_for_heavy_packages_are_those_that_a_check_loads():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.report.text import own_words, safe_line, safe_name, safe_text
+from orchestrator.report.text import own_words, safe_line, safe_name
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,6 @@ def test_ascii_cut_uses_three_dots():
 
 def test_our_own_words_have_an_ascii_form():
     assert own_words("≥ 1 · ≤ 2…", ascii_only=True) == ">= 1 | <= 2..."
-
-
-def test_safe_text_does_not_interpret_markup():
-    assert safe_text("[red]x[/red]").plain == "[red]x[/red]"
 
 
 @given(st.text(max_size=200), st.integers(0, 40), st.booleans())
