@@ -1,5 +1,7 @@
 import pytest
 
+from tests.browser import axe, browser  # noqa: F401 (fixtures)
+
 
 @pytest.fixture(autouse=True)
 def _no_surrounding_terminal(monkeypatch):

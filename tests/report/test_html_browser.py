@@ -1,32 +1,16 @@
 """The page in a real browser, opened from the disk, without a network."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from orchestrator.report.html import page as html
+from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.report import hostile
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is absent"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -124,26 +108,7 @@ def test_it_reads_without_scripts(browser, report):
         assert said == []
 
 
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory):
-    """The source of axe-core, fetched by npm's own client."""
-    npm = shutil.which("npm")
-    folder = tmp_path_factory.mktemp("axe")
-    command = [npm or "npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
-    if npm is None or subprocess.run([*command, "axe-core@4"], capture_output=True).returncode:
-        pytest.skip("axe-core is absent: npm can't fetch it")
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault(browser, report, axe, scheme):
     with opened(browser, report, color_scheme=scheme) as (page, _):
-        page.evaluate(axe)
-        found = page.evaluate("axe.run()")
-        assert len(found["passes"]) > 20
-        serious = [
-            f"{one['id']}: {one['nodes'][0]['html'][:200]}"
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
-        assert serious == []
+        assert_no_serious_fault(page, axe, 20)

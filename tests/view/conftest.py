@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 from orchestrator.view.app import make_app
 from orchestrator.view.guard import Door, Guard
 from orchestrator.view.library import Library
+from tests.browser import axe, browser  # noqa: F401 (fixtures)
 
 PORT = 8765
 HERE = f"http://127.0.0.1:{PORT}"

@@ -2,38 +2,24 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import sync_playwright
 
 from orchestrator.frames import pack_row
 from orchestrator.methods import answers
 from orchestrator.store import RunDirectory, Store
+from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.e2e.runs import fake_server, run, write_recipe
 from tests.report import hostile
-from tests.report.test_html_browser import FLAGS, axe  # noqa: F401 (a fixture)
 from tests.view.pages import opened, served, texts
 from tests.view.runs import SETTINGS, items_frame, made, make_run
 
-CHROMIUM = shutil.which("chromium")
 BIG = 100_000
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is absent"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -298,19 +284,11 @@ def test_a_running_run_is_brought_up_to_date(browser, tmp_path):
         ("/compare?a=demo&b=big", "dark"),
     ],
 )
-def test_axe_finds_no_serious_fault(browser, links, axe, path, scheme):  # noqa: F811 (the fixture)
+def test_axe_finds_no_serious_fault(browser, links, axe, path, scheme):
     # axe-core itself is put into the page, which the page's own policy would refuse.
     with opened(browser, links, path, color_scheme=scheme, bypass_csp=True) as (page, _):
         page.wait_for_timeout(500)
-        page.evaluate(axe)
-        found = page.evaluate("axe.run()")
-        assert len(found["passes"]) > 10
-        serious = [
-            f"{one['id']}: {one['nodes'][0]['html'][:200]}"
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
-        assert serious == []
+        assert_no_serious_fault(page, axe, 10)
 
 
 @pytest.mark.parametrize("path", ["/", "/run/demo", "/run/demo/items", "/run/demo/item/0"])
