@@ -106,7 +106,7 @@ def _coded(ids: Words) -> tuple[int, bytes]:
     if n_distinct > _ONE_BYTE:
         by_place = _frequent_first(np.diff(np.flatnonzero(is_new), append=ids.size))
         listed = listed[by_place]
-        index = np.argsort(by_place)[index]
+        index = np.argsort(by_place).astype(np.uint32)[index]
     gaps = listed.copy()
     gaps[1:] -= listed[:-1]
     coded = np.empty(ids.size, f"<u{_width(n_distinct)}")
