@@ -24,6 +24,7 @@ from orchestrator.records import (
     Choice,
     Failure,
     Generation,
+    Item,
     Label,
     Messages,
     PairScores,
@@ -35,11 +36,38 @@ from orchestrator.records import (
 
 KEY_BYTES = 16
 _encode = msgspec.msgpack.Encoder().encode
+# Stands where an address will stand; a hash, so that it stands nowhere else.
+_PLACE = blake2b(b"address", digest_size=KEY_BYTES).digest()
 
 
 def digest(*parts: object) -> bytes:
     """A 16-byte content address of msgpack-encodable parts."""
     return blake2b(_encode(parts), digest_size=KEY_BYTES).digest()
+
+
+class DigestAround:
+    """`digest(*before, address, *after)` of many addresses: the rest is encoded once.
+
+    Args:
+        before: Parts that stay the same.
+        after: Likewise.
+    """
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, before: Sequence[object], after: Sequence[object]) -> None:
+        self._before, self._after = _encode((*before, _PLACE, *after)).split(_PLACE)
+
+    def of(self, address: bytes) -> bytes:
+        """The digest with an address of `KEY_BYTES` between them."""
+        return blake2b(self._before + address + self._after, digest_size=KEY_BYTES).digest()
+
+
+def item_digest(item: Item) -> bytes:
+    """Content address of everything in an item."""
+    asked = (item.messages, item.followups)
+    known = (item.reference, item.references, item.category, item.fields)
+    return digest(item.key, *asked, *known)
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from orchestrator.ask import AnyAsk, digest
+from orchestrator.ask import AnyAsk, DigestAround, digest, item_digest
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Combination, Method, Stage
 from orchestrator.records import Failure, Generation, Item, Unit
@@ -38,6 +38,10 @@ class Items(Protocol):
 
     def item(self, index: int) -> Item:
         """The item at a 0-based index."""
+        ...
+
+    def content(self, index: int) -> bytes | None:
+        """`item_digest` of that item; None where only reading it would tell."""
         ...
 
 
@@ -133,11 +137,8 @@ class PlanCount(msgspec.Struct, frozen=True):
 _KEPT_ITEMS = 64
 # Longer items are read again each time, so that keeping some never takes much memory.
 _KEPT_CHARACTERS = 100_000
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    item: Item
-    content: bytes
+# More than are under way: rows come later than answers.
+_KEPT_CONTENTS = 4096
 
 
 def settings_of(config: Any) -> str:  # noqa: ANN401 (a `Config` of any method)
@@ -243,6 +244,10 @@ class Plan:
             for _, combination in self._combinations
         ]
         self._demonstrates = [_demonstrates(part) for part, _ in self._combinations]
+        self._hashes = [
+            DigestAround((part.fingerprint,), self._decided_by(which))
+            for which, (part, _) in enumerate(self._combinations)
+        ]
         self._gates = [
             combination.judge or combination.models[-1] for _, combination in self._combinations
         ]
@@ -250,7 +255,8 @@ class Plan:
             gate for gate, needs in zip(self._gates, self._needs, strict=True) if not needs
         )
         self.observed_top = _union_of_observations(self.parts)
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, Item] = {}
+        self._contents: dict[int, bytes] = {}
         self._referenced: array[int] | None = None
 
     def __len__(self) -> int:
@@ -307,18 +313,19 @@ class Plan:
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
         index, which = divmod(position, len(self._combinations))
-        part, combination = self._combinations[which]
+        content = self._content(index)
         other = self._demonstration(index) if self._demonstrates[which] else None
-        shown = () if other is None else (other.key, other.messages, other.reference)
+        if other is None:
+            return self._hashes[which].of(content)
+        part, _ = self._combinations[which]
+        shown = (other.key, other.messages, other.reference)
+        return digest(part.fingerprint, content, *self._decided_by(which), *shown)
+
+    def _decided_by(self, which: int) -> tuple[object, ...]:
+        """What decides the rows of a unit besides its method, its item and what else it shows."""
+        _, combination = self._combinations[which]
         # Names are in the rows, so a renamed model makes new ones.
-        return digest(
-            part.fingerprint,
-            self._keep(index).content,
-            (combination.models, combination.judge),
-            self._asked[which],
-            self.seed,
-            *shown,
-        )
+        return (combination.models, combination.judge), self._asked[which], self.seed
 
     def hash(self) -> bytes:
         """Fingerprint of the whole plan: equal plans have equal units at equal positions."""
@@ -354,18 +361,22 @@ class Plan:
         return None
 
     def _item_at(self, index: int) -> Item:
-        return self._keep(index).item
-
-    def _keep(self, index: int) -> "_Kept":
-        """An item with its hash; the last few are kept, because rows come later than answers."""
-        kept = self._kept.get(index)
-        if kept is None:
+        """An item; the last few are kept, because its units are opened one after the other."""
+        item = self._kept.get(index)
+        if item is None:
             item = self.items.item(index)
-            asked = (item.key, item.messages, item.followups)
-            known = (item.reference, item.references, item.category, item.fields)
-            kept = _Kept(item, digest(*asked, *known))
             if len(item.prompt) <= _KEPT_CHARACTERS:
                 if len(self._kept) >= _KEPT_ITEMS:
                     del self._kept[next(iter(self._kept))]
-                self._kept[index] = kept
-        return kept
+                self._kept[index] = item
+        return item
+
+    def _content(self, index: int) -> bytes:
+        """Hash of an item."""
+        content = self.items.content(index) or self._contents.get(index)
+        if content is None:
+            content = item_digest(self._item_at(index))
+            if len(self._contents) >= _KEPT_CONTENTS:
+                del self._contents[next(iter(self._contents))]
+            self._contents[index] = content
+        return content

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.ask import KEY_BYTES, digest
+from orchestrator.ask import KEY_BYTES, digest, item_digest
 from orchestrator.errors import DatasetError
 from orchestrator.records import Item
 
@@ -25,6 +25,7 @@ class Dataset:
         digests: Content hash of every item, shape (n, 16), uint8.
         ordinals: Which of the items with the same content key an item is, shape (n,); None where
             no two have the same.
+        has_keys: Whether every item has a key of its own.
     """
 
     def __init__(
@@ -33,8 +34,11 @@ class Dataset:
         read: Callable[[int], Item],
         digests: Digests,
         ordinals: NDArray[np.int32] | None = None,
+        *,
+        has_keys: bool,
     ) -> None:
         self.name = name
+        self._has_keys = has_keys
         self._read = read
         self._digests = digests
         self._ordinals = ordinals
@@ -57,15 +61,21 @@ class Dataset:
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} has {len(self)} items, no item {index}")
         item = self._read(index)
-        if content_digest(item) != self._digests[index].tobytes():
+        if item_digest(item) != self._digests[index].tobytes():
             raise DatasetError(
                 f"{self.name}: item {index + 1} changed while it was in use; start the command anew"
             )
         return item if item.key else msgspec.structs.replace(item, key=self._key(item, index))
 
+    def content(self, index: int) -> bytes | None:
+        """`item_digest` of the item at an index; None where only reading it would tell."""
+        return self._digests[index].tobytes() if self._has_keys else None
+
     def limit(self, n: int) -> "Dataset":
         """The first `n` items; all if there are fewer."""
-        return Dataset(self.name, self._read, self._digests[:n], self._ordinals)
+        return Dataset(
+            self.name, self._read, self._digests[:n], self._ordinals, has_keys=self._has_keys
+        )
 
     def shuffled(self, seed: int) -> "Dataset":
         """The same items in an order that follows from `seed` and their content alone."""
@@ -79,7 +89,11 @@ class Dataset:
         order = sorted(range(len(self)), key=marks.__getitem__)
         ordinals = None if self._ordinals is None else self._ordinals[order]
         return Dataset(
-            self.name, lambda index: self._read(order[index]), self._digests[order], ordinals
+            self.name,
+            lambda index: self._read(order[index]),
+            self._digests[order],
+            ordinals,
+            has_keys=self._has_keys,
         )
 
     def _key(self, item: Item, index: int) -> str:
@@ -96,16 +110,9 @@ def from_items(name: str, items: Sequence[Item]) -> Dataset:
     """
     if not items:
         raise DatasetError(f"{name} {NO_ITEMS}")
-    digests = b"".join(content_digest(item) for item in items)
+    digests = b"".join(item_digest(item) for item in items)
     stacked = np.frombuffer(digests, dtype=np.uint8).reshape(-1, KEY_BYTES)
-    return Dataset(name, items.__getitem__, stacked)
-
-
-def content_digest(item: Item) -> bytes:
-    """Hash of everything in an item."""
-    asked = (item.messages, item.followups)
-    known = (item.reference, item.references, item.category, item.fields)
-    return digest(item.key, *asked, *known)
+    return Dataset(name, items.__getitem__, stacked, has_keys=all(item.key for item in items))
 
 
 def key_hash(item: Item) -> int:

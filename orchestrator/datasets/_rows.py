@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.ask import KEY_BYTES
-from orchestrator.datasets._dataset import NO_ITEMS, Dataset, Digests, content_digest, key_hash
+from orchestrator.ask import KEY_BYTES, item_digest
+from orchestrator.datasets._dataset import NO_ITEMS, Dataset, Digests, key_hash
 from orchestrator.datasets._fields import Columns, FieldNames, RowError, find_columns, make_item
 from orchestrator.errors import DatasetError
 
@@ -84,12 +84,18 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             faults.add(rows.where(index), str(error))
             continue
         hashes[index] = key_hash(item)
-        digests[index] = np.frombuffer(content_digest(item), dtype=np.uint8)
+        digests[index] = np.frombuffer(item_digest(item), dtype=np.uint8)
     faults.check()
     ordinals = _ordinals(hashes, digests)
     if columns.key is not None and ordinals is not None:
         _report_twins(rows, columns, hashes, np.flatnonzero(ordinals))
-    return Dataset(rows.file, lambda index: make_item(rows.row(index), columns), digests, ordinals)
+    return Dataset(
+        rows.file,
+        lambda index: make_item(rows.row(index), columns),
+        digests,
+        ordinals,
+        has_keys=columns.key is not None,
+    )
 
 
 def _ordinals(hashes: NDArray[np.uint64], digests: Digests) -> NDArray[np.int32] | None:

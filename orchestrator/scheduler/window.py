@@ -52,6 +52,7 @@ class Window:
         # are there at once and hold no room.
         n_asked = len(plan.identities.keys() - plan.given.keys())
         self._share = max(1, max_open // max(1, n_asked))
+        self._fed = self._gates_that_are_fed()
         self._ended = ended if ended is not None else bytearray(len(plan))
         self._ready: dict[str, deque[array[int]]] = {name: deque() for name in plan.identities}
         self._met = -1
@@ -146,8 +147,22 @@ class Window:
         chunks[-1].append(position)
         self.n_aside += 1
 
+    def _gates_that_are_fed(self) -> Collection[str]:
+        """Models for whose sake fresh units are looked for.
+
+        An answer that is given asks nobody, so it is there for the models that wait for it: with
+        those served, it would only be met far ahead of its use, and its item be read once more.
+        """
+        plan = self._plan
+        asked = plan.free_gates - plan.given.keys()
+        if asked == plan.free_gates:
+            return asked
+        waiting = {plan.gate(which) for which in range(plan.n_per_item)} - plan.free_gates
+        return (asked | waiting) or plan.free_gates
+
     def _somebody_idle(self, waiting: Mapping[str, int]) -> bool:
+        # Where models are absent, what they will be asked is looked for all the same.
         return any(
             waiting[model] < self._share and not self._ready[model] and model not in self.absent
-            for model in self._plan.free_gates
+            for model in (self._plan.free_gates if self.absent else self._fed)
         )

@@ -8,6 +8,7 @@ over the same prompts, but for bounds that only resampling opens.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Final
 
 import numpy as np
 import scipy
@@ -17,6 +18,9 @@ from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, 
 from orchestrator.statistics.results import checked_level
 
 Floats = NDArray[np.float64]
+
+# Prompts whose moments are added up at once: one by one they would cost ten times as much.
+_TOGETHER: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Forming:
         self._sum = np.zeros(2 * len(pairs))
         self._moments = np.zeros((2 * len(pairs), 2 * len(pairs)))
         self._n_prompts = np.zeros(len(self.models), dtype=np.int64)
+        self._waiting: list[tuple[int, int, float]] = []
+        self._n_waiting = 0
         self.n_prompts = 0
 
     def add_prompt(self, judgments: Iterable[tuple[int, int, float]]) -> None:
@@ -62,24 +68,36 @@ class Forming:
         Args:
             judgments: Indices of two models, and P(first beats second) in [0, 1].
         """
-        n_pairs = len(self._column)
-        found: dict[int, float] = {}
-        seen = set()
+        n_before = len(self._waiting)
         for first, second, preference in judgments:
-            low, high = min(first, second), max(first, second)
-            column = self._column[low, high]
-            won = preference if first == low else 1.0 - preference
-            found[column] = found.get(column, 0.0) + won
-            found[column + n_pairs] = found.get(column + n_pairs, 0.0) + 1.0
-            seen |= {low, high}
-        if not found:
+            is_ordered = first < second
+            column = self._column[(first, second) if is_ordered else (second, first)]
+            won = preference if is_ordered else 1.0 - preference
+            self._waiting.append((self._n_waiting, column, won))
+        if len(self._waiting) == n_before:
             return
-        at = np.fromiter(found.keys(), dtype=np.int64)
-        values = np.fromiter(found.values(), dtype=np.float64)
-        self._sum[at] += values
-        self._moments[np.ix_(at, at)] += np.outer(values, values)
-        self._n_prompts[list(seen)] += 1
         self.n_prompts += 1
+        self._n_waiting += 1
+        if self._n_waiting == _TOGETHER:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        """Add the prompts that wait to the sums."""
+        n_prompts, n_pairs = self._n_waiting, len(self._column)
+        cells = np.array(self._waiting, dtype=np.float64).reshape(-1, 3)
+        at = cells[:, 0].astype(np.int64) * n_pairs + cells[:, 1].astype(np.int64)
+        wins, counts = (
+            np.bincount(at, weights, n_prompts * n_pairs).reshape(n_prompts, n_pairs)
+            for weights in (cells[:, 2], np.ones(len(at)))
+        )
+        values = np.hstack([wins, counts])
+        self._sum += values.sum(axis=0)
+        self._moments += values.T @ values
+        for model in range(len(self.models)):
+            own = (self._first == model) | (self._second == model)
+            self._n_prompts[model] += counts[:, own].any(axis=1).sum()
+        self._waiting.clear()
+        self._n_waiting = 0
 
     def standings(self, confidence_level: float) -> list[Standing]:
         """The models, best first; those that can't be placed last.
@@ -88,6 +106,7 @@ class Forming:
             StatisticsError: If the level is not in (0, 1).
         """
         level = checked_level(confidence_level)
+        self._add_up()
         n_models, n_pairs = len(self.models), len(self._column)
         wins = np.zeros((n_models, n_models))
         wins[self._first, self._second] = self._sum[:n_pairs]

@@ -143,6 +143,9 @@ class StoredItems:
     def __len__(self) -> int:
         return self._n
 
+    def content(self, index: int) -> None:
+        """Not known without reading the item."""
+
     def item(self, index: int) -> Item:
         """The item at a 0-based index."""
         part, place = divmod(index, _TOGETHER)

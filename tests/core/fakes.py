@@ -34,6 +34,9 @@ class Items:
     def __len__(self) -> int:
         return self._n
 
+    def content(self, index: int) -> bytes | None:
+        """Not known without reading the item."""
+
     def item(self, index: int) -> Item:
         return Item(key=f"i{index}", messages=(Message("user", f"question {index}"),))
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orchestrator.ask import Ask, ScoreAsk
+from orchestrator.ask import Ask, DigestAround, ScoreAsk, digest
 from orchestrator.records import Generation, Message
 
 PROMPT = (Message("user", "What is 2 + 2?"),)
@@ -55,3 +57,12 @@ def test_scores_stored_before_there_were_features_keep_their_keys() -> None:
         key(ScoreAsk("m", PROMPT, (5, 6), top_logprobs=3)).hex()
         == "4cd3ebba047933e4702bc9357b906f80"
     )
+
+
+@given(
+    before=st.tuples(st.binary(min_size=16, max_size=16)),
+    after=st.lists(st.text() | st.integers(0, 2**32) | st.tuples(st.text(), st.none())),
+    address=st.binary(min_size=16, max_size=16),
+)
+def test_a_digest_around_an_address_is_that_of_all_parts(before, after, address) -> None:
+    assert DigestAround(before, after).of(address) == digest(*before, address, *after)

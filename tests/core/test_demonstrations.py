@@ -20,6 +20,9 @@ class Items:
     def __len__(self):
         return len(self.items)
 
+    def content(self, index):
+        return None
+
     def item(self, index):
         return self.items[index]
 

@@ -2,6 +2,7 @@ import polars as pl
 import pytest
 
 from orchestrator import plugins
+from orchestrator.ask import item_digest
 from orchestrator.datasets import DATASETS, kinds, open_dataset
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.schema import PluginRef
@@ -209,6 +210,14 @@ def test_a_text_of_ten_megabytes_is_an_item(path):
     dataset = opened(write(path, [{"prompt": "x" * 10_000_000}, {"prompt": "y"}]))
     assert len(dataset.item(0).prompt) == 10_000_000
     assert dataset.item(1).prompt == "y"
+
+
+def test_the_content_of_an_item_is_known_without_reading_it_where_it_has_a_key(path):
+    dataset = opened(write(path, ROWS))
+    items = [dataset.item(index) for index in range(3)]
+    assert [dataset.content(index) for index in range(3)] == [item_digest(one) for one in items]
+    assert dataset.limit(2).shuffled(1).content(0) in {item_digest(one) for one in items[:2]}
+    assert opened(path, fields={"key": None}).content(0) is None
 
 
 def test_reading_items_keeps_nothing(path):

@@ -90,7 +90,8 @@ def test_what_earlier_calls_ended_counts_as_ended():
 
 @given(st.data())
 def test_every_position_is_handed_out_exactly_once(data):
-    plan, window = make(n_items=5)
+    given_names = data.draw(st.sampled_from([(), ("a",), ("a", "b", "c"), NAMES]))
+    plan, window = make(n_items=5, given_names=given_names)
     got: list[int] = []
     unfinished: list[int] = []
     for step in range(2000):
@@ -111,3 +112,30 @@ def test_models_whose_answers_are_given_take_no_share(given_names, found):
     plan, _ = make(n_items=1, given_names=given_names)
     window = Window(plan, iter([3, 4]), 8, ended=bytearray([1, 1, 1, 0, 0]))
     assert drain(window, NOBODY | {"judge": 7}) == found
+
+
+def met(window, n_judging):
+    """Positions of given answers, which end at once, while so many judgments wait for the judge."""
+    found = []
+    while (position := window.next_position(0, NOBODY | {"judge": n_judging})) is not None:
+        found.append(position)
+        if position % 5 < 3:
+            window.end(position)
+    return found
+
+
+def test_given_answers_are_not_met_far_ahead_of_the_judge_that_reads_them():
+    # The judge's share is 8.
+    _, window = make(given_names=("a", "b", "c"))
+    assert met(window, n_judging=8) == []
+    _, window = make(given_names=("a", "b", "c"))
+    assert met(window, n_judging=7) == list(range(20))
+
+
+def test_given_answers_without_a_judge_are_all_met():
+    singles = method(nothing, [Combination((name,)) for name in "ab"])
+    finders = dict.fromkeys("ab", lambda item, ask: generation("4"))
+    part = make_part("answers", singles, Config(), ("a", "b"))
+    identities = {name: digest(name) for name in "ab"}
+    plan = Plan([part], Items(3), identities, seed=0, given=finders)
+    assert drain(Window(plan, iter(range(6)), 8), dict.fromkeys("ab", 0)) == list(range(6))
