@@ -6,6 +6,7 @@ from typing import Any, Final
 from backends._tokens import AskServer, Ids
 from orchestrator.records import Message, Messages
 from orchestrator.wire import sglang as wire
+from orchestrator.wire.vllm_tokens import token_ids, tokenize_text
 
 TOKENIZE: Final = "/v1/tokenize"
 DETOKENIZE: Final = "/v1/detokenize"
@@ -33,13 +34,13 @@ class SglangTokenizer:
         def body() -> bytes:
             return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
 
-        return await self._ask(TOKENIZE, body, wire.token_ids)
+        return await self._ask(TOKENIZE, body, token_ids)
 
     async def plain(self, text: str, *, special: bool) -> Ids:
         """See `backends._tokens.Tokenizer`."""
         model = self._model
         return await self._ask(
-            TOKENIZE, lambda: wire.tokenize_text(model, text, special=special), wire.token_ids
+            TOKENIZE, lambda: tokenize_text(model, text, special=special), token_ids
         )
 
     async def text(self, ids: Ids) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from orchestrator.statistics.results import Estimate
+from orchestrator.statistics.results import Estimate, Interval
 
 Form = Literal["text", "count", "number", "signed", "percent", "rating", "p"]
 
@@ -94,11 +94,17 @@ def make_table(
 
 def measured(estimate: Estimate) -> Measured:
     """A statistic as a cell."""
-    interval = estimate.interval
-    return Measured(
-        None if math.isnan(estimate.value) else float(estimate.value),
-        None if interval is None else float(interval.low),
-        None if interval is None else float(interval.high),
-        int(estimate.n),
-        estimate.undefined or "",
-    )
+    value = None if math.isnan(estimate.value) else float(estimate.value)
+    return with_interval(value, estimate.interval, int(estimate.n), estimate.undefined)
+
+
+def with_interval(
+    value: float | None,
+    interval: Interval | str | None,
+    n: int | None = None,
+    why: str | None = None,
+) -> Measured:
+    """A value and its interval as a cell; why one of them is missing by `why`, or in its place."""
+    if interval is None or isinstance(interval, str):
+        return Measured(value, n=n, why=why or interval or "")
+    return Measured(value, float(interval.low), float(interval.high), n, why or "")

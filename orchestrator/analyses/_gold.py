@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import polars as pl
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from orchestrator.analyses._label_file import LabelFile
 from orchestrator.analyses._scores import KEYS, score, source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
-from orchestrator.paths import answers, expanded
 from orchestrator.summaries._base import Context
 
 
@@ -27,23 +27,11 @@ class Gold(Settings):
         None, description="A column of the dataset: a number that belongs to the item."
     )
 
-    labels: str | None = Field(
+    labels: LabelFile | None = Field(
         None,
-        min_length=1,
         description="A file of labels, relative to the recipe: item, mostly model, label (a "
         "number), and annotator; several labels of one answer are averaged.",
     )
-
-    @field_validator("labels")
-    @classmethod
-    def _is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
-        folder = (info.context or {}).get("folder")
-        if value is None or folder is None:
-            return value  # a run that is done names it by its whole path
-        file = Path(folder) / expanded(value)
-        if not answers(file, Path.is_file):
-            raise ValueError(f"there is no file {value!r}")
-        return str(file.resolve())
 
     @model_validator(mode="after")
     def _one(self) -> "Gold":

@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from orchestrator.analyses._label_file import LabelFile
 from orchestrator.analyses._scores import source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
-from orchestrator.paths import answers, expanded
 from orchestrator.summaries._base import Context, Source
 
 Floats = NDArray[np.float64]
@@ -36,9 +36,8 @@ class Winner(Settings):
     field: str | None = Field(
         None, description="A column of the dataset that names the better one, or a tie."
     )
-    labels: str | None = Field(
+    labels: LabelFile | None = Field(
         None,
-        min_length=1,
         description="A file of labels, relative to the recipe: item, model_a, model_b, label (the "
         "winner's name, a or b, or tie), and annotator; the majority of several decides.",
     )
@@ -47,17 +46,6 @@ class Winner(Settings):
         description='What the values of `field` or `labels` mean: a model\'s name or "tie". A '
         "value that is a model's name needs no entry.",
     )
-
-    @field_validator("labels")
-    @classmethod
-    def _is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
-        folder = (info.context or {}).get("folder")
-        if value is None or folder is None:
-            return value  # a run that is done names it by its whole path
-        file = Path(folder) / expanded(value)
-        if not answers(file, Path.is_file):
-            raise ValueError(f"there is no file {value!r}")
-        return str(file.resolve())
 
     @model_validator(mode="after")
     def _one(self) -> "Winner":

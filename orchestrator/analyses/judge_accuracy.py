@@ -28,7 +28,7 @@ from orchestrator.summaries._preferences import (
     codes,
     preferences,
 )
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
 
 Floats = NDArray[np.float64]
 
@@ -275,7 +275,14 @@ def _comparison_table(
 ) -> Table:
     adjusted = holm_adjusted([comparison for *_, comparison in found])
     lines: list[list[Cell]] = [
-        [setting, first, second, _difference(comparison), comparison.p_value, p]
+        [
+            setting,
+            first,
+            second,
+            with_interval(comparison.value, comparison.interval, why=comparison.undefined),
+            comparison.p_value,
+            p,
+        ]
         for (setting, first, second, comparison), p in zip(found, adjusted, strict=True)
     ]
     notes = [
@@ -283,16 +290,6 @@ def _comparison_table(
         "prompts; p: flipping signs of prompts"
     ]
     return make_table(key, title, _COMPARED, lines, notes=notes)
-
-
-def _difference(comparison: Comparison) -> Measured:
-    interval = comparison.interval
-    return Measured(
-        comparison.value,
-        None if interval is None else interval.low,
-        None if interval is None else interval.high,
-        why=comparison.undefined or "",
-    )
 
 
 def _with_count(

@@ -25,14 +25,14 @@ from orchestrator.statistics.agreement import (
     rater_counts,
     raw_agreement,
 )
-from orchestrator.statistics.correlation import Correlation, correlate
+from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._clusters import without_n
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._preferences import SOFT, Preferences, decided, preferences
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
 
 Floats = NDArray[np.float64]
 
@@ -179,7 +179,7 @@ def _agreement(jury: _Jury, context: Context) -> Table:
                 jury.judges[two],
                 without_n(measured(raw_agreement(first, second, prompts, level))),
                 without_n(measured(cohen_kappa(first, second, prompts, level))),
-                _correlated(soft),
+                with_interval(soft.value, soft.interval, why=soft.undefined),
                 ranking_agreement(scores[one], scores[two], resampling).tau_b,
             ]
         )
@@ -200,16 +200,6 @@ def _agreement(jury: _Jury, context: Context) -> Table:
         lines,
         basis=_differing(jury),
         notes=notes,
-    )
-
-
-def _correlated(found: Correlation) -> Measured:
-    interval = found.interval
-    return Measured(
-        found.value,
-        None if interval is None else interval.low,
-        None if interval is None else interval.high,
-        why=found.undefined or "",
     )
 
 

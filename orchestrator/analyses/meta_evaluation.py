@@ -31,7 +31,7 @@ from orchestrator.statistics.correlation import (
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
 from orchestrator.summaries._base import Context
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -205,12 +205,8 @@ def _line(joined: _Joined, level: float) -> list[Cell]:
 
 
 def _cell(found: Correlation | Comparison) -> Measured:
-    interval = found.interval
-    return Measured(
-        found.value,
-        None if interval is None else interval.low,
-        None if interval is None else interval.high,
-        why=found.undefined or "" if found.value is None else "",
+    return with_interval(
+        found.value, found.interval, why=found.undefined if found.value is None else None
     )
 
 

@@ -33,6 +33,7 @@ from orchestrator.methods._judging import (
     Judged,
     JudgeSettings,
     answers_of,
+    checked_scale,
     judged,
     needs_of,
     reason,
@@ -121,13 +122,7 @@ class Config(JudgeSettings):
     @field_validator("scale")
     @classmethod
     def _scale_ascends(cls, value: tuple[int, int]) -> tuple[int, int]:
-        low, high = value
-        if low < 0 or high <= low or high - low + 1 > _MOST_SCORES:
-            raise ValueError(
-                f"a scale goes from a lower to a higher whole number, at least 0 and with at most "
-                f"{_MOST_SCORES} scores; got {low} to {high}"
-            )
-        return value
+        return checked_scale(value, _MOST_SCORES)
 
     def template(self) -> str:
         """The template of the mode that is asked for."""

@@ -27,6 +27,7 @@ from orchestrator.methods._judging import (
     Judged,
     JudgeSettings,
     answers_of,
+    checked_scale,
     judge_prompts,
     needs_of,
     stages_of,
@@ -98,13 +99,7 @@ class Config(JudgeSettings):
     @field_validator("scale")
     @classmethod
     def _scale_ascends(cls, value: tuple[int, int]) -> tuple[int, int]:
-        low, high = value
-        if low < 0 or high <= low or high - low + 1 > _MOST_SCORES:
-            raise ValueError(
-                f"a scale goes from a lower to a higher whole number, at least 0 and with at most "
-                f"{_MOST_SCORES} scores; got {low} to {high}"
-            )
-        return value
+        return checked_scale(value, _MOST_SCORES)
 
     @field_validator("verdict")
     @classmethod

@@ -112,6 +112,13 @@ def jackknife_sums(parts: Floats, statistic: Callable[[Floats], Floats]) -> Jack
     return jackknifed(float(statistic(total)[0]), statistic(total - parts))
 
 
+def mean_of_sums(sums: Floats) -> Floats:
+    """Means from counts and sums, columns of shape (B, 2); nan where nothing was counted."""
+    given = sums[:, 0] > 0.0
+    result: Floats = np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
+    return result
+
+
 def student_interval(
     value: float,
     standard_error: float,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from orchestrator.statistics.jackknife import (
     complete_rows,
     jackknife_sums,
+    mean_of_sums,
     student_interval,
     sums_by_prompt,
 )
@@ -43,14 +44,8 @@ def clustered_mean(values: Floats, prompts: Ints, confidence_level: float = 0.95
     if not np.isfinite(kept).all():
         with np.errstate(invalid="ignore"):
             return Estimate(float(kept.sum()), None, n, METHOD, "a value is infinite")
-    found = jackknife_sums(sums_by_prompt(codes, (np.ones(codes.size), kept)), _ratio)
+    found = jackknife_sums(sums_by_prompt(codes, (np.ones(codes.size), kept)), mean_of_sums)
     interval = student_interval(found.value, found.standard_error, n, confidence_level)
     if isinstance(interval, str):
         return Estimate(found.value, None, n, METHOD, interval)
     return Estimate(found.value, interval, n, METHOD)
-
-
-def _ratio(sums: Floats) -> Floats:
-    given = sums[:, 0] > 0.0
-    result: Floats = np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
-    return result

@@ -18,6 +18,7 @@ from orchestrator.statistics.jackknife import (
     Resampling,
     complete_rows,
     jackknife_sums,
+    mean_of_sums,
     sign_flip_p_value,
     student_interval,
     sums_by_prompt,
@@ -142,7 +143,10 @@ def compare_accuracies(
         return Comparison(None, None, None, None, None, 0, 0, n_missing, METHOD, reason)
     parts = sums_by_prompt(codes, (np.ones(codes.size), one, two))
     counts = len(parts), codes.size, n_missing
-    found = (jackknife_sums(parts[:, [0, 1]], _ratio), jackknife_sums(parts[:, [0, 2]], _ratio))
+    found = (
+        jackknife_sums(parts[:, [0, 1]], mean_of_sums),
+        jackknife_sums(parts[:, [0, 2]], mean_of_sums),
+    )
     return _compared(found, counts, resampling)
 
 
@@ -202,12 +206,6 @@ def mcnemar_exact(first: Floats, second: Floats) -> McNemar:
     n = only_first + only_second
     tail = float(scipy.special.bdtr(min(only_first, only_second), n, 0.5)) if n else 1.0
     return McNemar(only_first, only_second, min(1.0, 2.0 * tail))
-
-
-def _ratio(sums: Floats) -> Floats:
-    given = sums[:, 0] > 0.0
-    result: Floats = np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
-    return result
 
 
 def _compared(

@@ -11,7 +11,7 @@ from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import jackknife_sums, student_interval
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._votes import Votes
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -97,9 +97,7 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
 
     found = jackknife_sums(parts, shares)
     interval = student_interval(found.value, found.standard_error, n, confidence_level)
-    if isinstance(interval, str):
-        return Measured(found.value, n=n, why=interval)
-    return Measured(found.value, interval.low, interval.high, n)
+    return with_interval(found.value, interval, n)
 
 
 def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:

@@ -16,7 +16,7 @@ from orchestrator.statistics.jackknife import Jackknifed, jackknife_sums, studen
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, mean_of
 from orchestrator.summaries._harness import OK, rating_tables
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]
 
@@ -82,9 +82,7 @@ def _weighted(groups: Sequence[tuple[float, Floats]], confidence_level: float) -
     interval = student_interval(
         value, found.standard_error, n, confidence_level, n_strata=len(groups)
     )
-    if isinstance(interval, str):
-        return Measured(value, n=n, why=interval)
-    return Measured(value, interval.low, interval.high, n)
+    return with_interval(value, interval, n)
 
 
 def _ratio(sums: Floats) -> Floats:

@@ -22,7 +22,7 @@ from orchestrator.statistics.win_rate import mean_preferences, win_rates
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._families import family_tables
 from orchestrator.summaries._votes import Votes, read_votes
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
 
 Floats = NDArray[np.float64]
 
@@ -221,14 +221,7 @@ def _length(context: Context, votes: Votes) -> Table:
         prompts,
         confidence_level=context.confidence_level,
     )
-    interval = found.interval
-    spearman = Measured(
-        found.value,
-        None if interval is None else interval.low,
-        None if interval is None else interval.high,
-        found.n,
-        found.undefined or "",
-    )
+    spearman = with_interval(found.value, found.interval, found.n, found.undefined)
     rows: list[list[Cell]] = [
         ["share of votes for the longer answer", measured(share), int(apart.sum())],
         ["Spearman of win rate with length", spearman, found.n_points],
@@ -292,10 +285,7 @@ def _mean(values: Floats, confidence_level: float) -> Measured:
         return Measured(None, n=0, why="no similarity is defined")
     mean = float(values.mean())
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    interval = student_interval(mean, error, n, confidence_level)
-    if isinstance(interval, str):
-        return Measured(mean, n=n, why=interval)
-    return Measured(mean, interval.low, interval.high, n)
+    return with_interval(mean, student_interval(mean, error, n, confidence_level), n)
 
 
 def _rank(rated: Ratings, i: int) -> str | None:

@@ -1,7 +1,8 @@
 """SGLang's own fields and routes: draws, scores and next tokens by `/generate`, its tokenizer.
 
 Written against SGLang 0.5.23, read off its source. Everything is asked by token ids. Ids in replies
-are checked, not trusted: the last one of the vocabulary is shown as 0.
+are checked, not trusted: the last one of the vocabulary is shown as 0. Bodies of `/v1/tokenize` for
+a text, and its replies, are those of vLLM's `/tokenize` (`vllm_tokens`).
 """
 
 import math
@@ -61,11 +62,6 @@ class _Generated(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Tokenized(msgspec.Struct, gc=False):
-    tokens: list[TokenId] | None = None
-    error: Any = None
-
-
 class _Detokenized(msgspec.Struct, gc=False):
     text: str | None = None
     error: Any = None
@@ -83,7 +79,6 @@ _NO_NUMBER: Final = Failure(
 )
 _generated: Final = Decoder(_Generated)
 _batch: Final = Decoder(list[_Generated])
-_tokenized: Final = Decoder(_Tokenized)
 _detokenized: Final = Decoder(_Detokenized)
 _info: Final = Decoder(_Info)
 
@@ -110,15 +105,6 @@ def tokenize_chat(
     if template:
         body["chat_template_kwargs"] = template
     return encode(body)
-
-
-def tokenize_text(model: str, text: str, *, special: bool) -> bytes:
-    """Body of `/v1/tokenize` for a text; `special` adds what the tokenizer puts around one (BOS).
-
-    Raises:
-        UnicodeEncodeError: If the text holds a lone surrogate.
-    """
-    return encode({"model": model, "prompt": text, "add_special_tokens": special})
 
 
 def detokenize(model: str, ids: Path) -> bytes:
@@ -209,14 +195,6 @@ _GREEDY: Final[Mapping[str, Any]] = {**_SAMPLING, "temperature": 0.0, "top_p": 1
 
 
 # -- replies ---------------------------------------------------------------------------------------
-
-
-def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
-    """The ids in a reply of `/v1/tokenize`."""
-    reply = _tokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
 
 
 def text(body: bytes, secret: str) -> str | Failure:

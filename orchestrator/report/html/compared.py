@@ -18,7 +18,7 @@ from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
 from orchestrator.summaries._base import Source
-from orchestrator.tables import Column, Measured
+from orchestrator.tables import Column, Measured, with_interval
 
 Floats = NDArray[np.float64]
 
@@ -118,16 +118,6 @@ def _answers(material: Material) -> pl.DataFrame | None:
     )
 
 
-def _measured(found: Correlation) -> Measured:
-    interval = found.interval
-    return Measured(
-        found.value,
-        None if interval is None else interval.low,
-        None if interval is None else interval.high,
-        why=found.undefined or "",
-    )
-
-
 def _basis(aligned: Aligned, level: float) -> str:
     n_prompts = aligned.frame["item"].n_unique()
     return (
@@ -156,7 +146,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     drawn: list[dict[str, Any]] = []
     for one, two in combinations(aligned.names, 2):
         correlation = aligned.correlation(one, two, level)
-        shown = _measured(correlation)
+        shown = with_interval(correlation.value, correlation.interval, why=correlation.undefined)
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
             drawn += [_square(*pair, shown) for pair in ((one, two), (two, one))]
@@ -241,7 +231,13 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     lines = []
     for one in aligned.names:
         correlation = aligned.correlation(one, "length", level)
-        lines.append([one, _measured(correlation), correlation.n_points])
+        lines.append(
+            [
+                one,
+                with_interval(correlation.value, correlation.interval, why=correlation.undefined),
+                correlation.n_points,
+            ]
+        )
     columns = [Column("score"), _RHO, Column("answers", "count")]
     title = "Length: which scores go along with longer answers"
     table = as_table("length", title, columns, lines)
@@ -275,7 +271,13 @@ def of_glass_box(material: Material) -> list[Figure]:
     lines: list[list[Any]] = []
     for one in features:
         correlation = aligned.correlation(one, gold, level)
-        lines.append([one.partition(".")[2], _measured(correlation), correlation.n_points])
+        lines.append(
+            [
+                one.partition(".")[2],
+                with_interval(correlation.value, correlation.interval, why=correlation.undefined),
+                correlation.n_points,
+            ]
+        )
     lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
     title = f"Glass-box features against {'gold: ' if gold == _GOLD else ''}{gold}"
     columns = [Column("feature"), _RHO, Column("answers", "count")]
