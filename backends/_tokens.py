@@ -3,6 +3,7 @@
 For servers that tokenise on request and take ids. What depends on the model alone is asked once.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
@@ -102,11 +103,54 @@ class _Context(msgspec.Struct, frozen=True):
 
 
 class Cache(Generic[K, V]):
-    """The values used last, up to a total weight."""
+    """The values used last, up to a total weight; each is asked for once at a time."""
 
     def __init__(self, most: int) -> None:
         self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._left = most
+        self._asking: dict[K, asyncio.Future[V | Failure]] = {}
+
+    async def learn(self, key: K, ask: Callable[[], Awaitable[V]], weight: Callable[[V], int]) -> V:
+        """The value of a key; who wants it while it is asked for gets the same answer.
+
+        A run begins with as many requests at once as its limit allows, all of which want to know
+        how the same labels are cut.
+
+        Args:
+            key: Of the value.
+            ask: Asks for it.
+            weight: Of the value, once it is known.
+
+        Raises:
+            Failed: If `ask` fails, or that of another who wanted the same.
+        """
+        found = self.get(key)
+        while found is None:
+            asking = self._asking.get(key)
+            if asking is None:
+                return await self._learn(key, ask, weight)
+            await asyncio.wait((asking,))
+            # Cancelled where the one that asked was: then the next one does.
+            found = self.get(key) if asking.cancelled() else known(asking.result())
+        return found
+
+    async def _learn(
+        self, key: K, ask: Callable[[], Awaitable[V]], weight: Callable[[V], int]
+    ) -> V:
+        asking: asyncio.Future[V | Failure] = asyncio.get_running_loop().create_future()
+        self._asking[key] = asking
+        try:
+            value = await ask()
+        except Failed as failed:
+            asking.set_result(failed.failure)
+            raise
+        else:
+            self.put(key, value, weight(value))
+            asking.set_result(value)
+            return value
+        finally:
+            del self._asking[key]
+            asking.cancel()
 
     def get(self, key: K) -> V | None:
         """The value of a key, which then counts as used."""
@@ -143,7 +187,7 @@ class Contexts:
         self._continuations: Cache[tuple[Ids, str], Continuation] = Cache(_MOST_CACHED_CHARACTERS)
         self._opening: Ids | None = None
         self._spells_spaces: bool | None = None
-        self._end_of_turn: int | None = None
+        self._end_of_turn: Cache[str, int] = Cache(1)
 
     async def prompt(self, messages: Messages) -> Ids:
         """The ids of a prompt, the opening of the assistant's turn included.
@@ -151,15 +195,13 @@ class Contexts:
         Raises:
             Failed: If the server does not say.
         """
-        key = messages_digest(messages)
-        ids = self._prompts.get(key)
-        if ids is None:
+
+        def ask() -> Awaitable[Ids]:
             if self._is_plain:
-                ids = await self._server.plain(messages[-1].content, special=True)
-            else:
-                ids = await self._server.chat(messages, opens=True, goes_on=False)
-            self._prompts.put(key, ids, len(ids))
-        return ids
+                return self._server.plain(messages[-1].content, special=True)
+            return self._server.chat(messages, opens=True, goes_on=False)
+
+        return await self._prompts.learn(messages_digest(messages), ask, len)
 
     async def continuation(self, prompt: Ids, text: str, n_begun: int = 0) -> Continuation:
         """The ids of `text` after a prompt, of which the last `n_begun` are the begun answer.
@@ -168,25 +210,21 @@ class Contexts:
             Failed: If the server does not say.
         """
         tail = prompt[-await self._tail_length(n_begun) :]
-        key = tail, text
-        found = self._continuations.get(key)
-        if found is not None:
-            return found
         context = await self._context(tail)
-        is_short = context.whole
-        if not is_short:
-            context = await self._context(prompt)
+        if not context.whole:
+            return await self._continue(await self._context(prompt), text)
+        return await self._continuations.learn(
+            (tail, text), lambda: self._continue(context, text), lambda _: _TAIL + len(text)
+        )
+
+    async def _continue(self, context: _Context, text: str) -> Continuation:
         alone = await self._alone(text)
         joint = await self._server.plain(context.text + text, special=False)
         n_known = len(context.ids)
         if joint[:n_known] == context.ids:
             ids = joint[n_known:]
-            found = Continuation(ids, "separate" if ids == alone else "joint")
-        else:
-            found = Continuation(alone, "merged" if context.whole else "separate")
-        if is_short:
-            self._continuations.put(key, found, _TAIL + len(text))
-        return found
+            return Continuation(ids, "separate" if ids == alone else "joint")
+        return Continuation(alone, "merged" if context.whole else "separate")
 
     async def end_of_turn(self) -> int:
         """The token by which the template ends the assistant's turn and the model its answer.
@@ -194,9 +232,7 @@ class Contexts:
         Raises:
             Failed: If there is none, or the server does not say.
         """
-        if self._end_of_turn is None:
-            self._end_of_turn = await self._find_end_of_turn()
-        return self._end_of_turn
+        return await self._end_of_turn.learn("", self._find_end_of_turn, lambda _: 1)
 
     async def _find_end_of_turn(self) -> int:
         if self._is_plain:
@@ -227,20 +263,17 @@ class Contexts:
         return one[len(one) - n :]
 
     async def _context(self, ids: Ids) -> _Context:
-        found = self._contexts.get(ids)
-        if found is None:
+        async def ask() -> _Context:
             text = await self._server.text(ids)
             again = await self._server.plain(text, special=False)
-            found = _Context(text, ids, again == ids)
-            self._contexts.put(ids, found, _TAIL + len(ids))
-        return found
+            return _Context(text, ids, again == ids)
+
+        return await self._contexts.learn(ids, ask, lambda _: _TAIL + len(ids))
 
     async def _alone(self, text: str) -> Ids:
-        found = self._texts.get(text)
-        if found is None:
-            found = await self._encode_alone(text)
-            self._texts.put(text, found, _TAIL + len(text))
-        return found
+        return await self._texts.learn(
+            text, lambda: self._encode_alone(text), lambda _: _TAIL + len(text)
+        )
 
     async def _encode_alone(self, text: str) -> Ids:
         if self._spells_spaces is None:

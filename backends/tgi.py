@@ -225,18 +225,18 @@ class Tgi(OpenaiCompatible):
 
     async def _prompt(self, messages: Messages) -> Templated:
         """The rendered prompt, the opening of the assistant's turn included."""
-        key = messages_digest(messages)
-        found = self._prompts.get(key)
-        if found is None:
+
+        async def ask() -> Templated:
             if self._endpoint.plain:
                 text = messages[-1].content
-                found = Templated(text, await self._tokens(text, special=True))
-            else:
-                found = await self._ask(
-                    "/chat_tokenize", lambda: wire.template(messages), wire.templated
-                )
-            self._prompts.put(key, found, len(found.text))
-        return found
+                return Templated(text, await self._tokens(text, special=True))
+            return await self._ask(
+                "/chat_tokenize", lambda: wire.template(messages), wire.templated
+            )
+
+        return await self._prompts.learn(
+            messages_digest(messages), ask, lambda found: len(found.text)
+        )
 
     async def _label(self, before: str, text: str) -> Ids:
         """The ids of a label behind a prompt, told from the prompt's last characters.
@@ -245,15 +245,15 @@ class Tgi(OpenaiCompatible):
             Failed: If it merges with the prompt.
         """
         tail = before[-_TAIL:]
-        found = self._labels.get((tail, text))
-        if found is None:
+
+        async def ask() -> Ids:
             alone = await self._tokens(tail, special=False)
             both = await self._tokens(tail + text, special=False)
             if both[: len(alone)] != alone or len(both) == len(alone):
                 raise Failed(_MERGED)
-            found = both[len(alone) :]
-            self._labels.put((tail, text), found, len(tail) + len(text))
-        return found
+            return both[len(alone) :]
+
+        return await self._labels.learn((tail, text), ask, lambda _: len(tail) + len(text))
 
     async def _tokens(self, text: str, *, special: bool) -> Ids:
         return await self._ask(

@@ -6,7 +6,8 @@
 that one vLLM answers everything) with `limits.max_in_flight: auto`; then the very requests that it
 sent, by a bare loop, so many at a time, with nothing of them in the cache. The ratio is that of the
 run's wall time, from the first line to the last, to the fastest of these loops; beside it the time
-that the run itself counts, without reading the recipe and the tables at the end.
+that the run itself counts, without reading the recipe and the tables at the end. A small run goes
+before, for the first requests of a vLLM that has just started take seconds, whoever sends them.
 """
 
 import argparse
@@ -21,11 +22,16 @@ from _vllm_runs import judge_server, recorded, run, send_again, write_recipe
 from launch import vllm as launch_kind
 from orchestrator.errors import LaunchError
 
+_WARM_UP_ITEMS = 3
+
 
 async def table(n_items: int, fixed: list[int], repeat: int) -> str:
     """All of it."""
     lines, ratios = [], []
     async with judge_server() as server:
+        with tempfile.TemporaryDirectory() as name:
+            warm_up = write_recipe(Path(name), server, "pairwise", _WARM_UP_ITEMS, seed=-1)
+            await run(warm_up, Path(name) / "run")
         for turn in range(repeat):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)

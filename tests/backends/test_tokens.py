@@ -1,11 +1,14 @@
 """Texts in their context, by a tokenizer whose merges are known."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends._tokens import Cache, Contexts, Failed, Ids
-from orchestrator.records import Message, Messages
+from backends._tokens import Cache, Contexts, Failed, Ids, outcome
+from orchestrator.records import Failure, Message, Messages
 
 WORDS = ("<u>", "</u>", "<a>", "[[", ">>", "]]", "ab", "abc", " a", "▁", "\n")
 LETTERS = "abcdefgh[]<>/u \n▁:x7y"
@@ -134,3 +137,56 @@ def test_the_cache_keeps_what_was_used_last_up_to_its_weight():
     assert cache.get("a") == 1
     cache.put("c", 3, 4)
     assert [cache.get(key) for key in "abc"] == [1, None, 3]
+
+
+async def test_what_many_want_at_once_is_asked_once():
+    together, alone = Toy(), Toy()
+    for toy, n in ((together, 8), (alone, 1)):
+        contexts = Contexts(toy, plain=False)
+        prompt = await contexts.prompt(user("ab"))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(n):
+                group.create_task(contexts.continuation(prompt, "[[>>]]"))
+    assert together.n_asked == alone.n_asked
+
+
+async def test_who_waits_for_an_answer_gets_its_failure_and_the_next_question_is_asked_anew():
+    cache: Cache[str, int] = Cache(10)
+    answers: asyncio.Queue[int] = asyncio.Queue()
+
+    async def ask() -> int:
+        n = await answers.get()
+        if n == 0:
+            raise Failed(NOT_NOW)
+        return n
+
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(outcome(learnt(cache, ask))) for _ in range(3)]
+        await asyncio.sleep(0)
+        answers.put_nowait(0)
+    assert [task.result() for task in asked] == [NOT_NOW] * 3
+    answers.put_nowait(7)
+    assert await learnt(cache, ask) == 7
+
+
+async def test_where_the_one_that_asks_is_cancelled_another_one_asks():
+    cache: Cache[str, int] = Cache(10)
+    answer = asyncio.Event()
+
+    async def ask() -> int:
+        await answer.wait()
+        return 7
+
+    async with asyncio.TaskGroup() as group:
+        first, second = (group.create_task(learnt(cache, ask)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        answer.set()
+    assert second.result() == 7
+
+
+NOT_NOW = Failure("server_error", "not now")
+
+
+async def learnt(cache: Cache[str, int], ask: Callable[[], Awaitable[int]]) -> int:
+    return await cache.learn("a", ask, lambda _: 1)
