@@ -12,14 +12,12 @@ import numpy as np
 
 from orchestrator.records import Failure, FloatArray, Generation, IntArray, TopLogprobs
 from orchestrator.wire import failures
-from orchestrator.wire._parsing import TokenId, Usage, logprob_array, text_of
+from orchestrator.wire._columns import UNKNOWN_ID, Columns
+from orchestrator.wire._parsing import TokenId, Usage, cleaned, logprob_array, text_of, wide_array
 from orchestrator.wire._placeholders import id_in, ids_in
 
 _UNFINISHED: Final = (None, "abort", "error")
 _USUAL: Final = ("stop", "length")
-UNKNOWN_ID: Final = -1
-"""Stands for an alternative's id where the server names it by its text only."""
-
 _LEAST_SECRET: Final = 12
 _KEY_REPEATED: Final = Failure(
     "server_error",
@@ -102,8 +100,12 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     secret: str = ""
 
 
-def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | Failure:
+def drawn(
+    answer: Answer[Any], usage: Usage, reading: Reading, listed: Columns | None = None
+) -> Generation | Failure:
     """What was drawn, with what was observed of the answer, the thinking set aside.
+
+    Alternatives are `listed` where they are not in the answer itself.
 
     Failures: "no_logprobs", "server_error" for an unfinished answer or one that repeats the key,
     and "no_answer" where the thinking did not end.
@@ -118,7 +120,7 @@ def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | F
     if isinstance(thought, Failure):
         return thought
     text = text_of(message.content or message.refusal or "")
-    observed = _observe(answer, reading, text, thought) if reading.logprobs else _NOTHING
+    observed = _observe(answer, listed, reading, text, thought) if reading.logprobs else _NOTHING
     if isinstance(observed, Failure):
         return observed
     thinking = text_of(message.reasoning or message.reasoning_content or "")
@@ -177,7 +179,9 @@ class _Observed(msgspec.Struct, gc=False):
 _NOTHING: Final = _Observed()
 
 
-def _observe(answer: Answer[E], reading: Reading, text: str, thought: str) -> _Observed | Failure:
+def _observe(
+    answer: Answer[E], listed: Columns | None, reading: Reading, text: str, thought: str
+) -> _Observed | Failure:
     entries = _entries(answer)
     if entries is None:
         return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
@@ -190,7 +194,7 @@ def _observe(answer: Answer[E], reading: Reading, text: str, thought: str) -> _O
     ids = _ids(answer, entries, span.stop)
     if isinstance(ids, Failure):
         return ids
-    top = _top(entries, reading.top) if reading.top else None
+    top = _top(entries, listed, reading.top) if reading.top else None
     if isinstance(top, Failure):
         return top
     if span.start or span.stop < len(entries):
@@ -319,21 +323,27 @@ def _id(entry: Entry | Alternative) -> int:
     return UNKNOWN_ID if found is None else found
 
 
-def _top(entries: list[Any], k: int) -> TopLogprobs | Failure:
+def _top(entries: list[Any], listed: Columns | None, k: int) -> TopLogprobs | Failure:
     """The k most likely tokens at each position, most likely first; nan and -1 where not listed."""
+    listed = listed or _columns(entries)
+    if listed is None:
+        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+    values = cleaned(listed.logprobs)
+    return values if isinstance(values, Failure) else _ranked(values, listed.ids, k)
+
+
+def _columns(entries: list[Any]) -> Columns | None:
+    """The alternatives of all entries, shorter lists filled up; None where there is none."""
     rows = [entry.top_logprobs for entry in entries]
     width = max(map(len, rows), default=0)
     if rows and not width:
-        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
-    filler = Alternative()
+        return None
     if any(len(row) != width for row in rows):
+        filler = Alternative()
         rows = [row + [filler] * (width - len(row)) for row in rows]
-    values = logprob_array([listed.logprob for row in rows for listed in row])
-    if isinstance(values, Failure):
-        return values
-    values = values.reshape(len(rows), width)
-    ids = _alternative_ids(rows).reshape(len(rows), width)
-    return _ranked(values, ids, k)
+    values = wide_array([one.logprob for row in rows for one in row])
+    shape = len(rows), width
+    return Columns(values.reshape(shape), _alternative_ids(rows).reshape(shape))
 
 
 def _alternative_ids(rows: list[list[Alternative]]) -> IntArray:

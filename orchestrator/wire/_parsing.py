@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.records import Failure, FloatArray
 from orchestrator.wire import failures
@@ -123,9 +124,18 @@ def too_large(n_bytes: int) -> Failure:
 
 def logprob_array(values: list[float | None]) -> FloatArray | Failure:
     """Log-probabilities as float32: sentinels are -inf, null is nan; positive ones are refused."""
-    wide = np.array(values, dtype=np.float64)
+    return cleaned(wide_array(values))
+
+
+def wide_array(values: list[float | None]) -> NDArray[np.float64]:
+    """Numbers as they are written; null is nan."""
+    return np.array(values, dtype=np.float64)
+
+
+def cleaned(wide: NDArray[np.float64]) -> FloatArray | Failure:
+    """The same as `logprob_array` of numbers as they are written, which are changed in place."""
     wide[wide <= SENTINEL] = -np.inf
-    if wide.size and np.fmax.reduce(wide) > ROUNDING:
+    if wide.size and np.fmax.reduce(wide, axis=None) > ROUNDING:
         return Failure(
             "no_logprobs",
             "the server gives numbers above 0 as log-probabilities; they may be logits",

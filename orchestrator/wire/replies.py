@@ -5,7 +5,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from orchestrator.records import Failure, Generation
-from orchestrator.wire._drawn import UNKNOWN_ID, Answer, Entry, ListedEntry, Reading, drawn
+from orchestrator.wire._columns import LEAST_BYTES, UNKNOWN_ID, cut
+from orchestrator.wire._drawn import Answer, Entry, ListedEntry, Reading, drawn
 from orchestrator.wire._native import choice, scored, scored_nothing
 from orchestrator.wire._parsing import (
     MAX_BODY_BYTES,
@@ -58,6 +59,8 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     Failures: "unparseable", "no_logprobs", "server_error" for an unfinished answer, and what an
     error in the reply says.
     """
+    if reading.top and len(body) >= LEAST_BYTES and (found := _read_at_once(body, reading)):
+        return found
     reply: _Chat[Any] | Failure = (_listed_chat if reading.top else _chat)(body, reading.secret)
     if isinstance(reply, Failure):
         return reply
@@ -67,6 +70,22 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     if answer.message is None:
         return error_in(body, reading.secret)
     return drawn(answer, reply.usage or NO_USAGE, reading)
+
+
+def _read_at_once(body: bytes, reading: Reading) -> Generation | Failure | None:
+    """The same of a long reply, its alternatives read as columns; None where that can't be done."""
+    found = cut(body) if len(body) <= MAX_BODY_BYTES else None
+    if found is None:
+        return None
+    rest, listed = found
+    reply = _chat(rest, reading.secret)
+    if isinstance(reply, Failure) or reply.error or not reply.choices or len(reply.choices) > 1:
+        return None
+    answer = reply.choices[0]
+    content = answer.logprobs and answer.logprobs.content
+    if answer.message is None or not content or len(content) != len(listed.ids):
+        return None
+    return drawn(answer, reply.usage or NO_USAGE, reading, listed)
 
 
 def version(body: bytes) -> tuple[str, str] | Failure:
