@@ -46,8 +46,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         n_ended: Requests that were answered.
         work: What they cost the server, in tokens, at least 1 each.
         n_overloads: Attempts that ended because the server has too much to do.
-        waiting: Requests that wait inside the server; None where it says nothing.
-        running: Requests that it computes; None where it says nothing.
+        waiting: Prompts that wait inside the server; None where it says nothing. A request may
+            have several.
+        running: Prompts that it computes; None where it says nothing.
     """
 
     in_flight: int
@@ -96,7 +97,7 @@ class Controller:
         self._knee = Knee(self.limit, floor, ceiling)
         self._pace = _Pace()
         self._n_without = 0
-        self._queue: list[tuple[int, float]] = []
+        self._queue: list[tuple[int, int, int]] = []
         self._settled_at = -math.inf
         self._changed_at = -math.inf
         self._direction = 0
@@ -146,14 +147,15 @@ class Controller:
             # What was sent under the limit before is still there, or the server said nothing.
             return None
         busy = max(seen.running or 0, seen.in_flight - seen.waiting, 1)
-        self._queue.append((seen.waiting, busy))
+        self._queue.append((seen.waiting, busy, seen.in_flight))
         del self._queue[:-_LOOKS_DOWN]
-        waiting = sum(one for one, _ in self._queue) / len(self._queue)
-        computed = sum(one for _, one in self._queue) / len(self._queue)
+        waiting, computed, asked = (sum(of) / len(of) for of in zip(*self._queue, strict=True))
         if waiting > max(_TOO_MANY * computed, self._floor):
             if len(self._queue) < _LOOKS_DOWN:
                 return None
-            wanted = max(computed * (1 + _WANTED), self.limit * _MOST_DOWN)
+            # The server counts the prompts of a request, we count requests.
+            fits = asked * computed * (1 + _WANTED) / (waiting + computed)
+            wanted = max(fits, self.limit * _MOST_DOWN)
             return self._turn_to(now, math.ceil(wanted), f"{waiting:.0f} wait in the server")
         is_full = seen.queued and seen.in_flight >= self.limit
         if not is_full or len(self._queue) < _LOOKS_UP or waiting >= _TOO_FEW * computed:

@@ -64,6 +64,7 @@ def simulate(
     spread: float = 1.0,
     refuses_above: int | None = None,
     demand_at: Callable[[float], int] = lambda _: 10**9,
+    prompts_each: int = 1,
 ) -> Run:
     """Send all that the controller allows, for so long.
 
@@ -76,6 +77,7 @@ def simulate(
         spread: Their standard deviation over their mean.
         refuses_above: With more in flight it answers 429.
         demand_at: Requests there are to send at a time, those in flight included.
+        prompts_each: Of a request; the server counts these.
     """
     rng = np.random.default_rng(seed)
     shape = 1 / spread**2 if spread else 0.0
@@ -99,7 +101,8 @@ def simulate(
         step = min(left, look_at - now)
         now, done_each = now + step, done_each + each * step
         if now >= look_at:
-            queue = (len(waiting), len(running)) if publishes else (None, None)
+            counts = (prompts_each * len(waiting), prompts_each * len(running))
+            queue = counts if publishes else (None, None)
             queued = max(0, min(1000, demand_at(now) - n))
             change = controller.look(now, _seen(run, (n, queued), n_refused, queue))
             if change is not None:

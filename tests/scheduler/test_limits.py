@@ -62,6 +62,14 @@ def test_by_the_queue_the_limit_comes_to_rest(kind):
     assert not [change for change in run.changes if change.at > 60]
 
 
+@pytest.mark.parametrize("start", [64, CEILING])
+def test_a_server_that_counts_the_prompts_of_a_request_is_understood(start):
+    machine, controller = slots(48), Controller(start)
+    run = simulate(controller, lambda _: machine, 300, publishes=True, prompts_each=3)
+    assert min(minutes(run, machine, 60, 300)) >= 0.95
+    assert controller.limit < 2 * 48
+
+
 def test_by_throughput_changes_become_rare():
     run = simulate(Controller(), lambda _: slots(48), 3600, publishes=False, spread=0.3)
     assert len(run.changes) <= 40
