@@ -235,7 +235,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
         upper: Upper bounds of ln p for the same labels (equal to `logprobs` where these are exact).
         method: Server call that gave the numbers, e.g. "embedded.choose", "top_logprobs".
         n_prompt_tokens: Prompt tokens.
-        n_cached_tokens: Prompt tokens the server took from its prefix cache.
+        n_cached_tokens: Prompt tokens the server took from its prefix cache (0 if it does not say).
         n_requests: HTTP requests this took.
     """
 

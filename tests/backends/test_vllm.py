@@ -82,16 +82,18 @@ def test_the_recording_has_a_drawn_token_that_is_not_among_the_best():
     assert any(token not in best for token, best in pairs)
 
 
-async def test_a_choice_reads_all_inner_nodes_in_one_request(backend, player):
+async def test_a_choice_reads_prompt_and_inner_nodes_in_one_request(backend, player):
     await backend.choose(CHOICES["symbols"])
     bodies = [
         json.loads(request.partition(" ")[2])
         for request in player.sent
         if request.startswith("/v1/completions")
     ]
-    looks = [body for body in bodies if body["logprobs"] == SETTINGS["choose_top_logprobs"]]
-    assert [len(body["prompt"]) for body in looks] == [1, len(looks[1]["prompt"])]
-    assert len(looks[1]["prompt"]) > 1
+    (prompts,) = (
+        body["prompt"] for body in bodies if body["logprobs"] == SETTINGS["choose_top_logprobs"]
+    )
+    assert len(prompts) > 1
+    assert all(prompt[: len(prompts[0])] == prompts[0] for prompt in prompts)
 
 
 def spoil(reply):

@@ -54,6 +54,18 @@ async def test_labels_are_chosen_by_the_chain_rule(connect):
         assert value == pytest.approx(float(scored.logprobs.sum()), abs=1e-5)
 
 
+async def test_of_many_nodes_the_first_is_read_alone(connect):
+    backend, _ = await connect()
+    many = labels("[[>>]]", *(f"{word} {word}" for word in "abcdefghi"))
+    chosen = await backend.choose(ChooseAsk("x", SYMBOLS, many))
+    assert isinstance(chosen, Choice), chosen
+    assert chosen.n_requests >= 2
+    few = await backend.choose(ChooseAsk("x", SYMBOLS, many[:2]))
+    assert isinstance(few, Choice), few
+    assert few.n_requests < chosen.n_requests
+    assert few.logprobs[0] == pytest.approx(chosen.logprobs[0])
+
+
 @pytest.mark.parametrize(
     ("settings", "how"),
     [({}, "forced"), ({"gate": False}, "token_ids"), ({"raw_logprobs": False}, "token_ids")],
