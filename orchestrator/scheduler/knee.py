@@ -21,6 +21,8 @@ _PROBE_STEP: Final = 1.5
 # waits for it.
 _HEADROOM: Final = 1.2
 _HARM: Final = 0.05
+# Less than at the knee itself by more than the error of both: then the room is given up.
+_ROOM_HARM: Final = 0.02
 # Throughput is measured over stretches of a quarter of a latency, until its error is small or the
 # difference to what it is compared with clear.
 _STRETCH: Final = 0.25
@@ -52,6 +54,7 @@ class Knee:
         self._floor = floor
         self._ceiling = ceiling
         self._base: _Measured | None = None
+        self._knee: _Measured | None = None
         self._best = 0.0
         self._searching = True
         self._up = True
@@ -137,6 +140,7 @@ class Knee:
         else:
             room = 1.0 if self._harmed else _HEADROOM
             self._limit = min(math.ceil(base.limit * room), self._ceiling)
+            self._knee = base
             self._base = None if self._limit != base.limit else base
         self._probe_at = now + self._probe_s
         return "the best that was tried"
@@ -145,8 +149,7 @@ class Knee:
         """Whether to search again."""
         base = self._base
         if base is None or base.limit != found.limit:
-            self._base = found
-            return ""
+            return self._settle(found)
         ratio = found.rate / base.rate if base.rate else math.inf
         if abs(ratio - 1) > _CHANGED:
             self._probe_s = _PROBE_S
@@ -157,6 +160,15 @@ class Knee:
             self._search(found, up=not (self._harmed and self._up), is_probe=True)
             return self._try_next(now)
         return ""
+
+    def _settle(self, found: _Measured) -> str:
+        """What a limit gives that was not tried by itself: the knee with its room above."""
+        knee = self._knee
+        if knee is None or found.limit <= knee.limit or found.rate >= knee.rate * (1 - _ROOM_HARM):
+            self._base = found
+            return ""
+        self._limit, self._base = knee.limit, knee
+        return "more did harm"
 
     def _search(self, base: _Measured | None, *, up: bool, is_probe: bool) -> None:
         self._base, self._best = base, base.rate if base is not None else 0.0
