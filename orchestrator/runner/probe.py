@@ -2,18 +2,18 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 
-from orchestrator.ask import Ask, ScoreAsk
+from orchestrator.ask import Ask, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Provenance
 from orchestrator.probing import checks, choices, requests, template
 from orchestrator.probing.record import Finding, ProbeRecord, unknown
 from orchestrator.probing.replies import Chat, HttpReply, chat
-from orchestrator.records import Failure, Generation, Sampling, Scored
+from orchestrator.records import Choice, Failure, Generation, Label, Sampling, Scored
 from orchestrator.runner.http import Http
 
 _CHAT: Final = "/v1/chat/completions"
@@ -23,8 +23,12 @@ _WARM_DRAWS: Final = 3
 _CERTAIN: Final = -0.5
 _N_MIXED: Final = 6
 _MIXED_TOKENS: Final = 24
+# What may be asked at a time. The answer to one question seldom waits for that to another.
+AT_ONCE: Final = 8
 # vLLM's V1 runner is the one known to mix replies up.
 _MAY_MIX: Final = frozenset({"vllm"})
+
+T = TypeVar("T")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +41,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         http: To the same server, open.
         provenance: What the server says it is.
         plain: Whether it is a base model, which has no chat.
+        at_once: Requests that it may have at a time.
     """
 
     kind: str
@@ -45,6 +50,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     http: Http
     provenance: Provenance
     plain: bool = False
+    at_once: int = AT_ONCE
 
 
 def today() -> dt.date:
@@ -64,14 +70,20 @@ async def probe_model(
         now: The day, for templates that write it.
     """
     run = _Probe(target)
-    findings = await run.scoring()
-    if not quick:
-        if not target.plain:
-            findings = [*await run.chat(), *findings, *await run.repeatable()]
-        findings += await run.choosing()
-        if not target.plain:
-            findings += await run.tokens(now())
-            findings += await run.labels()
+    if quick:
+        findings = await run.scoring()
+    elif target.plain:
+        findings = _joined(await _at_once(run.scoring(), run.choosing()))
+    else:
+        # What follows needs the first reply.
+        chat_findings = await run.chat()
+        scoring, sampling, choosing, tokens = await _at_once(
+            run.scoring(), run.sampling(), run.choosing(), run.tokens(now())
+        )
+        # By themselves: a draw may depend on what else a server computes, and what is asked last
+        # spoils it.
+        repeatable, labels = await run.repeatable(), await run.labels()
+        findings = _joined([chat_findings, scoring, sampling, repeatable, choosing, tokens, labels])
     return ProbeRecord(
         backend=target.kind,
         model=target.model,
@@ -81,11 +93,16 @@ async def probe_model(
     )
 
 
+def _joined(findings: list[list[Finding]]) -> list[Finding]:
+    return [finding for some in findings for finding in some]
+
+
 class _Probe:
-    """One probe; its requests go one after another, but for the question of mixing."""
+    """One probe; no more than so many of its requests are under way at a time."""
 
     def __init__(self, target: Target) -> None:
         self._t = target
+        self._room = asyncio.Semaphore(target.at_once)
         self._greedy: HttpReply = HttpReply(0, b"not asked")
         self._ids: tuple[int, ...] | None = None
         self._most = _USUAL_CAP
@@ -95,17 +112,35 @@ class _Probe:
         body: dict[str, Any] | None = requests.chat(self._t.model, **more)
         reply = HttpReply(0, b"")
         while body is not None:
-            reply = await self._t.http.post(_CHAT, body)
+            reply = await self._post(_CHAT, body)
             body = requests.plainer(body, reply)
         return reply
 
+    async def _post(self, path: str, body: dict[str, Any]) -> HttpReply:
+        async with self._room:
+            return await self._t.http.post(path, body)
+
+    async def _draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        async with self._room:
+            return await self._t.backend.generate(ask, seed)
+
+    async def _score(self, ask: ScoreAsk) -> Scored | Failure:
+        async with self._room:
+            return await self._t.backend.score(ask)
+
+    async def _choose(self, labels: tuple[Label, ...]) -> Choice | Failure:
+        ask = Ask().choose(self._t.model, requests.QUESTION, labels)
+        async with self._room:
+            return await self._t.backend.choose(ask)
+
     async def chat(self) -> list[Finding]:
         """Whether log-probabilities come, and how many alternatives."""
-        self._greedy = await self._ask()
+        self._greedy, many = await _at_once(
+            self._ask(), self._ask(top_logprobs=checks.ASKED_FOR_CAP)
+        )
         findings = checks.logprobs(self._greedy, requests.ALTERNATIVES)
         if findings[-1].name == "logprobs":
             return findings
-        many = await self._ask(top_logprobs=checks.ASKED_FOR_CAP)
         cap = checks.cap(many)
         # Labels are seldom among the few best, so they are looked for as far down as it goes.
         self._most = min(int(cap.value), _LONG_LIST) if cap.value.isdecimal() else _USUAL_CAP
@@ -117,18 +152,25 @@ class _Probe:
         greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
         # Unlikely tokens show more than the likeliest; at temperature 1 ln p is raw everywhere.
         warm = msgspec.structs.replace(greedy, temperature=1.0)
-        drawn = [
-            await self._t.backend.generate(ask.generate(model, requests.PROMPT, sampling), seed)
-            for seed, sampling in enumerate([greedy, *[warm] * _WARM_DRAWS])
-        ]
-        pairs: list[tuple[Generation, Scored | Failure]] = []
-        for one in drawn:
-            if isinstance(one, Generation):
-                scored = await self._t.backend.score(ask.score(model, requests.PROMPT, one))
-                pairs.append((one, scored))
+        drawn = await _at_once(
+            *(
+                self._draw(ask.generate(model, requests.PROMPT, sampling), seed)
+                for seed, sampling in enumerate([greedy, *[warm] * _WARM_DRAWS])
+            )
+        )
+        texts = [one for one in drawn if isinstance(one, Generation)]
+        pairs = await self._scored(
+            [(text, ask.score(model, requests.PROMPT, text)) for text in texts]
+        )
         if not any(_tells(one) for one, _ in pairs):
             pairs += await self._alternatives()
         return [checks.generates(drawn[0]), checks.consistency(pairs)]
+
+    async def _scored(
+        self, drawn: list[tuple[Generation, ScoreAsk]]
+    ) -> list[tuple[Generation, Scored | Failure]]:
+        scored = await _at_once(*(self._score(ask) for _, ask in drawn))
+        return [(text, score) for (text, _), score in zip(drawn, scored, strict=True)]
 
     async def _alternatives(self) -> list[tuple[Generation, Scored | Failure]]:
         """Tokens that were listed but not drawn, scored as answers of their own.
@@ -140,41 +182,40 @@ class _Probe:
             return []
         listing = chat(await self._ask(return_tokens_as_token_ids=True))
         top = listing.positions[0].top if listing is not None and listing.positions else ()
-        pairs: list[tuple[Generation, Scored | Failure]] = []
+        listed = []
         for one in top[1:]:
             if one.token_id is not None and one.logprob is not None:
                 ask = ScoreAsk(self._t.model, requests.PROMPT, (one.token_id,), one.token)
-                listed = Generation(
-                    one.token, "listed", logprobs=np.array([one.logprob], np.float32)
-                )
-                pairs.append((listed, await self._t.backend.score(ask)))
-        return pairs
+                logprobs = np.array([one.logprob], np.float32)
+                listed.append((Generation(one.token, "listed", logprobs=logprobs), ask))
+        return await self._scored(listed)
+
+    async def sampling(self) -> list[Finding]:
+        """What temperature and bias do."""
+        drawn = _drawn_id(chat(self._greedy))
+        warm, half, *biased = await _at_once(
+            self._ask(temperature=1.0, seed=1),
+            self._ask(temperature=0.5, seed=1),
+            *([] if drawn is None else [self._ask(logit_bias={str(drawn): -100})]),
+        )
+        bias = (
+            checks.bias(self._greedy, biased[0])
+            if biased
+            else unknown("bias", "no token id to put a bias on")
+        )
+        return [checks.temperature(warm, half), bias]
 
     async def repeatable(self) -> list[Finding]:
-        """What temperature, bias and seed do."""
-        warm = await self._ask(temperature=1.0, seed=1)
-        half = await self._ask(temperature=0.5, seed=1)
-        found = [checks.temperature(warm, half), await self._bias()]
+        """What a seed does."""
         several = {"temperature": 1.0, "max_tokens": requests.SAMPLED_TOKENS}
         same = [await self._ask(seed=1, **several) for _ in range(2)]
-        others = [await self._ask(seed=seed, **several) for seed in (2, 3, 4)]
-        return [*found, checks.seed(same, others)]
-
-    async def _bias(self) -> Finding:
-        drawn = _drawn_id(chat(self._greedy))
-        if drawn is None:
-            return unknown("bias", "no token id to put a bias on")
-        biased = await self._ask(logit_bias={str(drawn): -100})
-        return checks.bias(self._greedy, biased)
+        others = await _at_once(*(self._ask(seed=seed, **several) for seed in (2, 3, 4)))
+        return [checks.seed(same, others)]
 
     async def choosing(self) -> list[Finding]:
         """How exactly labels are read, and whether right."""
-        ask = Ask()
-        letters = await self._t.backend.choose(
-            ask.choose(self._t.model, requests.QUESTION, choices.ONE_TOKEN)
-        )
-        verdicts = await self._t.backend.choose(
-            ask.choose(self._t.model, requests.QUESTION, choices.MANY_TOKENS)
+        letters, verdicts = await _at_once(
+            self._choose(choices.ONE_TOKEN), self._choose(choices.MANY_TOKENS)
         )
         found = [
             choices.choice("choose_letters", letters),
@@ -196,11 +237,11 @@ class _Probe:
             "messages": requests.turns(requests.PROMPT),
             "add_generation_prompt": True,
         }
-        reply = await self._t.http.post(routes.chat_path, asked)
+        reply = await self._post(routes.chat_path, asked)
         rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
         if rendered is not None and self._ids is None and routes.text_path:
             with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
-            self._ids = requests.ids(await self._t.http.post(routes.text_path, with_special))
+            self._ids = requests.ids(await self._post(routes.text_path, with_special))
         if rendered is None and self._ids is not None:
             rendered = await self._back(routes, self._ids)
         found: list[Finding] = []
@@ -218,13 +259,13 @@ class _Probe:
         if not routes.back_path:
             return None
         asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
-        return requests.text(await self._t.http.post(routes.back_path, asked), routes.back_field)
+        return requests.text(await self._post(routes.back_path, asked), routes.back_field)
 
     async def _round_trip(self, routes: requests.Tokenising) -> Finding:
         if not routes.text_path or not routes.back_path:
             return unknown("round_trip", "the server does not turn ids into text")
         asked = {"model": self._t.model, routes.text_field: template.NASTY, **routes.text_extra}
-        ids = requests.ids(await self._t.http.post(routes.text_path, asked))
+        ids = requests.ids(await self._post(routes.text_path, asked))
         back = None if ids is None else await self._back(routes, ids)
         if back is None:
             return unknown("round_trip", "the server does not turn ids into text")
@@ -251,12 +292,28 @@ class _Probe:
     async def _together(self, n: int, beside: dict[str, Any]) -> list[HttpReply]:
         """Ordinary replies, asked at once, each beside another request where one is given."""
         ordinary: list[asyncio.Task[HttpReply]] = []
+        # It shows only where they share a step of the server.
+        self._room = asyncio.Semaphore(2 * n)
         async with asyncio.TaskGroup() as group:
             for seed in range(n):
                 ordinary.append(group.create_task(self._ask(max_tokens=_MIXED_TOKENS, seed=seed)))
                 if beside:
                     group.create_task(self._ask(max_tokens=_MIXED_TOKENS, **beside))
         return [task.result() for task in ordinary]
+
+
+async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:
+    """Their answers, in their order.
+
+    Raises:
+        OrchestratorError: The first that one of them raises.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(question) for question in questions]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _tells(drawn: Generation) -> bool:

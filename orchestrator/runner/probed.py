@@ -19,7 +19,7 @@ from orchestrator.probing.record import BAD, WARNING, ProbeRecord, differences
 from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.http import Http
-from orchestrator.runner.probe import Target, probe_model
+from orchestrator.runner.probe import AT_ONCE, Target, probe_model
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ class Probes:
                 http=http,
                 provenance=found.provenance,
                 plain=endpoint.plain,
+                at_once=min(found.spec.max_in_flight, AT_ONCE),
             )
             record = await probe_model(target, quick=known)
         if held is not None:
