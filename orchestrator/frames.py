@@ -103,16 +103,17 @@ def writing_parquet(
     temporary = path.with_suffix(".part.parquet")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        last: pl.DataFrame | None = None
         for frame in _frames(columns, rows):
             if frame is not None:
-                part = path.with_suffix(f".{len(parts)}.part.parquet")
-                parts.append(part)
-                n_rows = max(n_rows, len(frame))
-                frame.write_parquet(part)
+                if last is not None:
+                    parts.append(_write_part(last, path, len(parts)))
+                last, n_rows = frame, max(n_rows, len(frame))
             yield
-        if len(parts) == 1:
-            parts.pop().replace(temporary)
-        else:
+        if last is not None and not parts:
+            last.write_parquet(temporary)
+        elif last is not None:
+            parts.append(_write_part(last, path, len(parts)))
             # A group of rows is held until it is full; the default of 122,880 rows may be anything.
             pl.scan_parquet(parts).sink_parquet(temporary, row_group_size=n_rows)
         _sync(temporary)
@@ -123,6 +124,13 @@ def writing_parquet(
     finally:
         for part in parts:
             part.unlink(missing_ok=True)
+
+
+def _write_part(frame: pl.DataFrame, path: Path, number: int) -> Path:
+    """A part of a frame, which is soon read again: compressing it would cost more than it saves."""
+    part = path.with_suffix(f".{number}.part.parquet")
+    frame.write_parquet(part, compression="uncompressed", statistics=False)
+    return part
 
 
 def _sync(path: Path) -> None:
@@ -238,8 +246,11 @@ def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
 
 def _size(row: Sequence[Any]) -> int:
     """Bytes of texts and lists, roughly; a list's texts count as numbers."""
-    return sum(
-        len(value) if isinstance(value, str) else _CELL_BYTES * len(value)
-        for value in row
-        if isinstance(value, str | list)
-    )
+    n_bytes = 0
+    for value in row:
+        kind = type(value)
+        if kind is str:
+            n_bytes += len(value)
+        elif kind is list:
+            n_bytes += _CELL_BYTES * len(value)
+    return n_bytes

@@ -35,7 +35,7 @@ def decode_rows(blob: bytes) -> list[tuple[Any, ...]]:
         StoreError: If the blob is damaged or of an unknown version.
     """
     try:
-        return [tuple(row) for row in _decode(blobs.open_blob(blob))]
+        return _decode(blobs.open_blob(blob))
     except (msgspec.MsgspecError, ValueError) as error:
         raise blobs.damaged("stored rows are", error) from error
 
@@ -65,4 +65,4 @@ def _ext_to_text(code: int, data: memoryview) -> str:
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_plain_value).encode
-_decode = msgspec.msgpack.Decoder(list[list[Any]], ext_hook=_ext_to_text).decode
+_decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]], ext_hook=_ext_to_text).decode
