@@ -75,7 +75,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
         raise DatasetError(f"{rows.file} {NO_ITEMS}")
     columns = find_columns(names, rows.columns, rows.file)
     hashes = np.zeros(len(rows), dtype=np.uint64)
-    digests = np.zeros((len(rows), KEY_BYTES), dtype=np.uint8)
+    contents = bytearray()
     faults = Faults()
     for index in range(len(rows)):
         try:
@@ -84,8 +84,9 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             faults.add(rows.where(index), str(error))
             continue
         hashes[index] = key_hash(item)
-        digests[index] = np.frombuffer(item_digest(item), dtype=np.uint8)
+        contents += item_digest(item)
     faults.check()
+    digests = np.frombuffer(contents, dtype=np.uint8).reshape(-1, KEY_BYTES)
     ordinals = _ordinals(hashes, digests)
     if columns.key is not None and ordinals is not None:
         _report_twins(rows, columns, hashes, np.flatnonzero(ordinals))

@@ -41,7 +41,9 @@ class JsonLines:
             if not line.strip():
                 continue
             try:
-                columns.update(dict.fromkeys(_object(line)))
+                row = _object(line)
+                if not columns.keys() >= row.keys():
+                    columns.update(dict.fromkeys(row))
             except ValueError as error:
                 faults.add(f"{shown}:{number}", str(error))
                 if line.strip() == b"[":
@@ -73,11 +75,10 @@ def _object(line: bytes) -> dict[str, Any]:
     Raises:
         ValueError: If it is none.
     """
-    text = decoded(line)
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        begin = text[:40].strip()
+        value = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        begin = decoded(line)[:40].strip()
         what = "a list; JSON Lines has one object a line" if begin == "[" else f"not JSON: {error}"
         raise ValueError(f"{what}; the line begins {begin!r}") from error
     if isinstance(value, dict):
