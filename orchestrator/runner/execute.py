@@ -22,6 +22,7 @@ from orchestrator.runner.kept import Shelf
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.probed import Probes, needs_of
+from orchestrator.runner.resuming import unfinished_before
 from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch
 from orchestrator.runner.steering import Interrupts, obey
@@ -51,6 +52,7 @@ class Opened(msgspec.Struct, frozen=True):
         adopted: Units of earlier plans that this plan keeps.
         blocks: Which units are needed, where the recipe has a stopping rule. Those that are not
             are marked in `done`.
+        first: Items whose units are begun first.
     """
 
     plan_id: int
@@ -58,6 +60,7 @@ class Opened(msgspec.Struct, frozen=True):
     changes: list[str]
     adopted: int
     blocks: Blocks | None = None
+    first: tuple[int, ...] = ()
 
     @property
     def n_not_needed(self) -> int:
@@ -91,7 +94,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     if before is None or before.get("identities") != record["identities"] or changes:
         run_dir.write_revision(_revision_text(record))
     plan_hash = plan.hash()
-    is_current = store.is_current_plan(plan_hash)
+    is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
     plan_id = store.open_plan(plan_hash, len(plan))
     adopted = 0
     if not is_current:
@@ -101,7 +104,8 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     rule = prepared.rule
     blocks = None if rule is None else open_blocks(rule, store, plan_id, done)
     remember_not_needed(blocks, plan_id, store)
-    return Opened(plan_id, done, changes, adopted, blocks)
+    first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
+    return Opened(plan_id, done, changes, adopted, blocks, first)
 
 
 def _refuse_another_recipe(
@@ -339,6 +343,7 @@ def _wiring(
         labels=labels,
         kept_limits=kept,
         blocks=opened.blocks,
+        first=opened.first,
     )
 
 

@@ -23,6 +23,7 @@ from orchestrator.runner.budget import token_counts
 from orchestrator.runner.forming import Board
 from orchestrator.runner.loads import Loads
 from orchestrator.runner.logs import Often
+from orchestrator.runner.resuming import positions_left
 from orchestrator.runner.stages import Stages
 from orchestrator.runner.waves import Waves
 from orchestrator.runner.wiring import Wiring
@@ -60,7 +61,9 @@ class Session:
         self._stages = Stages(wiring.plan, wiring.done, self._not_needed())
         if wiring.blocks is None:
             ended = bytearray(wiring.done)
-            left: Iterator[int | None] = _left(wiring.done)
+            left: Iterator[int | None] = positions_left(
+                wiring.done, wiring.first, wiring.plan.n_per_item
+            )
         else:
             ended, left = wiring.blocks.ended, wiring.blocks.positions()
             self._n_stored -= wiring.blocks.n_not_needed
@@ -373,10 +376,6 @@ class Session:
     def n_failed(self) -> int:
         """Units of this call that failed."""
         return self._n_failed
-
-
-def _left(done: bytearray) -> Iterator[int]:
-    return (position for position, is_done in enumerate(done) if not is_done)
 
 
 def _state(connection: str, *, down: float | None, dead: Failure | None) -> str:

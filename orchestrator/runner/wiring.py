@@ -1,7 +1,7 @@
 """What a session is made of, put together by `orchestrator.runner.execute`."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         plan: The units.
         plan_id: The plan's number in the store.
         done: One byte a position, 1 where an earlier call finished it.
+        first: Items whose units are begun first.
         store: Open for writing.
         core: Queues and limits.
         budget: What may be spent.
@@ -60,3 +61,4 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     kept_limits: Mapping[str, KeptLimit] = {}
     blocks: Blocks | None = None
+    first: Sequence[int] = ()

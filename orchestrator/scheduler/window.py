@@ -24,7 +24,8 @@ class Window:
 
     Args:
         plan: Gives gates and dependencies of each position.
-        positions: Positions still to be done, in order; None where none may be begun for now.
+        positions: Positions still to be done, those of an item in order and together; None where
+            none may be begun for now.
         max_open: Units that may be open at a time.
         max_bytes: Memory of their texts above which no more are opened, but always one.
         ended: One byte a position, 1 where an earlier call ended it; kept up to date by `end`.
@@ -81,7 +82,7 @@ class Window:
         """A unit has ended: those of its item that needed it may have become ready."""
         self._ended[position] = 1
         for other in self._plan.fed_by(position):
-            if other <= self._met and not self._ended[other] and self._is_ready(other):
+            if self._is_met(other) and not self._ended[other] and self._is_ready(other):
                 self._put(other, self._plan.gate(other))
                 self.n_aside -= 1
 
@@ -135,6 +136,11 @@ class Window:
                 self._put(position, gate)
         self.scanning = True
         return None
+
+    def _is_met(self, position: int) -> bool:
+        """Of a unit whose item was begun: items come in any order, but each as a whole."""
+        n_per_item = self._plan.n_per_item
+        return position <= self._met or position // n_per_item != self._met // n_per_item
 
     def _is_ready(self, position: int) -> bool:
         return all(self._ended[needed] for needed in self._plan.needs(position))

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-UNITS_AT_ONCE: Final = 5_000
+UNITS_AT_ONCE: Final = 20_000
 
 _CURRENT: Final = "SELECT adopted FROM plan WHERE current AND hash=?"
 _OPEN: Final = """INSERT INTO plan (hash, n_units, adopted, current, stamp) VALUES (?,?,?,1,0)
@@ -20,7 +20,9 @@ _NO_MORE: Final = "DROP INDEX IF EXISTS unit_by_hash"
 # Most units of a changed plan stand where they stood in the one before.
 _BEFORE: Final = """SELECT p.position, u.hash, p.unit FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=(SELECT max(id) FROM plan WHERE id<>?) AND p.position BETWEEN ? AND ?
-    AND u.status=0"""
+    AND u.status=0 ORDER BY p.position"""
+_ALL_STAY: Final = """INSERT OR REPLACE INTO place SELECT ?1, position, unit FROM place
+    WHERE plan=(SELECT max(id) FROM plan WHERE id<>?1) AND position BETWEEN ?2 AND ?3"""
 _STAY: Final = "INSERT OR REPLACE INTO place (plan, position, unit) VALUES (?,?,?)"
 _PLACE: Final = """INSERT OR REPLACE INTO place
     SELECT ?, ?, id FROM unit WHERE hash=? ORDER BY status LIMIT 1"""
@@ -53,16 +55,21 @@ def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[in
         units: Neighbours in the plan: position and hash, in order.
     """
     span = units[0][0], units[-1][0]
-    before = {
-        (position, unit_hash): unit
-        for position, unit_hash, unit in connection.execute(_BEFORE, (plan_id, *span))
-    }
+    found = connection.execute(_BEFORE, (plan_id, *span)).fetchall()
+    if len(found) == len(units) and all(map(_is_there, found, units)):
+        connection.execute(_ALL_STAY, (plan_id, *span))
+        return
+    before = {(position, unit_hash): unit for position, unit_hash, unit in found}
     stay = [(plan_id, unit[0], before[unit]) for unit in units if unit in before]
     connection.executemany(_STAY, stay)
     if len(stay) < len(units):
         connection.execute(_BY_HASH)
         moved = [(plan_id, *unit) for unit in units if unit not in before]
         connection.executemany(_PLACE, moved)
+
+
+def _is_there(found: tuple[int, bytes, int], unit: tuple[int, bytes]) -> bool:
+    return found[:2] == unit
 
 
 def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:

@@ -91,7 +91,10 @@ def test_what_earlier_calls_ended_counts_as_ended():
 @given(st.data())
 def test_every_position_is_handed_out_exactly_once(data):
     given_names = data.draw(st.sampled_from([(), ("a",), ("a", "b", "c"), NAMES]))
-    plan, window = make(n_items=5, given_names=given_names)
+    plan, _ = make(n_items=5, given_names=given_names)
+    items = data.draw(st.permutations(range(5)))
+    positions = (5 * item + which for item in items for which in range(5))
+    window = Window(plan, positions, 8)
     got: list[int] = []
     unfinished: list[int] = []
     for step in range(2000):

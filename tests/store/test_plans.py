@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store
+from orchestrator.store import Store, plans
 from tests.store.helpers import key
 
 A, B = b"a" * 16, b"b" * 16
@@ -154,9 +154,22 @@ def test_stamp_changes_with_the_units(store: Store) -> None:
     assert stamps == sorted(set(stamps))
 
 
-def test_adoption_of_more_units_than_one_slice(store: Store) -> None:
-    plan = store.open_plan(A, 12_000)
-    put_units(store, plan, dict.fromkeys(range(12_000), DONE))
-    other = store.open_plan(B, 12_000)
-    assert store.adopt(other, units(12_000, shift=1)) == 11_999
-    assert store.done_bitmap(other, 12_000).count(1) == 11_999
+@pytest.mark.parametrize("shift", [0, 1])
+def test_adoption_of_more_units_than_one_slice(
+    store: Store, monkeypatch: pytest.MonkeyPatch, shift: int
+) -> None:
+    monkeypatch.setattr(plans, "UNITS_AT_ONCE", 1_000)
+    plan = store.open_plan(A, 3_500)
+    put_units(store, plan, dict.fromkeys(range(3_500), DONE))
+    other = store.open_plan(B, 3_500)
+    assert store.adopt(other, units(3_500, shift=shift)) == 3_500 - shift
+    assert store.done_bitmap(other, 3_500).count(1) == 3_500 - shift
+    rows = [unit.rows for unit in store.iter_rows(other, "answers")]
+    assert rows == [[(position, "text")] for position in range(3_500 - shift)]
+
+
+def test_of_units_that_stand_where_they_stood_only_those_that_are_done_stay(store: Store) -> None:
+    put_units(store, store.open_plan(A, 4), {0: DONE, 1: FOR_NOW, 2: DONE, 3: FAILED})
+    plan = store.open_plan(B, 4)
+    assert store.adopt(plan, units(4)) == 3
+    assert list(store.done_bitmap(plan, 4)) == [1, 0, 1, 1]
