@@ -121,6 +121,11 @@ async def test_every_unit_ends_and_the_limit_is_kept_and_used():
 class Watching(Server):
     """Knows how many units had ended when it was asked."""
 
+    def __init__(self, store):
+        super().__init__()
+        self.store = store
+        self.n_ended = -1
+
     async def generate(self, ask, seed):
         self.n_ended = len(self.store.units)
         return await super().generate(ask, seed)
@@ -130,8 +135,9 @@ class Watching(Server):
 async def test_items_that_are_begun_first_wait_for_no_unit_that_the_store_answers(first, is_early):
     _, wiring, session = make({"a": Server()}, n_items=400)
     await session.run()
-    server, store = Watching(), MemoryStore()
-    server.store, store.outcomes = store, dict(wiring.store.outcomes)
+    store = MemoryStore()
+    store.outcomes = dict(wiring.store.outcomes)
+    server = Watching(store)
     (lacking,) = [key for key, made in store.outcomes.items() if made.text.endswith(" 399")]
     del store.outcomes[lacking]
     _, wiring, _ = make({"a": server}, n_items=400, store=store)
