@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from _server import launched
+
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT.parent / "shared" / "data" / "vllm_replies"
 CANDIDATES = ("m1", "m2", "m3", "m4", "m5")
@@ -107,15 +109,9 @@ def _id(entry: dict[str, Any]) -> int:
 @contextmanager
 def served(body: Path, port: int = 0) -> Iterator[Server]:
     """A server whose chats are all answered with a file's content."""
-    script = str(ROOT / "benchmarks" / "fixed_server.py")
-    command = [sys.executable, script, "--chat", str(body), "--port", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        line = process.stderr.readline() if process.stderr else ""
-        yield Server(line.split()[1])
-    finally:
-        process.terminate()
-        process.wait()
+    options = ["--chat", str(body.resolve()), "--port", str(port)]
+    with launched("benchmarks.fixed_server", *options) as url:
+        yield Server(url)
 
 
 def write_recipe(folder: Path, kind: str, n_requests: int, url: str) -> Path:

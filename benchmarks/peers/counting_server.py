@@ -6,23 +6,17 @@ many POSTs were open: the most ever, and the median of samples taken every 20 ms
 none has come for five seconds: what a client really keeps open, however slow it is.
 """
 
-import argparse
 import asyncio
 import json
-import re
 import statistics
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
-import uvloop
+from benchmarks._server import Send, arguments, replies_in, serve
 
 QUIET_S = 5.0
 SAMPLE_S = 0.02
 Reply = Callable[[], None]
-
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Open:
@@ -78,67 +72,23 @@ class Open:
             asyncio.get_running_loop().call_later(SAMPLE_S, self._sample)
 
 
-class Protocol(asyncio.Protocol):
-    """HTTP/1.1 with keep-alive, enough for well-behaved clients."""
-
-    def __init__(self, replies: dict[str, bytes], opened: Open) -> None:
-        self._replies = replies
-        self._open = opened
-        self._buffer = b""
-        self._transport: asyncio.WriteTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = transport  # type: ignore[assignment]
-
-    def data_received(self, data: bytes) -> None:
-        """Answer every complete request, at once or later."""
-        self._buffer += data
-        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
-            head = self._buffer[:end]
-            found = _LENGTH.search(head)
-            length = int(found.group(1)) if found else 0
-            if len(self._buffer) < end + 4 + length:
-                return
-            self._buffer = self._buffer[end + 4 + length :]
-            method, path = head.decode("latin-1").split(" ", 2)[:2]
-            if method == "POST":
-                self._open.admit(partial(self._answer, path))
-            else:
-                self._answer(path)
-
-    def _answer(self, path: str) -> None:
-        if path == "/open":
-            reply = json.dumps(self._open.report()).encode()
-        else:
-            reply = self._replies.get(path, b"{}")
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(reply)}"
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(head.encode() + b"\r\n\r\n" + reply)
-
-
-async def _serve(port: int, replies: dict[str, bytes], opened: Open) -> None:
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: Protocol(replies, opened), "127.0.0.1", port, backlog=4096
-    )
-    address = server.sockets[0].getsockname()
-    sys.stderr.write(f"ready http://127.0.0.1:{address[1]}\n")
-    sys.stderr.flush()
-    await server.serve_forever()
-
-
 def main() -> None:
     """Serve until killed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--reply", action="append", default=[], metavar="PATH=FILE")
+    parser = arguments(__doc__)
     parser.add_argument("--latency", type=float, default=0.0, metavar="S")
     parser.add_argument("--hold", type=int, default=0, metavar="N")
     options = parser.parse_args()
-    pairs = (entry.partition("=") for entry in options.reply)
-    replies = {path: Path(file).read_bytes() for path, _, file in pairs}
-    uvloop.run(_serve(options.port, replies, Open(options.latency, options.hold)))
+    replies = replies_in(options)
+    opened = Open(options.latency, options.hold)
+
+    def answer(method: str, path: str, _: bytes, send: Send) -> None:
+        reply = replies.get(path, b"{}")
+        if method == "POST":
+            opened.admit(partial(send, reply))
+        else:
+            send(json.dumps(opened.report()).encode() if path == "/open" else reply)
+
+    serve(options.port, answer)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -19,9 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks._server import launched
+
 LATENCY_S = 0.2
 ECHO_MODULE = Path("/usr/lib/nginx/modules/ngx_http_echo_module.so")
-COUNTING_SERVER = Path(__file__).with_name("counting_server.py")
 Files = Mapping[str, bytes]
 
 _START_S = 10.0
@@ -106,16 +106,8 @@ def counting(files: Files, *options: str) -> Iterator[str]:
             file = Path(name) / str(number)
             file.write_bytes(content)
             replies += ["--reply", f"{path}={file}"]
-        command = [sys.executable, str(COUNTING_SERVER), *replies, *options]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        try:
-            line = process.stderr.readline() if process.stderr else ""
-            yield line.split()[1]
-        finally:
-            process.terminate()
-            process.wait()
-            if process.stderr:
-                process.stderr.close()
+        with launched("benchmarks.peers.counting_server", *replies, *options) as url:
+            yield url
 
 
 def opened(url: str) -> dict[str, float]:
