@@ -1,5 +1,6 @@
 """What a probe found: one `Finding` for each question, together a `ProbeRecord`."""
 
+import math
 from typing import Final
 
 import msgspec
@@ -11,6 +12,13 @@ UNKNOWN: Final = "unknown"
 
 YES: Final = "yes"
 NO: Final = "no"
+
+OTHER: Final = 1.0
+"""Two answers of one model to one question differ by less, in ln p of a likely token."""
+LIKELY: Final = -2.0
+"""Less likely tokens are not compared."""
+ALTERNATIVES: Final = 5
+"""First tokens that are asked for."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -42,6 +50,8 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
         version: Of the server, as it says; empty where it does not.
         fingerprint: As it says.
         findings: In the order in which they are shown.
+        n_prompt: Tokens of the probe's question, as the server counts them; None where it does not.
+        first: Log-probabilities of the likeliest first tokens of the answer to it.
     """
 
     backend: str
@@ -49,6 +59,8 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     fingerprint: str = ""
     findings: tuple[Finding, ...] = ()
+    n_prompt: int | None = None
+    first: dict[str, float] = {}
 
     def find(self, name: str) -> Finding:
         """The finding of a name; an unknown one where the probe did not ask."""
@@ -74,4 +86,22 @@ def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
         earlier = before.find(finding.name)
         if UNKNOWN not in (earlier.value, finding.value) and earlier.value != finding.value:
             found.append(f"{finding.name} was {earlier.value}, is {finding.value}")
+    return [*found, *_another_model(before, now)]
+
+
+def _another_model(before: ProbeRecord, now: ProbeRecord) -> list[str]:
+    """What shows that another model answers, though it has the same name."""
+    found = []
+    # A template that writes the day has another length on another one.
+    counts = (before.n_prompt, now.n_prompt)
+    if None not in counts and counts[0] != counts[1] and before.find("date").value != YES:
+        found.append(f"the same question had {counts[0]} tokens, has {counts[1]}")
+    # Where few are listed, two that are almost as likely may take turns.
+    is_full = min(len(before.first), len(now.first)) >= ALTERNATIVES
+    for token in dict.fromkeys((*before.first, *now.first)):
+        was, is_now = before.first.get(token, -math.inf), now.first.get(token, -math.inf)
+        known = is_full or (token in before.first and token in now.first)
+        if known and max(was, is_now) > LIKELY and abs(was - is_now) > OTHER:
+            said = f"ln p of {token!r} as the answer's first token was {was:.2f}, is {is_now:.2f}"
+            return [*found, said]
     return found

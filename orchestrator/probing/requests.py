@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from orchestrator.probing.record import ALTERNATIVES
 from orchestrator.probing.replies import HttpReply, ids_in
 from orchestrator.records import Message, Messages
 
@@ -19,7 +20,6 @@ QUESTION: Final[Messages] = (
 """What it asks where labels are read."""
 SCORED_TOKENS: Final = 8
 SAMPLED_TOKENS: Final = 12
-ALTERNATIVES: Final = 5
 
 _OFFICIAL: Final = frozenset(
     {"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",

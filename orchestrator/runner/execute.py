@@ -329,6 +329,7 @@ def _wiring(
         core=Core(limits, RetryPolicy()),
         budget=budget,
         connect=fleet.connect,
+        doubt=fleet.doubt,
         server_of=fleet.server_of,
         systems={name: spec.system for name, spec in specs.items() if spec.system},
         per_minute={

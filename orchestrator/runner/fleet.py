@@ -30,6 +30,13 @@ _log = logging.getLogger(__name__)
 LAUNCHED = "launched"
 # More than any limit that is found while a run goes on.
 _CONNECTIONS = 4096
+# Of a server whose connection broke, in seconds: between two looks until it answers; how long it is
+# looked for; and how long it is then left alone.
+_LOOK_S = 0.25
+_LOOKS_S = 2.0
+_LOOKED_S = 5.0
+
+Hold = Callable[[str, bool], None]
 
 
 def backend_config(
@@ -105,6 +112,8 @@ class Fleet:
             models, log_of, places=places, keep=keep, allow_code=allow_code
         )
         self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
+        self._doubted: set[str] = set()
+        self._looking: set[str] = set()
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
@@ -188,8 +197,60 @@ class Fleet:
         _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
         return backend
 
+    def doubt(self, model: str, hold: Hold) -> None:
+        """A connection to a model broke: is what answers there still the same server?
+
+        Where nobody answers for a while, the next trial connects anew, which compares too. A server
+        that is back at once, or stands behind a proxy, would be taken for the one before.
+
+        Args:
+            model: Whose.
+            hold: Keeps requests from the model until that is known.
+        """
+        if self._specs[model].server is not None:
+            return  # what we launch is started again as it was
+        self._doubted.add(model)
+        if model not in self._looking:
+            self._looking.add(model)
+            self._errands.put_nowait(lambda: self._look_again(model, hold))
+            hold(model, True)  # noqa: FBT003
+
+    async def _look_again(self, model: str, hold: Hold) -> None:
+        """Hold the servers of a model to what they were.
+
+        Raises:
+            ServerChangedError: If another one answers, or one without the model.
+            UsageError: If the server can't do what a method asks of it.
+        """
+        spec = self._specs[model]
+        while model in self._doubted:
+            self._doubted.discard(model)
+            hold(model, True)  # noqa: FBT003
+            for number in range(self.n_servers(model)):
+                found = await self._until_answered(spec, number)
+                if not isinstance(found, Failure):
+                    await found.close()
+                elif found.permanent and not self._accept_change:
+                    raise ServerChangedError(
+                        f"model {model!r}: its server was replaced while it was asked: "
+                        f"{found.message}. See to the server, then run the same command again"
+                    )
+            hold(model, False)  # noqa: FBT003
+            await asyncio.sleep(_LOOKED_S)
+        self._looking.discard(model)
+
+    async def _until_answered(self, spec: ModelSpec, number: int) -> Backend | Failure:
+        """One of the servers; the last failure where it does not answer soon."""
+        end = asyncio.get_running_loop().time() + _LOOKS_S
+        while True:
+            found = await self._one(spec, number)
+            is_over = asyncio.get_running_loop().time() >= end
+            if not isinstance(found, Failure) or found.permanent or is_over:
+                return found
+            await asyncio.sleep(_LOOK_S)
+
     async def mend(self) -> None:
-        """Bring back servers of models that have others, until cancelled."""
+        """Bring back and look at servers, as far as is asked for, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 errand = await self._errands.get()

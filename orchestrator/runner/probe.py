@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from orchestrator.ask import Ask, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Provenance
 from orchestrator.probing import checks, choices, requests, template
-from orchestrator.probing.record import Finding, ProbeRecord, unknown
+from orchestrator.probing.record import ALTERNATIVES, Finding, ProbeRecord, unknown
 from orchestrator.probing.replies import Chat, HttpReply, chat
 from orchestrator.records import Choice, Failure, Generation, Label, Sampling, Scored
 from orchestrator.runner.http import Http
@@ -65,13 +66,14 @@ async def probe_model(
 
     Args:
         target: Which.
-        quick: Ask only whether scores are those of generation, as for a server that was probed
-            before and has been started again.
+        quick: Ask only whether it is the same model with as many alternatives, and whether scores
+            are those of generation, as for a server that was probed before.
         now: The day, for templates that write it.
     """
     run = _Probe(target)
     if quick:
-        findings = await run.scoring()
+        asked = [run.scoring()] if target.plain else [run.chat(), run.scoring()]
+        findings = _joined(await _at_once(*asked))
     elif target.plain:
         findings = _joined(await _at_once(run.scoring(), run.choosing()))
     else:
@@ -90,6 +92,8 @@ async def probe_model(
         version=target.provenance.version,
         fingerprint=target.provenance.fingerprint,
         findings=tuple(findings),
+        n_prompt=run.n_prompt,
+        first=run.first,
     )
 
 
@@ -106,6 +110,19 @@ class _Probe:
         self._greedy: HttpReply = HttpReply(0, b"not asked")
         self._ids: tuple[int, ...] | None = None
         self._most = _USUAL_CAP
+
+    @property
+    def n_prompt(self) -> int | None:
+        """Tokens of the question, as the server counts them."""
+        found = chat(self._greedy)
+        return None if found is None else found.n_prompt
+
+    @property
+    def first(self) -> dict[str, float]:
+        """Log-probabilities of what is listed as the first token of the answer."""
+        found = chat(self._greedy)
+        listed = found.positions[0].logprobs() if found is not None and found.positions else {}
+        return {token: value for token, value in listed.items() if math.isfinite(value)}
 
     async def _ask(self, **more: Any) -> HttpReply:  # noqa: ANN401 (any JSON)
         """One chat completion; what an endpoint refuses is left out once."""
@@ -138,7 +155,7 @@ class _Probe:
         self._greedy, many = await _at_once(
             self._ask(), self._ask(top_logprobs=checks.ASKED_FOR_CAP)
         )
-        findings = checks.logprobs(self._greedy, requests.ALTERNATIVES)
+        findings = checks.logprobs(self._greedy, ALTERNATIVES)
         if findings[-1].name == "logprobs":
             return findings
         cap = checks.cap(many)

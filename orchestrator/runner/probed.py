@@ -165,7 +165,12 @@ def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
     """A record with the findings that were made anew."""
     new = {finding.name: finding for finding in record.findings}
     findings = tuple(new.pop(one.name, one) for one in held.findings)
-    return msgspec.structs.replace(held, findings=(*findings, *new.values()))
+    return msgspec.structs.replace(
+        held,
+        findings=(*findings, *new.values()),
+        n_prompt=record.n_prompt or held.n_prompt,
+        first=record.first or held.first,
+    )
 
 
 def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:

@@ -157,6 +157,8 @@ class Session:
         """Record an attempt that failed."""
         model = request.ask.model
         self._w.store.put_attempt(request.key, model, failure)
+        if failure.cause == "connection" and self._w.doubt is not None:
+            self._w.doubt(model, self._scheduler.hold)
         n = self._often.count(model, failure.cause)
         if n:
             _log.log(

@@ -8,6 +8,7 @@ import msgspec
 from orchestrator.plan import Plan
 from orchestrator.runner.adaptive import KeptLimit
 from orchestrator.runner.budget import Budget
+from orchestrator.runner.fleet import Hold
 from orchestrator.runner.waves import Waves
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core
@@ -28,6 +29,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         core: Queues and limits.
         budget: What may be spent.
         connect: Gives back-ends.
+        doubt: Told of a model whose connection broke, since its server may have been replaced; may
+            hold the model (`Scheduler.hold`) until that is known.
         server_of: Number in the store of the server that a model is connected to.
         systems: System prompts by model.
         per_minute: Request rates by model.
@@ -59,6 +62,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     rest: Callable[[Collection[str]], Awaitable[None]] | None = None
     controllers: Mapping[str, Controller] = {}
     labels: Mapping[str, str] = {}
+    doubt: Callable[[str, Hold], None] | None = None
     kept_limits: Mapping[str, KeptLimit] = {}
     blocks: Blocks | None = None
     first: Sequence[int] = ()

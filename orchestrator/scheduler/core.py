@@ -67,6 +67,7 @@ class ModelState(msgspec.Struct):
     next_trial: float = 0.0
     trial_wait_s: float = 0.0
     dead: Failure | None = None
+    is_held: bool = False
     n_done: int = 0
     n_failed: int = 0
     n_retried: int = 0
@@ -110,7 +111,9 @@ class Core:
         while state.delayed and state.delayed[0][0] <= now:
             due, _, request = heapq.heappop(state.delayed)
             state.ready.push(request, due)
-        if self.paused or not state.ready or state.in_flight >= state.limits.max_in_flight:
+        if self.paused or state.is_held or not state.ready:
+            return None
+        if state.in_flight >= state.limits.max_in_flight:
             return None
         if state.down_since is not None and (state.in_flight or now < state.next_trial):
             return None
@@ -229,9 +232,9 @@ class Core:
 
     def wake_at(self, model: str) -> float | None:
         """When something of a model becomes due that no event will announce; None for never."""
-        if self.paused:
-            return None
         state = self.models[model]
+        if self.paused or state.is_held:
+            return None
         due = [state.delayed[0][0]] if state.delayed else []
         if state.ready and state.down_since is not None and not state.in_flight:
             due.append(state.next_trial)
@@ -249,7 +252,8 @@ class Core:
     def n_ready(self, model: str) -> int:
         """Requests of a model that could be sent now, if there were room."""
         state = self.models[model]
-        return 0 if state.down_since is not None or self.paused else len(state.ready)
+        is_closed = state.down_since is not None or self.paused or state.is_held
+        return 0 if is_closed else len(state.ready)
 
     def busy(self) -> bool:
         """Whether anything is queued or in flight."""

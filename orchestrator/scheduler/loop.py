@@ -167,6 +167,12 @@ class Scheduler:
         for link in self._links.values():
             self._fill(link)
 
+    def hold(self, model: str, on: bool) -> None:  # noqa: FBT001 (on or off)
+        """Send a model nothing more, until this is called again; what is in flight ends as ever."""
+        self._core.models[model].is_held = on
+        if not on:
+            self._fill(self._links[model])
+
     def set_limit(self, model: str, n: int) -> int:
         """Change how many requests a model may have at a time; how many it was before."""
         before = self._core.set_limit(model, n)
