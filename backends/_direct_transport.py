@@ -30,6 +30,10 @@ from orchestrator.wire.replies import MAX_BODY_BYTES
 _SAFE: Final = "/%~!$&'()*+,;=:@"
 # What an event loop's timer may come too early.
 _RESOLUTION_S: Final = 1e-3
+# A server that closes an idle connection just as it is used again does so within a round trip, and
+# the request is sent anew. What is closed later was being answered, and that is to be known: it may
+# be another server that would answer next.
+_RACE_S: Final = 0.02
 _SHUT: Final = Failure("connection", "the connection was closed")
 
 log = logging.getLogger(__name__)
@@ -159,9 +163,12 @@ class _Pool:
                 return _SHUT
             self._busy[connection] = timeout_s
             self._watch(deadline)
+            began = asyncio.get_running_loop().time()
             end = await connection.ask(request, deadline)
             if end is not None:
                 return end
+            if asyncio.get_running_loop().time() - began > _RACE_S:
+                break
             log.debug("%s:%d closed the connection before replying", *self._address)
             # Not another idle one: a server that was started again has closed them all.
             connection = None

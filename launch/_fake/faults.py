@@ -25,6 +25,9 @@ _NUMBERS: Final = {
 # How long replies say they are that never end, and that no client may take.
 _LONG_BYTES: Final = 10**7
 _HUGE_BYTES: Final = 1 << 40
+# A reply that does not say how long it is, and what it goes on with.
+_UNFRAMED: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+_FLOOD: Final = b" " * 2**20
 # Seconds between two bytes of the fault "drip".
 _DRIP_S: Final = 0.02
 
@@ -55,6 +58,7 @@ def broken_off(body: bytes, fault: str) -> Action | None:
         "hang_head": Action(whole[: head // 2], ending="hang"),
         "hang_body": Action(whole[:half], ending="hang"),
         "drip": Action(_announced(_LONG_BYTES), ending="hang", drip_s=_DRIP_S),
+        "flood": Action(_UNFRAMED + body, ending="hang", flood=_FLOOD),
         "huge": Action(_announced(_HUGE_BYTES) + body, ending="hang"),
     }
     return found.get(fault)

@@ -12,6 +12,8 @@ import msgspec
 
 _HEAD_LIMIT: Final = 65_536
 _BODY_LIMIT: Final = 256 * 2**20
+# Between two pieces of a flood, seconds.
+_FLOOD_S: Final = 1e-3
 _REASONS: Final = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
     405: "Method Not Allowed", 413: "Payload Too Large", 429: "Too Many Requests",
@@ -39,6 +41,7 @@ class Action(msgspec.Struct):
         ending: "keep", "close" (FIN), "reset" (RST), or "hang" (nothing more is sent).
         done: Called with whether the client was still there.
         drip_s: After the data a space is sent every so many seconds, without end; 0 for none.
+        flood: After the data this is sent again and again, without end, as fast as it is taken.
     """
 
     data: bytes
@@ -46,6 +49,7 @@ class Action(msgspec.Struct):
     ending: Ending = "keep"
     done: Callable[[bool], None] | None = None
     drip_s: float = 0.0
+    flood: bytes = b""
 
 
 def respond(
@@ -123,6 +127,8 @@ class Connection(asyncio.Protocol):
             case "hang":
                 if action.drip_s:
                     self._drip(action.drip_s)
+                elif action.flood:
+                    self._flood(action.flood)
                 return
             case "reset":
                 transport.abort()
@@ -137,6 +143,12 @@ class Connection(asyncio.Protocol):
             self._transport.write(b" ")
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(every_s, self._drip, every_s)
+
+    def _flood(self, piece: bytes) -> None:
+        if self._transport is not None:
+            if self._transport.get_write_buffer_size() < len(piece):
+                self._transport.write(piece)
+            self._timer = asyncio.get_running_loop().call_later(_FLOOD_S, self._flood, piece)
 
     def _finish(self, *, delivered: bool) -> None:
         action, self._pending = self._pending, None

@@ -227,7 +227,7 @@ class RecipeFile(Settings):
     resources: Resources = Resources()
     probe: bool = True
     """Whether each server is asked what it really does before its first request (some 30 small
-    requests, and two when the run goes on), so that methods that it can't run are refused."""
+    requests, and ten when the run goes on), so that methods that it can't run are refused."""
 
 
 @dataclass(frozen=True, slots=True)

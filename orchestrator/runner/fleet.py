@@ -207,8 +207,15 @@ class Fleet:
             model: Whose.
             hold: Keeps requests from the model until that is known.
         """
-        if self._specs[model].server is not None:
+        broken = self._specs[model]
+        if broken.server is not None:
             return  # what we launch is started again as it was
+        for name, spec in self._specs.items():
+            # Models that are not asked just now have no connection that breaks.
+            if (spec.base_url, spec.base_urls) == (broken.base_url, broken.base_urls):
+                self._doubt_one(name, hold)
+
+    def _doubt_one(self, model: str, hold: Hold) -> None:
         self._doubted.add(model)
         if model not in self._looking:
             self._looking.add(model)

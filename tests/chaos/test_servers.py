@@ -162,6 +162,23 @@ def test_a_deterministic_failure_is_asked_once_and_never_again(arena, note, name
          then="kept as failures; --fresh asks anew: frames equal")  # fmt: skip
 
 
+def test_a_reply_that_streams_without_a_length_is_refused_at_the_bound(arena, note):
+    run_dir = arena.new_run()
+    # Of the model "mid" alone; 64 MiB take longer than the arena's deadline on a busy machine.
+    with arena.serving([{"model": "*0.6", "route": "chat", "fault": "flood", "first": 1}]) as url:
+        ended = arena.run(run_dir, "--set", "limits.timeout_s=60")
+        struck = sum(stats(url)["faults"].values())
+    assert ended.code == EXIT_PARTIAL, ended
+    assert causes(run_dir) == {"unparseable"}
+    # Asked once: it would be as long the next time.
+    assert struck == 6
+    messages = frames(run_dir)["answers"]["message"].drop_nulls().unique().to_list()
+    assert messages
+    assert all("larger than 64 MiB" in message for message in messages), messages
+    note("a body that goes on and on, its length not said", times=struck, exit="3",
+         said=shown(ended))  # fmt: skip
+
+
 def test_nobody_listens(arena, note):
     run_dir = arena.new_run()
     ended = bounded(arena, run_dir)

@@ -49,9 +49,11 @@ def stats(url: str) -> dict[str, Any]:
         return dict(json.load(reply))
 
 
-def write_recipe(path: Path, url: str, *, n: int = 40, **changes: Any) -> Path:
+def write_recipe(
+    path: Path, url: str, *, n: int = 40, backend: str = "fake", **changes: Any
+) -> Path:
     models = {
-        name: {"base_url": url, "backend": "fake", "model": model}
+        name: {"base_url": url, "backend": backend, "model": model}
         for name, model in zip((*CANDIDATES, "judge"), MODELS, strict=True)
     }
     method = {

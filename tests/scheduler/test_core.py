@@ -241,6 +241,19 @@ def test_a_paused_core_sends_nothing_and_asks_for_no_timer():
     assert c.take("m", 1e9) is not None
 
 
+def test_a_held_model_is_sent_nothing_and_others_are():
+    c = core()
+    for model in ("m", "other"):
+        c.submit(request(model), 0.0)
+    c.models["m"].is_held = True
+    assert c.take("m", 1e9) is None
+    assert not c.has_ready("m")
+    assert c.wake_at("m") is None
+    assert c.take("other", 0.0) is not None
+    c.models["m"].is_held = False
+    assert c.take("m", 0.0) is not None
+
+
 def test_a_lowered_limit_lets_what_is_in_flight_end_first():
     c = core(max_in_flight=3)
     for position in range(5):
