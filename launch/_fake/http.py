@@ -125,10 +125,7 @@ class Connection(asyncio.Protocol):
             transport.write(action.data)
         match action.ending:
             case "hang":
-                if action.drip_s:
-                    self._drip(action.drip_s)
-                elif action.flood:
-                    self._flood(action.flood)
+                self._go_on(action)
                 return
             case "reset":
                 transport.abort()
@@ -137,6 +134,12 @@ class Connection(asyncio.Protocol):
             case "keep":
                 pass
         self._finish(delivered=True)
+
+    def _go_on(self, action: Action) -> None:
+        if action.drip_s:
+            self._drip(action.drip_s)
+        elif action.flood:
+            self._flood(action.flood)
 
     def _drip(self, every_s: float) -> None:
         if self._transport is not None:

@@ -12,6 +12,7 @@ from tests.chaos.arena import LONG_S, Arena, end_of, outcomes, same_frames
 from tests.e2e.runs import MODELS, frames
 
 SECTION = "The server"
+SAID = "its server does otherwise than before: …"
 SLOW = {"route": "chat", "latency_s": 0.15}
 N = 40
 IN_FLIGHT = 4
@@ -64,8 +65,8 @@ def replaced(arena, name, gap_s):
 def test_a_server_that_comes_back_as_another_stops_the_run_and_nothing_is_mixed(arena, note, name):
     run_dir, recorded = replaced(arena, name, gap_s=0.5)
     same_frames(frames(run_dir), arena.expected)
-    note(f"started again in mid-run with {name}", times=1, exit="2", said="its server does otherwise "
-         "than before: …", recorded=recorded, then="same command, right server: frames equal")  # fmt: skip
+    note(f"started again in mid-run with {name}", times=1, exit="2", said=SAID, recorded=recorded,
+         then="same command, right server: frames equal")  # fmt: skip
 
 
 def test_a_server_that_is_swapped_at_once_is_noticed_by_the_connections_that_break(arena, note):
@@ -75,5 +76,5 @@ def test_a_server_that_is_swapped_at_once_is_noticed_by_the_connections_that_bre
     n_mixed = found.height - found.join(expected, on=["model", "item", "text"], how="semi").height
     # Of each model, at most what was in flight.
     assert n_mixed <= len(MODELS) * IN_FLIGHT
-    note(f"swapped at once for {name}", times=1, exit="2", said="its server does otherwise than "
-         "before: …", recorded=recorded, then=f"{n_mixed} answers are the other one's")  # fmt: skip
+    note(f"swapped at once for {name}", times=1, exit="2", said=SAID, recorded=recorded,
+         then=f"{n_mixed} answers are the other one's")  # fmt: skip
