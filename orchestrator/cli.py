@@ -14,6 +14,7 @@ from orchestrator.runner.options import (
     RUNS,
     charts_option,
     export_options,
+    gc_options,
     html_option,
     limit_options,
     probe_options,
@@ -168,6 +169,9 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
             commands, "repair", "runner.repair:repair", "keep what can be read of a damaged run"
         )
     )
+    gc = _command(commands, "gc", "runner.gc:gc", "drop what no recipe of a run asks any more")
+    _run_argument(gc)
+    gc_options(gc)
     runs = _command(commands, "runs", "runner.commands:runs", "list the runs kept in a folder")
     runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
     view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))

@@ -110,7 +110,7 @@ def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | Non
     return count_plan(
         prepared.plan,
         store.get if store is not None else lambda key: None,  # noqa: ARG005
-        _systems(prepared),
+        systems_of(prepared),
         {
             spec.name: Price(spec.price.input, spec.price.output)
             for spec in specs
@@ -124,13 +124,14 @@ def count_items(
     prepared: Prepared, store: Store, blocks: Blocks | None, indexes: Iterable[int]
 ) -> list[StageCount]:
     """What some items lead to, by driving their units as `count_plan` drives all."""
-    plan, systems, tally = prepared.plan, _systems(prepared), _Tally()
+    plan, systems, tally = prepared.plan, systems_of(prepared), _Tally()
     for index in indexes:
         _drive_item(plan, index, store.get, systems, blocks, tally)
     return [*_stages(plan, tally), *_observations(tally.missing, plan)]
 
 
-def _systems(prepared: Prepared) -> dict[str, str]:
+def systems_of(prepared: Prepared) -> dict[str, str]:
+    """System prompts by model."""
     specs = [prepared.models[name] for name in prepared.identities]
     return {spec.name: spec.system for spec in specs if spec.system}
 

@@ -140,8 +140,11 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
     """What the last call wrote about its recipe; None before the first."""
     text = run_dir.latest_revision()
-    if text is None:
-        return None
+    return None if text is None else read_revision(text)
+
+
+def read_revision(text: str) -> dict[str, Any]:
+    """What a call wrote about its recipe."""
     found = yaml.load(text, Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
     return found if isinstance(found, dict) else {}
 

@@ -62,6 +62,18 @@ def limit_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("n", metavar="N", type=int, help="requests it may have at a time")
 
 
+def gc_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator gc`, after the run."""
+    command.add_argument(
+        "--keep", type=int, default=1, metavar="N",
+        help="keep what the last N recipes of the run ask; 1 where left out",
+    )  # fmt: skip
+    command.add_argument("--drop", action="store_true", help="drop it; else it is only counted")
+    command.add_argument(
+        "--allow-code", action="store_true", help="import kinds that are dotted module paths"
+    )
+
+
 def view_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator view`."""
     command.add_argument(

@@ -10,6 +10,7 @@ from orchestrator.store.entries import (
     UnitCount,
 )
 from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
 from orchestrator.store.owner import Owner
 from orchestrator.store.rundir import RunDirectory, RunStatus, newest
 from orchestrator.store.salvage import Salvaged, salvage
@@ -27,8 +28,12 @@ __all__ = [
     "Store",
     "StoredUnit",
     "UnitCount",
+    "Unplanned",
     "damaged",
+    "drop",
     "is_network_fs",
     "newest",
+    "plan_hashes",
     "salvage",
+    "unplanned",
 ]

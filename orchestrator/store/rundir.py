@@ -157,10 +157,13 @@ class RunDirectory:
 
     def latest_revision(self) -> str | None:
         """The recipe as it was run last; None before the first time."""
-        numbers = self._revision_numbers()
-        if not numbers:
-            return None
-        return (self.revisions / f"{max(numbers)}.yaml").read_text(encoding="utf-8")
+        last = self.last_revisions(1)
+        return last[0].read_text(encoding="utf-8") if last else None
+
+    def last_revisions(self, n: int) -> list[Path]:
+        """The files of the last recipes that were run, at most `n`, the latest first."""
+        numbers = sorted(self._revision_numbers(), reverse=True)[:n]
+        return [self.revisions / f"{number}.yaml" for number in numbers]
 
     def _revision_numbers(self) -> list[int]:
         return [int(file.stem) for file in self.revisions.glob("*.yaml") if file.stem.isdecimal()]

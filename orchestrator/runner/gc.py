@@ -1,0 +1,149 @@
+"""`orchestrator gc`: what the last recipes of a run no longer ask for is counted, or dropped."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from orchestrator.driver import Driver
+from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
+from orchestrator.recipe.load import loads
+from orchestrator.records import Failure, Outcome
+from orchestrator.report import numbers
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.runner.counts import systems_of
+from orchestrator.runner.execute import read_revision
+from orchestrator.runner.prepare import Prepared, prepare
+from orchestrator.runner.report_commands import run_path
+from orchestrator.store import (
+    RunDirectory,
+    Store,
+    Unplanned,
+    drop,
+    newest,
+    plan_hashes,
+    unplanned,
+)
+
+
+def gc(options: argparse.Namespace) -> int:
+    """Count or drop what no kept recipe asks for.
+
+    Raises:
+        UsageError: If an option is wrong.
+        RunDirectoryError: If there is no run, another process writes it, or what its recipes ask
+            for can't be told any more.
+        StoreError: If it can't be read or written.
+    """
+    if options.keep < 1:
+        raise UsageError(f"--keep must be at least 1, got {options.keep}")
+    path = newest(run_path(options.run))
+    directory = RunDirectory.open(path)
+    if not directory.store_path.exists():
+        raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
+    if not options.drop:
+        keys, plans = _planned(directory, options.keep, allow_code=options.allow_code)
+        found = unplanned(directory.store_path, keys, plans)
+        _print(path, _counted(found, directory, options.keep))
+        return EXIT_COMPLETE
+    with RunDirectory.lock(path) as held:
+        keys, plans = _planned(held, options.keep, allow_code=options.allow_code)
+        before = _n_bytes([held.store_path, *_aside(held)])
+        found = drop(held.store_path, keys, plans)
+        for file in _aside(held):
+            file.unlink()
+        after = _n_bytes([held.store_path])
+    said = f"dropped {_said(found)}; {numbers.size(after)} are left of {numbers.size(before)}"
+    _print(path, [said])
+    return EXIT_COMPLETE
+
+
+def _planned(
+    directory: RunDirectory, keep: int, *, allow_code: bool
+) -> tuple[set[bytes], set[bytes]]:
+    """Keys of stored outcomes that the last recipes ask for, and the hashes of their plans."""
+    keys: set[bytes] = set()
+    plans: set[bytes] = set()
+    opened = plan_hashes(directory.store_path)
+    with Store.open(directory.store_path, read_only=True) as store:
+        for file in directory.last_revisions(keep):
+            prepared = _prepared(file, allow_code=allow_code)
+            plan_hash = prepared.plan.hash()
+            if plan_hash not in opened:
+                raise RunDirectoryError(
+                    f"{file}: its items or models are not what they were when it was run, so what "
+                    f"it asked for can't be told; run the recipe once more, or keep fewer. "
+                    f"Nothing was dropped"
+                )
+            plans.add(plan_hash)
+            _add_keys(prepared, store, keys)
+    return keys, plans
+
+
+def _prepared(file: Path, *, allow_code: bool) -> Prepared:
+    """The plan of a recipe as it was run."""
+    recipe = read_revision(file.read_text(encoding="utf-8")).get("recipe", {})
+    try:
+        content = yaml.safe_dump(recipe, sort_keys=False).encode()
+        loaded = loads(content, file, allow_code=allow_code)
+        return prepare(loaded, file.parent, allow_code=allow_code)
+    except OrchestratorError as error:
+        raise RunDirectoryError(
+            f"{file}: what it asks for can't be told; nothing was dropped. {error}"
+        ) from error
+
+
+def _add_keys(prepared: Prepared, store: Store, keys: set[bytes]) -> None:
+    """Drive every unit against the store, as `orchestrator plan` does."""
+    plan, systems = prepared.plan, systems_of(prepared)
+
+    def look_up(key: bytes) -> Outcome | Failure | None:
+        found = store.get(key)
+        if found is not None:
+            keys.add(key)
+        return found
+
+    for index in range(len(plan.items)):
+        # One driver an item, so that memory stays flat.
+        driver = Driver(plan, look_up, systems)
+        first = index * plan.n_per_item
+        for position in range(first, first + plan.n_per_item):
+            driver.open(position)
+        driver.close()
+
+
+def _aside(directory: RunDirectory) -> list[Path]:
+    """Damaged stores that `orchestrator repair` has left."""
+    return sorted(directory.path.glob("store.damaged-*.sqlite*"))
+
+
+def _n_bytes(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _counted(found: Unplanned, directory: RunDirectory, keep: int) -> list[str]:
+    recipes = "the last recipe" if keep == 1 else f"the last {keep} recipes"
+    lines = [f"{found.n_kept:,} outcomes are asked by {recipes}"]
+    for (model, kind), n in sorted(found.outcomes.items()):
+        lines.append(f"not asked any more: {n:,} of {model} ({kind})")
+    aside = _aside(directory)
+    if aside:
+        lines.append(f"left by repair: {', '.join(file.name for file in aside)}")
+    if found.is_empty and not aside:
+        return [*lines, "nothing can be dropped"]
+    room = numbers.size(found.n_bytes + _n_bytes(aside))
+    lines.append(f"`orchestrator gc --drop` would drop {_said(found)}, {room}; nothing was changed")
+    return lines
+
+
+def _said(found: Unplanned) -> str:
+    n_outcomes = sum(found.outcomes.values())
+    return f"{n_outcomes:,} outcomes and {found.n_units:,} units of {found.n_plans:,} older plans"
+
+
+def _print(path: Path, lines: Iterable[str]) -> None:
+    for line in lines:
+        write_to(sys.stdout, safe_line(f"{path}: {line}") + "\n")

@@ -1,0 +1,173 @@
+"""What no plan that is kept asks for: counted, and dropped.
+
+Dropping is one transaction; then SQLite writes the file anew without the room that became free.
+Where either is cut off, the store is as it was before it.
+"""
+
+import contextlib
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Set
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from orchestrator.records import Failure
+from orchestrator.store import codec, schema
+from orchestrator.store.entries import spent_on
+from orchestrator.store.filesystem import is_network_fs
+
+Group = tuple[str, str]
+"""Model and kind of ask."""
+
+_AT_ONCE: Final = 1000
+_ENTRIES: Final = """SELECT o.id, o.key, model.text, kind.text, length(o.head) + length(o.arrays)
+    FROM outcome o JOIN name model ON model.id=o.model JOIN name kind ON kind.id=o.kind
+    ORDER BY o.id"""
+_WHOLE: Final = """SELECT key, model, kind, cause, attempts, latency_s, head, arrays
+    FROM outcome WHERE id=?"""
+_PLANS: Final = "SELECT id, hash, current FROM plan"
+# The numbers of the plans that are kept come as one JSON list.
+_STALE_UNITS: Final = """unit WHERE id NOT IN
+    (SELECT unit FROM place WHERE plan IN (SELECT value FROM json_each(?)))"""
+_STALE_PLACES: Final = "place WHERE plan NOT IN (SELECT value FROM json_each(?))"
+_STALE_PLANS: Final = "plan WHERE id NOT IN (SELECT value FROM json_each(?))"
+_LESS: Final = """UPDATE tally SET n=n-?, n_requests=n_requests-?, n_attempts=n_attempts-?,
+    n_prompt_tokens=n_prompt_tokens-?, n_cached_tokens=n_cached_tokens-?,
+    n_completion_tokens=n_completion_tokens-?, latency_s=latency_s-?
+    WHERE model=? AND kind=? AND cause=?"""
+_FEWER_FAILURES: Final = """UPDATE failure SET n=n-?
+    WHERE permanent=1 AND model=? AND cause=? AND status=?"""
+
+
+class Unplanned(msgspec.Struct, frozen=True):
+    """What no kept plan asks for.
+
+    Attributes:
+        outcomes: How many, by model and kind of ask.
+        n_kept: Outcomes that are asked for.
+        n_units: Units of other plans, with their rows.
+        n_plans: Those plans.
+        n_bytes: Of outcomes and rows, as they are stored.
+    """
+
+    outcomes: dict[Group, int]
+    n_kept: int
+    n_units: int
+    n_plans: int
+    n_bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to drop."""
+        return not (self.outcomes or self.n_units or self.n_plans)
+
+
+class _Found(NamedTuple):
+    said: Unplanned
+    rows: list[int]
+    kept_plans: str
+
+
+def plan_hashes(path: Path) -> set[bytes]:
+    """The plans that a store has opened; fails as `unplanned` does."""
+    with contextlib.closing(schema.connect_reader(path)) as connection, _explained(path):
+        return {plan_hash for _, plan_hash, _ in connection.execute(_PLANS)}
+
+
+def unplanned(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
+    """What can be dropped; changes nothing.
+
+    Args:
+        path: The store.
+        keys: Of the outcomes that are asked for.
+        plans: Hashes of the plans to keep; the current one is kept in any case.
+
+    Raises:
+        RunDirectoryError: If there is no store.
+        StoreError: If it can't be read.
+    """
+    with contextlib.closing(schema.connect_reader(path)) as connection, _explained(path):
+        return _find(connection, keys, plans).said
+
+
+def drop(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
+    """Drop what `unplanned` says, and give its room back. Nobody else may write meanwhile.
+
+    Raises:
+        RunDirectoryError: If there is no store.
+        StoreError: If it can't be written, or what is to be dropped is damaged.
+    """
+    writer = schema.connect_writer(path, exclusive=is_network_fs(path))
+    with contextlib.closing(writer) as connection, _explained(path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = _find(connection, keys, plans)
+            _drop_outcomes(connection, found.rows)
+            for stale in (_STALE_UNITS, _STALE_PLACES, _STALE_PLANS):
+                connection.execute(f"DELETE FROM {stale}", (found.kept_plans,))  # noqa: S608
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return found.said
+
+
+def _find(connection: sqlite3.Connection, keys: Set[bytes], plans: Set[bytes]) -> _Found:
+    opened = connection.execute(_PLANS).fetchall()
+    kept = [number for number, plan_hash, current in opened if current or plan_hash in plans]
+    kept_plans = msgspec.json.encode(kept).decode()
+    outcomes: Counter[Group] = Counter()
+    rows: list[int] = []
+    n_kept = n_bytes = 0
+    for number, key, model, kind, size in connection.execute(_ENTRIES):
+        if key in keys:
+            n_kept += 1
+            continue
+        rows.append(number)
+        outcomes[model, kind] += 1
+        n_bytes += size
+    count = f"SELECT count(*), ifnull(sum(length(rows)), 0) FROM {_STALE_UNITS}"  # noqa: S608
+    ((n_units, row_bytes),) = connection.execute(count, (kept_plans,)).fetchall()
+    n_plans = len(opened) - len(kept)
+    said = Unplanned(dict(outcomes), n_kept, n_units, n_plans, n_bytes + row_bytes)
+    return _Found(said, rows, kept_plans)
+
+
+def _drop_outcomes(connection: sqlite3.Connection, rows: list[int]) -> None:
+    """Take outcomes out of their table, of the index of keys, and of what is summed."""
+    sums: defaultdict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
+    failures: Counter[tuple[int, int, int]] = Counter()
+    for first in range(0, len(rows), _AT_ONCE):
+        part = [(number,) for number in rows[first : first + _AT_ONCE]]
+        gone = []
+        for number in part:
+            row = connection.execute(_WHOLE, number).fetchone()
+            key, model, kind, cause, attempts, latency_s, head, arrays = row
+            outcome = codec.decode(head, arrays, key)
+            spent = spent_on(outcome)
+            taken = (1, spent.n_requests, attempts, *spent[1:], latency_s)
+            group = sums[model, kind, cause]
+            group[:] = [a + b for a, b in zip(group, taken, strict=True)]
+            if isinstance(outcome, Failure):
+                failures[model, cause, outcome.status] += 1
+            gone.append((key,))
+        connection.executemany("DELETE FROM outcome_key WHERE key=?", gone)
+        connection.executemany("DELETE FROM outcome_key_new WHERE row=?", part)
+        connection.executemany("DELETE FROM outcome WHERE id=?", part)
+    connection.executemany(_LESS, [(*taken, *group) for group, taken in sums.items()])
+    connection.executemany(_FEWER_FAILURES, [(n, *group) for group, n in failures.items()])
+    connection.execute("DELETE FROM tally WHERE n<=0")
+    connection.execute("DELETE FROM failure WHERE n<=0")
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise schema.explain(path, error) from error
