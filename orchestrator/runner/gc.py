@@ -135,13 +135,14 @@ def _counted(found: Unplanned, directory: RunDirectory, keep: int) -> list[str]:
     if found.is_empty and not aside:
         return [*lines, "nothing can be dropped"]
     room = numbers.size(found.n_bytes + _n_bytes(aside))
-    lines.append(f"`orchestrator gc --drop` would drop {_said(found)}, {room}; nothing was changed")
+    lines.append(f"`orchestrator gc --drop` would drop {_said(found)}, about {room}; nothing was changed")
     return lines
 
 
 def _said(found: Unplanned) -> str:
     n_outcomes = sum(found.outcomes.values())
-    return f"{n_outcomes:,} outcomes and {found.n_units:,} units of {found.n_plans:,} older plans"
+    plans = "1 older plan" if found.n_plans == 1 else f"{found.n_plans:,} older plans"
+    return f"{n_outcomes:,} outcomes and {found.n_units:,} units of {plans}"
 
 
 def _print(path: Path, lines: Iterable[str]) -> None:

@@ -51,7 +51,7 @@ def test_what_the_last_recipe_asks_is_kept_and_the_rest_dropped(server, tmp_path
 
     dropped = gc(where, "--drop")
     assert dropped.returncode == EXIT_COMPLETE, dropped.stderr
-    assert "dropped 48 outcomes and 24 units of 1 older plans" in dropped.stdout
+    assert "dropped 48 outcomes and 24 units of 1 older plan;" in dropped.stdout
     again = run(recipe, where, *OTHER_PROMPT)
     assert again.returncode == EXIT_COMPLETE, again.stderr
     assert stats(server)["total"] == sent
