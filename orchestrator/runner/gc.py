@@ -135,7 +135,8 @@ def _counted(found: Unplanned, directory: RunDirectory, keep: int) -> list[str]:
     if found.is_empty and not aside:
         return [*lines, "nothing can be dropped"]
     room = numbers.size(found.n_bytes + _n_bytes(aside))
-    lines.append(f"`orchestrator gc --drop` would drop {_said(found)}, about {room}; nothing was changed")
+    would = f"`orchestrator gc --drop` would drop {_said(found)}, about {room}"
+    lines.append(f"{would}; nothing was changed")
     return lines
 
 
