@@ -15,6 +15,7 @@ import numpy as np
 from orchestrator.records import Failure, FloatArray, TopLogprobs
 from orchestrator.wire._parsing import (
     NO_USAGE,
+    SENTINEL,
     Decoder,
     TokenId,
     Usage,
@@ -31,7 +32,7 @@ ABSURD: Final = 10**6
 """More alternatives than any vocabulary has: the refusal says how many there may be."""
 
 _CAP: Final = re.compile(r"max(?:imum)? allowed:? *(\d+)", re.IGNORECASE)
-_NAMED: Final = re.compile(r"token_id:(\d{1,9})")
+_NAMED: Final = re.compile(r"token_id:\d{1,9}(?: token_id:\d{1,9})*")
 
 
 class _Logprob(msgspec.Struct, gc=False):
@@ -193,11 +194,19 @@ def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> L
     if isinstance(found, Failure):
         return found
     listings, n_cached = found
-    # What V1 pads a row with is no token of the list.
-    kept = [{token: p for token, p in row.items() if p > -math.inf} for row in listings]
-    if any(len(row) < n_least for row in kept):
+    kept = [(row, least) for row, least in map(_kept, listings) if len(row) >= n_least]
+    if len(kept) < len(listings):
         return MIXED_UP
-    return Looked(tuple(Reading(row, min(row.values())) for row in kept), n_cached)
+    return Looked(tuple(Reading(row, least) for row, least in kept), n_cached)
+
+
+def _kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
+    """A list without what V1 pads it with, which is no token of it, and the least ln p there."""
+    least = min(row.values())
+    if least > -math.inf:
+        return row, least
+    listed = {token: p for token, p in row.items() if p > -math.inf}
+    return listed, min(listed.values(), default=-math.inf)
 
 
 def looked_exactly(
@@ -325,13 +334,20 @@ def _listings(
 
 def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     """By token id its ln p; None where a token is not named by its id or its number is none."""
-    found: dict[int, float] = {}
-    for name, given in listed.items():
-        named, known = _NAMED.fullmatch(name), logprob(given)
-        if named is None or math.isnan(known):
+    names = " ".join(listed)
+    ids = names.replace("token_id:", "").split(" ")
+    if len(ids) != len(listed) or not _NAMED.fullmatch(names):
+        return None
+    # All at once: labels of several tokens come with hundreds of entries a request.
+    values = [value for value in listed.values() if value is not None]
+    if len(values) < len(ids):
+        return None
+    # The sum is no number where one of them is none.
+    if not (min(values) > SENTINEL and max(values) <= 0 and sum(values) <= 0):
+        values = [logprob(value) for value in values]
+        if any(map(math.isnan, values)):
             return None
-        found[int(named[1])] = known
-    return found
+    return dict(zip(map(int, ids), values, strict=True))
 
 
 def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs | Failure:

@@ -4,9 +4,13 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.records import Failure
 from orchestrator.wire import vllm, vllm_tokens
+from orchestrator.wire._parsing import logprob
+from orchestrator.wire.trie import Reading
 
 
 def completion(*choices, n_prompt=3, **fields):
@@ -134,6 +138,28 @@ def test_a_reply_without_alternatives_is_no_reading(choice):
 def test_alternatives_without_ids_or_numbers_are_no_reading(names):
     body = completion({"logprobs": {"top_logprobs": [names]}})
     failure(vllm.looked(body, [(1, 2, 3)], 1, ""), "unparseable")
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 10**8),
+        st.none() | st.sampled_from([0.0, 1e-3, -9999.0]) | st.floats(-50.0, 5.0),
+        min_size=1,
+    )
+)
+def test_alternatives_that_are_read_together_are_those_read_one_by_one(entries):
+    body = completion(listed(**{f"t{token}": value for token, value in entries.items()}))
+    alone = {token: logprob(value) for token, value in entries.items()}
+    found = vllm.looked(body, [(1, 2, 3)], 1, "")
+    if any(map(math.isnan, alone.values())):
+        failure(found, "unparseable")
+        return
+    kept = {token: value for token, value in alone.items() if value > -math.inf}
+    if not kept:
+        assert found is vllm.MIXED_UP
+        return
+    assert isinstance(found, vllm.Looked)
+    assert found.readings == (Reading(kept, min(kept.values())),)
 
 
 def test_given_ids_are_read_and_no_others_and_zero_is_zero():
