@@ -31,6 +31,14 @@ ASKS: dict[str, GenerateAsk | ScoreAsk | ChooseAsk] = {**DRAWS, **SCORES, **CHOI
 needs_shared = pytest.mark.skipif(not DATA.is_dir(), reason="../shared is absent: real replies")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def read_at_once():
+    """Replies of any length are read as long ones are."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(replies, "LEAST_BYTES", 0)
+        yield
+
+
 @cache
 def bodies(folder: str) -> tuple[bytes, ...]:
     """The replies in a folder; of several in one file the first."""
@@ -38,7 +46,8 @@ def bodies(folder: str) -> tuple[bytes, ...]:
     for path in sorted((DATA / folder).glob("*.json")):
         reply = json.loads(path.read_bytes())
         if path.stem != "openapi" and path.stat().st_size < 50_000:
-            found.append(json.dumps(reply[0] if isinstance(reply, list) else reply).encode())
+            one = reply[0] if isinstance(reply, list) else reply
+            found.append(json.dumps(one, separators=(",", ":")).encode())
     return tuple(found)
 
 
