@@ -24,7 +24,7 @@ pytestmark = IN_CHROMIUM
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a finished run of several methods, a large one, and one of hostile texts."""
+    """A folder with runs of several methods, of two turns, a large one, one of hostile texts."""
     folder = tmp_path_factory.mktemp("runs")
     judging = {"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact"}
     with fake_server() as url:
@@ -38,6 +38,25 @@ def folder(tmp_path_factory):
         twice = [{**judging, "name": name, "answer": {"max_tokens": 8}} for name in ("one", "two")]
         recipe = write_recipe(folder / "twice.json", url, n=4, methods=twice, name="twice")
         done = run(recipe, folder / "twice")
+        assert done.returncode == 0, done.stderr
+        turns = [
+            {
+                "id": f"t{k}",
+                "turns": [f"Name {k} things.", "Now only one."],
+                "reference": ["a", "b"],
+            }
+            for k in range(2)
+        ]
+        (folder / "turns.jsonl").write_text("\n".join(map(json.dumps, turns)), encoding="utf-8")
+        methods = [
+            {**judging, "answer": {"max_tokens": 8}},
+            {"kind": "probdiff", "candidates": ["weak"], "rounds": 2, "answer": {"max_tokens": 8}},
+        ]
+        dataset = {"path": "turns.jsonl", "fields": {"turns": "turns"}}
+        recipe = write_recipe(
+            folder / "turns.json", url, dataset=dataset, methods=methods, name="turns"
+        )
+        done = run(recipe, folder / "turns")
         assert done.returncode == 0, done.stderr
     made(folder / "big", BIG)
     make_run(folder / "hostile", hostile.frames(20), hostile.SETTINGS)
@@ -53,7 +72,13 @@ def links(folder, tmp_path_factory):
 def test_the_link_lets_in_and_its_token_is_gone_from_the_address(browser, links):
     with opened(browser, links, "/") as (page, said):
         assert "token" not in page.url
-        assert set(texts(page.locator("tbody th a"))) == {"demo", "big", "hostile", "twice"}
+        assert set(texts(page.locator("tbody th a"))) == {
+            "demo",
+            "big",
+            "hostile",
+            "twice",
+            "turns",
+        }
         assert page.evaluate("document.cookie") == ""
         assert said == []
 
@@ -136,6 +161,37 @@ def test_judgments_of_several_methods_say_whose_they_are_and_votes_are_not_mixed
         assert [title.split()[0] for title in titles] == ["one"] * 3 + ["two"] * 3
         votes = texts(page.locator("p.votes"))
         assert [vote.split()[0] for vote in votes] == ["one", "two"]
+        assert said == []
+
+
+ROUNDS = """async () => {
+  const { roundsOf, unitOf } = await import("/static/asked.js");
+  const [found, trace] = await Promise.all(
+    ["", "/trace"].map(async (end) => (await fetch(`/api/runs/turns/items/0${end}`)).json()));
+  return found.rewritings.map((row) =>
+    [row.rewriting, roundsOf(trace, unitOf(trace, row), row.turn)]);
+}"""
+
+
+def test_turns_stand_one_after_the_other_each_with_its_votes_prompts_and_rounds(browser, links):
+    with opened(browser, links, "/run/turns/item/0?view=tokens") as (page, said):
+        page.wait_for_selector(".answer .tok")
+        assert texts(page.locator("h3.turn")) == ["To turn 1", "To turn 2"]
+        assert [grid.locator("article").count() for grid in page.locator(".answers").all()] == [
+            4,
+            4,
+        ]
+        assert [vote[:6] for vote in texts(page.locator("p.votes"))] == ["Turn 1", "Turn 2"]
+        for number, case in enumerate(page.locator("article.judgment").all()[:2]):
+            case.locator("summary").first.click()
+            read = case.locator(".message pre").first.inner_text()
+            assert ("Now only one." in read) == (number == 1)
+        found = page.evaluate(ROUNDS)
+        assert len(found) == 2
+        for rewriting, rounds in found:
+            assert len(rounds) == 3
+            assert rounds[-1]["text"] == rewriting
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert said == []
 
 

@@ -49,15 +49,18 @@ export const roundsOf = (trace, unit, turn) => {
   return answer ? [answer, ...rewritings.filter((_, index) => index % answers.length === turn - 1)] : [];
 };
 
-/** The judge's prompts for a turn in both orders, each with what was read: [first shown A, B]. */
-export const promptsOf = (trace, unit, turn) => {
+/**
+ * The judge's prompts, each with what was read: of each turn that with A shown first, then B, or one
+ * where both answers are the same text.
+ */
+export const promptsOf = (trace, unit) => {
   const chosen = unit.asks.map((at) => trace.asks[at]).filter((one) => one.kind === "choose");
   const prompts = [];
   for (const one of chosen) {
     const known = prompts.find((other) => same(other.messages, one.messages));
     if (known) known.reads.push(one); else prompts.push({ messages: one.messages, reads: [one] });
   }
-  return prompts.slice(2 * (turn - 1), 2 * turn);
+  return prompts;
 };
 
 const said = (messages) => messages.map(([role, text]) => h("div", { class: `message ${role}` }, h("h5", {}, role), h("pre", { dir: "auto", tabindex: 0, "aria-label": role }, text)));

@@ -24,7 +24,7 @@ const byTokens = (one, trace, by) => {
   return tokenView(tokens, there.includes(by) ? by : "logprob", `Tokens of the answer of ${one.model}`);
 };
 
-const answer = (one, { view, base, trace, by, several }) => {
+const answer = (one, { view, base, trace, by, several, turned }) => {
   const about = [
     typeof one.mean_logprob === "number" && `mean log-probability ${fixed(one.mean_logprob)}`,
     one.n_tokens !== null && `${count(one.n_tokens)} tokens`,
@@ -38,9 +38,11 @@ const answer = (one, { view, base, trace, by, several }) => {
   else if (view === "differences" && base && base !== one) body = base.text === one.text ? [h("p", { class: "note" }, "The same text."), h("pre", { dir: "auto" }, one.text)] : compared(base.text ?? "", one.text);
   else body = h("pre", { dir: "auto", tabindex: 0, "aria-label": `Answer of ${one.model}` }, one.text);
   return h("article", { class: `answer${view === "differences" && base === one ? " base" : ""}`, data: { model: one.model } },
-    h("h3", {}, name(one.model), h("span", { class: "aside" }, one.turn > 1 && ` turn ${one.turn}`, several && [" ", name(one.methods.join(", "))])),
+    h("h3", {}, name(one.model), h("span", { class: "aside" }, !turned && one.turn > 1 && ` turn ${one.turn}`, several && [" ", name(one.methods.join(", "))])),
     h("p", { class: "basis" }, about, " ", verdict(one.exact_match)), body);
 };
+
+const turnsOf = (rows) => [...new Set(rows.map((one) => one.turn))].sort((one, two) => one - two);
 
 /** Equal answers of a model stand once, with all methods that drew them. */
 const distinct = (answers) => {
@@ -84,9 +86,11 @@ const decision = (p, one) => {
 };
 
 /** What the judge was shown in one order, to be unfolded. */
-const shown = (one, key, trace) => {
+const shown = (one, key, trace, rows) => {
   const unit = trace && unitOf(trace, one);
-  const prompts = unit ? promptsOf(trace, unit, one.turn) : [];
+  const same = ["method", "judge", "model_a", "model_b"];
+  const before = rows.filter((row) => row.turn < one.turn && same.every((part) => row[part] === one[part]));
+  const prompts = unit ? promptsOf(trace, unit).slice(before.reduce((sum, row) => sum + (row.same_text ? 1 : 2), 0)) : [];
   const prompt = one.same_text ? prompts[0] : prompts[key === "ab" ? 0 : 1];
   return prompt && h("details", { class: "behind" }, h("summary", {}, "What the judge read, and its labels"), read(prompt));
 };
@@ -108,10 +112,11 @@ const judgment = (one, order, trace, rows) => {
     orders.map(([key, says, p, prefer, coverage]) => h("div", { class: "order", data: { order: key } },
       h("h4", {}, says), bar(p, labels),
       h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · says ${p ? "" : "nothing"}`, p && name(decision(p, one)), " · ", h("span", { class: coverage < 0.5 ? "bad" : null }, `probability on the labels ${share(coverage)}`)),
-      shown(one, key, trace))));
+      shown(one, key, trace, rows))));
 };
 
-const votes = (judgments) => [...new Set(judgments.map((one) => one.method))].map((method) => votesOf(judgments.filter((one) => one.method === method), judgments));
+const votes = (judgments) => [...new Set(judgments.map((one) => one.method))].flatMap((method) => turnsOf(judgments)
+  .map((turn) => votesOf(judgments.filter((one) => one.method === method && one.turn === turn), judgments)));
 
 const votesOf = (judgments, rows) => {
   const good = judgments.filter((one) => one.status === "ok" && one.p_ab && one.p_ba);
@@ -119,7 +124,7 @@ const votesOf = (judgments, rows) => {
   const tally = new Map();
   for (const one of good) for (const p of [one.p_ab, one.p_ba]) { const who = decision(p, one); tally.set(who, (tally.get(who) ?? 0) + 1); }
   const sorted = [...tally].sort((a, b) => b[1] - a[1]);
-  return h("p", { class: "votes" }, whose(good[0], rows), `Votes, one for each order: `, sorted.map(([who, n], index) => [index ? " · " : "", name(who), " ", h("b", {}, String(n))]));
+  return h("p", { class: "votes" }, whose(good[0], rows), turnsOf(rows).length > 1 && `Turn ${good[0].turn} · `, "Votes, one for each order: ", sorted.map(([who, n], index) => [index ? " · " : "", name(who), " ", h("b", {}, String(n))]));
 };
 
 // -- rewritings, scores, all else ----------------------------------------------------------------
@@ -211,7 +216,8 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
       view === "differences" && answers.length > 1 && h("label", {}, "against ", h("select", { change: (event) => { base = event.target.value; redraw(); } },
         [...new Set(answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one)))),
       view === "tokens" && [colouring(there, by, (next) => { by = next; redraw(); }), legend(there.includes(by) ? by : "logprob")]),
-    h("div", { class: "answers" }, answers.map((one) => answer(one, { view, trace, by, several, base: answers.find((two) => two.model === first.model && two.turn === one.turn) }))));
+    turnsOf(answers).map((turn, _, turns) => [turns.length > 1 && h("h3", { class: "turn" }, `To turn ${turn}`),
+      h("div", { class: "answers" }, answers.filter((one) => one.turn === turn).map((one) => answer(one, { view, trace, by, several, turned: turns.length > 1, base: answers.find((two) => two.model === first.model && two.turn === turn) })))]));
   };
 
   const content = h("div", { class: "wide item" });
