@@ -8,7 +8,9 @@ drop fields it does not know in silence, and log-probabilities with them; that i
 not an empty list. Ollama cuts prompts over its `num_ctx` in silence, which nothing shows.
 """
 
+import logging
 import re
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,7 +23,10 @@ from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
+from orchestrator.wire.origin import Origin, origin_of, words
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
+
+_log = logging.getLogger(__name__)
 
 CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top")
 
@@ -117,7 +122,34 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
 
 
 class Openai(OpenaiCompatible):
-    """A connection to one model of an endpoint, which says what to change where it refuses."""
+    """A connection to one model of an endpoint, which says what to change where it refuses.
+
+    Such an endpoint says little of itself, and its connections show nothing when it puts another
+    model behind a name. Its replies do, so a change of what they say is a warning.
+    """
+
+    _origin: Origin | None = None
+    _origins: frozenset[Origin] = frozenset()
+
+    async def _post(self, route: str, encode: Callable[[], bytes]) -> bytes | Failure:
+        body = await super()._post(route, encode)
+        if isinstance(body, bytes) and (origin := origin_of(body)) != self._origin:
+            self._notice(origin)
+        return body
+
+    def _notice(self, origin: Origin) -> None:
+        before, self._origin = self._origin, origin
+        if origin in self._origins or len(self._origins) >= _MOST_ORIGINS:
+            return
+        self._origins |= {origin}
+        if before is not None:
+            said = (words(one, self._endpoint.api_key) for one in (before, origin))
+            _log.warning(
+                "%s: replies are of %s no more, but of %s: their numbers may differ",
+                self._endpoint.model,
+                *said,
+                extra={"model": self._endpoint.model},
+            )
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -137,6 +169,8 @@ class Openai(OpenaiCompatible):
         return _advised(chosen) if isinstance(chosen, Failure) else chosen
 
 
+# An endpoint of many machines may have as many fingerprints.
+_MOST_ORIGINS: Final = 8
 _REFUSED_BY_REASONING: Final = ("temperature", "top_p")
 _ADVICE: Final = (
     (

@@ -1,5 +1,6 @@
 """Hosted and compatible endpoints, through both transports."""
 
+import json
 import math
 
 import pytest
@@ -170,3 +171,25 @@ def test_auto_takes_the_lean_transport_on_this_network(url, kind):
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(ValidationError):
         openai.Config(**settings)
+
+
+def replies_of(model, fingerprint, path):
+    said = {"role": "assistant", "content": "4"}
+    listed = [{"token": "4", "logprob": -0.1, "bytes": None, "top_logprobs": []}]
+    choice = {"message": said, "logprobs": {"content": listed}, "finish_reason": "stop"}
+    reply = {"id": "x", "model": model, "choices": [choice], "system_fingerprint": fingerprint}
+    path.write_text(json.dumps(reply), encoding="utf-8")
+    return str(path)
+
+
+async def test_replies_of_another_model_are_a_warning_once(connect, tmp_path, caplog):
+    before = replies_of("m-1", "fp_1", tmp_path / "before.json")
+    after = replies_of("m-2", "fp_1", tmp_path / "after.json")
+    backend, _ = await connect([{"fixed": after, "after": 2}, {"fixed": before}])
+    ask = GenerateAsk("m", MESSAGES, Sampling(max_tokens=4))
+    for _ in range(5):
+        assert isinstance(await backend.generate(ask, 0), Generation)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [
+        "m: replies are of m-1 (fp_1) no more, but of m-2 (fp_1): their numbers may differ"
+    ]
