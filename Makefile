@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-peers bench-peers-full constraints clean
+.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full constraints clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -79,9 +79,23 @@ schema: setup ## write recipes/schema.json (for editors) and the tables of docs/
 	mv recipes/schema.json.part recipes/schema.json
 	$(BIN)/python -m orchestrator.recipe.reference docs/recipes.md
 
-bench: setup bench-peers ## run the benchmarks (each prints what it measured)
-	@for file in $(filter-out %_server.py benchmarks/_%.py,$(sort $(wildcard benchmarks/*.py))); do \
-		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+bench: setup ## measure all targets and write docs/performance.md (an hour; nothing else should run)
+	$(BIN)/python benchmarks/start_up.py --write
+	$(BIN)/python benchmarks/client.py judge --sizes 4000 20000 --write
+	$(BIN)/python benchmarks/client.py reply --sizes 500 2000 --write
+	$(BIN)/python benchmarks/client.py memory --write
+	$(BIN)/python benchmarks/client.py resume --edited --write
+	$(BIN)/python benchmarks/ratings.py --write
+	$(BIN)/python benchmarks/adaptive.py --fixed 32 64 128 --write
+	$(BIN)/python benchmarks/prefix.py --write
+	$(BIN)/python -m benchmarks.peers --in-flight --write
+	$(BIN)/python -m benchmarks.peers --write
+	$(BIN)/python benchmarks/targets.py --write
+
+bench-others: setup ## run the benchmarks of what has no target (each prints what it measured)
+	@for name in decode embedded_server features gpu interval_coverage peer sequential \
+			statistics_coverage store ten_seeds view_search vllm_gate; do \
+		echo "== $$name"; $(BIN)/python "benchmarks/$$name.py" || exit 1; done
 
 bench-peers: setup ## the client beside inspect_ai, curator, lm-eval and others (ten minutes; ARGS=--write)
 	$(BIN)/python -m benchmarks.peers $(ARGS)

@@ -1,11 +1,15 @@
 """Sections of docs/performance.md: each is written by one command and by nothing else.
 
 A section stands between two comments that name it. Writing it again replaces what is between them;
-a name that the page does not have yet gets a section at the end.
+a name that the page does not have yet gets a section at the end. What a section measured of the
+targets stands in it as one more comment, from which the table of all targets is made.
 """
 
+import json
 import os
 import platform
+import re
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -13,13 +17,35 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 
 
-def write_section(name: str, text: str, page: Path = PAGE) -> None:
+_FIGURES = re.compile(r"<!-- figures: (.*) -->")
+
+
+def write_section(
+    name: str, text: str, figures: Mapping[str, float] | None = None, *, page: Path = PAGE
+) -> None:
     """Puts `text` (Markdown, heading included) into the section `name` of the page.
+
+    Args:
+        name: Of the section.
+        text: Markdown.
+        figures: What was measured of targets, by the names that `benchmarks.targets` knows.
+        page: The file.
 
     Raises:
         ValueError: If the page has a begin without its end, or the name twice.
     """
+    if figures:
+        rounded = {key: round(value, 4) for key, value in figures.items()}
+        text = f"{text.strip()}\n\n<!-- figures: {json.dumps(rounded)} -->"
     page.write_text(replaced(page.read_text(encoding="utf-8"), name, text), encoding="utf-8")
+
+
+def figures_in(page: str) -> dict[str, float]:
+    """What the sections of a page measured of targets."""
+    found: dict[str, float] = {}
+    for figures in _FIGURES.findall(page):
+        found |= json.loads(figures)
+    return found
 
 
 def replaced(page: str, name: str, text: str) -> str:

@@ -25,8 +25,8 @@ from orchestrator.errors import LaunchError
 _WARM_UP_ITEMS = 3
 
 
-async def table(n_items: int, fixed: list[int], repeat: int) -> str:
-    """All of it."""
+async def table(n_items: int, fixed: list[int], repeat: int) -> tuple[str, dict[str, float]]:
+    """All of it, and its figure."""
     lines, ratios = [], []
     async with judge_server() as server:
         with tempfile.TemporaryDirectory() as name:
@@ -50,11 +50,12 @@ async def table(n_items: int, fixed: list[int], repeat: int) -> str:
                 f"{', '.join(f'{n}: {seconds:.1f}' for n, seconds in loops.items())} | "
                 f"**{wall_s / loops[best]:.3f}** | {status['elapsed_s'] / loops[best]:.3f} |"
             )
-    return "\n".join(
+    ratio = statistics.median(ratios)
+    text = "\n".join(
         [
             "## Limits that are found, on real vLLM",
             "",
-            f"`bundled:judge` on vLLM's CPU build. Median ratio **{statistics.median(ratios):.3f}**"
+            f"`bundled:judge` on vLLM's CPU build. Median ratio **{ratio:.3f}**"
             ", target 1.05. Changes are those of the limit.",
             "",
             "| requests | run, wall s | its own count, s | limit, changes | loops: limit, s "
@@ -66,6 +67,7 @@ async def table(n_items: int, fixed: list[int], repeat: int) -> str:
             f"{' '.join(map(str, fixed))} --repeat {repeat}`",
         ]
     )
+    return text, {"wall_ratio": ratio}
 
 
 def main() -> None:
@@ -81,10 +83,10 @@ def main() -> None:
     except LaunchError as error:
         print(f"not measured: {error}")
         return
-    text = asyncio.run(table(options.items, options.fixed, options.repeat))
+    text, figures = asyncio.run(table(options.items, options.fixed, options.repeat))
     print(text)
     if options.write:
-        write_section("adaptive", text)
+        write_section("adaptive", text, figures)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ import _page
 import _runs
 from _runs import Measured
 
-MEGABYTE = 1 << 20
+Text = tuple[list[str], dict[str, float]]
+"""Lines of Markdown, and figures by name."""
 # Exit code of a run that a bound stopped, and how many requests it had left.
 _STOPPED = 3
 LEFT = 400
@@ -79,13 +80,14 @@ def slope(small: Measured, large: Measured) -> float:
     return 1000 * (large.cpu_s - small.cpu_s) / (large.n_requests - small.n_requests)
 
 
-def cost(kind: str, title: str, sizes: Sequence[int], repeat: int, body: str = "") -> list[str]:
+def cost(kind: str, title: str, sizes: Sequence[int], repeat: int, body: str = "") -> Text:
     """Processor time and bytes of a request."""
     pairs = [tuple(run_once(kind, size, body=body) for size in sizes) for _ in range(repeat)]
     slopes = [slope(*pair) for pair in pairs]
     cpu, n_bytes = statistics.median(slopes), pairs[-1][-1].n_bytes
     most_cpu, most_bytes = TARGETS[kind]
-    return [
+    figures = {f"{body or kind}_cpu_ms": cpu, f"{body or kind}_bytes": n_bytes}
+    lines = [
         f"{title}: **{cpu:.3f} ms** of processor time (median of {len(slopes)} slopes, "
         f"{min(slopes):.3f} to {max(slopes):.3f}; target {most_cpu:g}: {verdict(cpu, most_cpu)}), "
         f"**{n_bytes:,.0f} bytes** stored (target {most_bytes:,.0f}: "
@@ -103,31 +105,33 @@ def cost(kind: str, title: str, sizes: Sequence[int], repeat: int, body: str = "
             ),
         ),
     ]  # fmt: skip
+    return lines, figures
 
 
-def judge(options: argparse.Namespace) -> list[str]:
+def judge(options: argparse.Namespace) -> Text:
     """Judgments of one token."""
     return cost("judge", "A judgment of one token", options.sizes or (20_000, 100_000),
                 options.repeat)  # fmt: skip
 
 
-def reply(options: argparse.Namespace) -> list[str]:
+def reply(options: argparse.Namespace) -> Text:
     """Answers of 256 tokens."""
     sizes = options.sizes or (1_000, 4_000)
-    return [
-        *cost("reply", "An answer of 256 tokens, alternatives by id", sizes, options.repeat),
-        *cost("reply", "The same, alternatives by their texts", sizes, options.repeat, "words"),
-    ]
+    words = "An answer of 256 tokens, alternatives by their texts as vLLM writes them"
+    lines, figures = cost("reply", words, sizes, options.repeat, "words")
+    ids, more = cost("reply", "The same, alternatives by id", sizes, options.repeat)
+    return [*lines, *ids], figures | more
 
 
-def memory(options: argparse.Namespace) -> list[str]:
+def memory(options: argparse.Namespace) -> Text:
     """Peak memory of short and long runs."""
     small, large = options.sizes or (20_000, 200_000)
-    rows, said = [], []
+    rows, said, figures = [], [], {}
     for kind, scale in (("judge", 1), ("reply", 20)):
         runs = [run_once(kind, size // scale) for size in (small, large)]
         grown, peak = runs[1].rss_mb - runs[0].rss_mb, runs[1].rss_mb
         rows += [(kind, f"{run.n_requests:,}", f"{run.rss_mb:.0f}") for run in runs]
+        figures |= {f"{kind}_growth_mb": grown, f"{kind}_peak_mb": peak}
         said.append(
             f"{kind}: **{grown:+.0f} MB** (target 40: {verdict(grown, 40)}), "
             f"peak **{peak:.0f} MB** (target 350: {verdict(peak, 350)})"
@@ -136,12 +140,12 @@ def memory(options: argparse.Namespace) -> list[str]:
         f"Peak memory of the long run minus that of the short one: {'; '.join(said)}.",
         "",
         *table(("kind", "requests", "peak RSS MB"), rows),
-    ]
+    ], figures
 
 
-def resume(options: argparse.Namespace) -> list[str]:
+def resume(options: argparse.Namespace) -> Text:
     """From the command to the first new request."""
-    rows = []
+    rows, figures = [], {}
     for size, target in zip(options.sizes or (200_000, 1_000_000), (2.0, 5.0), strict=False):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -152,15 +156,16 @@ def resume(options: argparse.Namespace) -> list[str]:
                 port = server.port
             (folder / "run").rename(folder / "stopped")
             shutil.copy(folder / "items.jsonl", folder / "moved.jsonl")
-            for edit, changed in _edits(size, all_of_them=options.edited).items():
+            for edit, changed in _edits(size, all_of_them=options.edited and not rows).items():
                 took, spread, cpu = _going_on(folder, port, changed, options.repeat)
+                figures[f"resume_{size}_{edit}".replace(" ", "_")] = took
                 rows.append((f"{first.n_requests:,}", edit, f"{took:.2f}", spread, f"{target:g}",
                              verdict(took, target), f"{cpu:.2f}"))  # fmt: skip
     return [
         f"From the command to the first new request, median of {options.repeat} calls:",
         "",
         *table(("outcomes stored", "changed", "wall s", "spread", "target", "", "CPU s"), rows),
-    ]
+    ], figures
 
 
 def _edits(size: int, *, all_of_them: bool) -> dict[str, Edit]:
@@ -196,7 +201,7 @@ def _resumed(folder: Path, port: int, edit: Edit) -> tuple[float, float]:
     return done.first_s, done.first_cpu_s
 
 
-SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], list[str]]]] = {
+SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], Text]]] = {
     "judge": ("Client: judgments", judge),
     "reply": ("Client: long answers", reply),
     "memory": ("Client: memory", memory),
@@ -212,16 +217,19 @@ def main() -> None:
     parser.add_argument("what", nargs="*", metavar="NAME", help=", ".join(SECTIONS))
     parser.add_argument("--sizes", type=int, nargs="+", help="requests of the runs")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--edited", action="store_true", help="resume also after changes")
+    parser.add_argument(
+        "--edited", action="store_true", help="resume of the first size also after changes"
+    )
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
     for name in options.what or SECTIONS:
         title, measured = SECTIONS[name]
         machine = _page.machine()
-        text = "\n".join([*measured(options), f"{machine}. {_how(name, options)}"])
+        lines, figures = measured(options)
+        text = "\n".join([*lines, f"{machine}. {_how(name, options)}"])
         print(f"## {title}\n\n{text}\n", flush=True)
         if options.write:
-            _page.write_section(f"client-{name}", f"## {title}\n\n{text}")
+            _page.write_section(f"client-{name}", f"## {title}\n\n{text}", figures)
 
 
 def _how(name: str, options: argparse.Namespace) -> str:

@@ -56,8 +56,8 @@ def unavoidable(prompts: list[tuple[int, ...]], block: int = BLOCK) -> int:
     return tokens
 
 
-async def measure(server: RunningServer, method: str, n_items: int) -> str:
-    """A line of the table."""
+async def measure(server: RunningServer, method: str, n_items: int) -> tuple[str, float]:
+    """A line of the table, and computed ÷ unavoidable."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recipe = write_recipe(folder, server, method, n_items)
@@ -74,10 +74,12 @@ async def measure(server: RunningServer, method: str, n_items: int) -> str:
     at_random = await _computed(server, shuffled, f"{method} at random")
     least = unavoidable(await token_ids(server, asked))
     total = after.prompt - before.prompt
-    return (
+    ratio = computed / least
+    line = (
         f"| {method} | {len(asked):,} | {total:,} | {least:,} | {computed:,} "
-        f"| **{computed / least:.3f}** | {at_random / least:.3f} |"
+        f"| **{ratio:.3f}** | {at_random / least:.3f} |"
     )
+    return line, ratio
 
 
 async def _computed(server: RunningServer, sent: list[Sent], salt: str) -> int:
@@ -86,11 +88,12 @@ async def _computed(server: RunningServer, sent: list[Sent], salt: str) -> int:
     return (await counted(server)).computed - before.computed
 
 
-async def table(n_items: int, n_blocks: int) -> str:
-    """All recipes."""
+async def table(n_items: int, n_blocks: int) -> tuple[str, dict[str, float]]:
+    """All recipes, and the figure of the worst."""
     async with judge_server("--num-gpu-blocks-override", str(n_blocks)) as server:
-        lines = [await measure(server, method, n_items) for method in METHODS]
-    return "\n".join(
+        measured = [await measure(server, method, n_items) for method in METHODS]
+    lines, ratios = zip(*measured, strict=True)
+    text = "\n".join(
         [
             "## Prompt tokens computed, on real vLLM",
             "",
@@ -108,6 +111,7 @@ async def table(n_items: int, n_blocks: int) -> str:
             f"--blocks {n_blocks}`",
         ]
     )
+    return text, {"prefix_ratio": max(ratios)}
 
 
 def main() -> None:
@@ -122,10 +126,10 @@ def main() -> None:
     except LaunchError as error:
         print(f"not measured: {error}")
         return
-    text = asyncio.run(table(options.items, options.blocks))
+    text, figures = asyncio.run(table(options.items, options.blocks))
     print(text)
     if options.write:
-        write_section("prefix", text)
+        write_section("prefix", text, figures)
 
 
 if __name__ == "__main__":

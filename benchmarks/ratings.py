@@ -100,13 +100,14 @@ def _apart(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def report(n_repeats: int) -> str:
-    """The section of the page."""
-    where, rows, point = machine(), [], {}
+def report(n_repeats: int) -> tuple[str, dict[str, float]]:
+    """The section of the page, and its figures."""
+    where, rows, point, figures = machine(), [], {}, {}
     for n_prompts in PROMPTS:
         runs = [_apart("--only", str(n_prompts)) for _ in range(n_repeats)]
         spent = sorted(run["cpu_s"] for run in runs)
         middle, peak = spent[n_repeats // 2], max(run["rss_mb"] for run in runs)
+        figures[f"ratings_{n_prompts}_cpu_s"] = middle
         met = "met" if middle <= TARGET_S else "missed"
         span = f"({spent[0]:.2f}-{spent[-1]:.2f})"
         rows.append(f"| {n_prompts:,} | **{middle:.2f}** {span}, {met} | {peak:.0f} |")
@@ -132,7 +133,7 @@ def report(n_repeats: int) -> str:
         f"{where}; numpy {version('numpy')}, scipy {version('scipy')}.",
         "Command: `python benchmarks/ratings.py`",
     ]
-    return "\n".join(lines)
+    return "\n".join(lines), figures
 
 
 def main() -> None:
@@ -148,10 +149,10 @@ def main() -> None:
     elif options.evalica:
         print(json.dumps(theirs()))
     else:
-        text = report(options.repeat)
+        text, figures = report(options.repeat)
         print(text)
         if options.write:
-            write_section("ratings", text)
+            write_section("ratings", text, figures)
 
 
 if __name__ == "__main__":

@@ -46,14 +46,16 @@ def main() -> None:
     parser.add_argument("--in-flight", action="store_true", help="only what is really open")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
+    figures: dict[str, float] = {}
     if options.in_flight:
-        name, text = "in-flight", in_flight()
+        name = "in-flight"
+        text, figures = in_flight()
     else:
         clients = [c for c in CLIENTS if not options.only or c.name in options.only]
         name, text = "peers", compare(clients, full=options.full)
     print(text)
     if options.write:
-        write_section(name, text)
+        write_section(name, text, figures)
 
 
 def compare(clients: Sequence[Ours | Peer], *, full: bool) -> str:
@@ -78,8 +80,9 @@ def compare(clients: Sequence[Ours | Peer], *, full: bool) -> str:
     return f"{about}{table}\n\n{server.name}; {where}. Command: `{command}`"
 
 
-def in_flight() -> str:
+def in_flight() -> tuple[str, dict[str, float]]:
     """What `orchestrator run` keeps open, with replies that come 200 ms or 2 s late."""
+    figures: dict[str, float] = {}
     where = machine()
     rows = [
         "| allowed | replies after | most open | median open | requests |",
@@ -91,10 +94,11 @@ def in_flight() -> str:
         with counting(files, "--latency", str(latency)) as url:
             run(ours, url, "judge", n, level)
             found = opened(url)
+        figures[f"open_of_{level}"] = found["peak"]
         rows.append(
             f"| {level:,} | {latency:g} s | {found['peak']:,.0f} | {found['median']:,.0f} | {n:,} |"
         )
-    return "\n".join(
+    text = "\n".join(
         [
             "## Truly in flight",
             "",
@@ -106,6 +110,7 @@ def in_flight() -> str:
             f"{where}. Command: `python -m benchmarks.peers --in-flight`",
         ]
     )
+    return text, figures
 
 
 def _measure(client: Ours | Peer, server: Server, shown: Sequence[str], *, full: bool) -> Line:

@@ -54,5 +54,18 @@ def test_a_page_whose_marks_do_not_fit_is_refused_and_not_cut(page):
 def test_the_page_on_disk_is_written(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(TWO, encoding="utf-8")
-    PAGE["write_section"]("one", "new", page)
+    PAGE["write_section"]("one", "new", page=page)
     assert page.read_text(encoding="utf-8") == TWO.replace("old", "new")
+
+
+def test_figures_of_sections_are_found_again(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(TWO, encoding="utf-8")
+    PAGE["write_section"]("one", "figures", {"a_ms": 0.25, "b": 2.0}, page=page)
+    PAGE["write_section"]("two", "others", {"c": 3.0}, page=page)
+    PAGE["write_section"]("two", "others, measured again", {"c": 4.0}, page=page)
+    assert PAGE["figures_in"](page.read_text(encoding="utf-8")) == {
+        "a_ms": 0.25,
+        "b": 2.0,
+        "c": 4.0,
+    }
