@@ -41,8 +41,8 @@ class Target(NamedTuple):
 
 TARGETS = (
     Target("judge_cpu_ms", "client CPU of a one-token judgment, marginal", 0.25, "ms", "judgments"),
-    Target("words_cpu_ms", "client CPU of a reply of 256 tokens with 20 alternatives each, marginal", 2.5,
-           "ms", "long answers"),
+    Target("words_cpu_ms", "client CPU of a reply of 256 tokens with 20 alternatives, marginal",
+           2.5, "ms", "long answers"),
     Target("reply_cpu_ms", "the same, alternatives by id", 2.5, "ms", "long answers"),
     Target("open_of_512", "truly in flight of 512", 512, "", "truly in flight", is_least=True),
     Target("open_of_2000", "truly in flight of 2,000", 2000, "", "truly in flight", is_least=True),
@@ -56,7 +56,8 @@ TARGETS = (
     Target("resume_200000_prompt_of_the_judge", "the same, other prompt", 2, "s", "going on"),
     Target("resume_1000000_nothing", "going on with 1,000,000 outcomes", 5, "s", "going on"),
     Target("judge_bytes", "stored bytes of a judgment", 1100, "B", "judgments"),
-    Target("words_bytes", "stored bytes of a reply of 256 tokens with 20 alternatives", 14 * 1024, "B", "long answers"),
+    Target("words_bytes", "stored bytes of a reply of 256 tokens with 20 alternatives", 14 * 1024,
+           "B", "long answers"),
     Target("reply_bytes", "the same, alternatives by id", 14 * 1024, "B", "long answers"),
     Target("ratings_1000_cpu_s", "Bradley-Terry, 1,000 bootstraps, 1,000 prompts", 1.5, "s",
            "ratings"),
@@ -82,9 +83,9 @@ def table(figures: Mapping[str, float]) -> str:
         [
             "## Targets",
             "",
-            f"{n_met} of {len(TARGETS)} are met. Each figure is of the section that is named, which",
-            "says on what machine, how often and by which command it was measured; what is missed is",
-            "explained there.",
+            f"{n_met} of {len(TARGETS)} are met. Each figure is of the section that is named,",
+            "which says on what machine, how often and by which command it was measured; what is",
+            "missed is explained there.",
             "",
             "| what | target | measured | | section |",
             "| --- | --: | --: | --- | --- |",
