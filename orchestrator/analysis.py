@@ -45,6 +45,8 @@ Floats = NDArray[np.float64]
 
 _CATEGORY_RESAMPLES: Final = 500
 _MOSTLY: Final = 0.5
+# Of the distributions, which bounds the memory of taking them apart.
+_ROWS_AT_ONCE: Final = 10_000
 _COLUMNS: Final = {
     **dict.fromkeys(("item", "category", "model_a", "model_b", "judge"), pl.String()),
     **dict.fromkeys(("coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba"), pl.Float64()),
@@ -272,12 +274,17 @@ def _decisions(used: pl.DataFrame, name: str) -> Floats:
     """Which verdict each row's distribution is for, from A's view; its levels run from A to B."""
     levels = pl.col(name)
     half = levels.list.len() // 2
-    masses = used.select(
-        levels.list.head(half).list.sum().alias("better"),
-        levels.list.get(half, null_on_oob=True).alias("tie"),
-        levels.list.tail(half).list.sum().alias("worse"),
-    )
-    return decisions(*(masses[side].to_numpy().astype(np.float64) for side in masses.columns))
+
+    def decided(rows: pl.DataFrame) -> Floats:
+        masses = rows.select(
+            levels.list.head(half).list.sum().alias("better"),
+            levels.list.get(half, null_on_oob=True).alias("tie"),
+            levels.list.tail(half).list.sum().alias("worse"),
+        )
+        return decisions(*(masses[side].to_numpy().astype(np.float64) for side in masses.columns))
+
+    parts = used.select(name).iter_slices(_ROWS_AT_ONCE)
+    return np.concatenate([np.empty(0), *map(decided, parts)])
 
 
 def _agreement(

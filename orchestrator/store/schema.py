@@ -24,7 +24,7 @@ _CHECKPOINT_PAGES: Final = 4000
 _WAL_KEPT_BYTES: Final = 64 << 20
 # The writer's page cache, at most. Keys are hashes: when many of them are sorted into their index,
 # most of its pages are needed.
-_WRITER_CACHE_KB: Final = 32 << 10
+_WRITER_CACHE_KB: Final = 8 << 10
 
 # Outcomes and units are appended in the order they came, with no index that would touch a page of
 # its own for each; keys are sorted into `outcome_key` many at a time. `arrays` stands last, so that
