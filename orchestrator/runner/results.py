@@ -74,6 +74,7 @@ def export(store: Store, folder: Path, late: Late | None = None) -> dict[str, Pa
     if plan_id is None or is_exported(store, folder):
         return paths
     mark = version(store)
+    store.check_places(plan_id)
     for frame, schema in schemas.items():
         write_parquet(schema, _rows(store, plan_id, frame, late or Late()), paths[frame])
     if paths:

@@ -40,8 +40,11 @@ _FAILURES: Final = """SELECT f.permanent, model.text, cause.text, f.status, f.n,
 _UNITS: Final = """SELECT frame.text, u.status, cause.text, count(*) FROM place p
     JOIN unit u ON u.id=p.unit JOIN name frame ON frame.id=u.frame
     JOIN name cause ON cause.id=u.cause WHERE p.plan=? GROUP BY 1, 2, 3"""
-_DONE: Final = """SELECT p.position FROM place p JOIN unit u ON u.id=p.unit
-    WHERE p.plan=? AND p.position>? AND u.status<2 ORDER BY p.position LIMIT ?"""
+_PLACES: Final = """SELECT position, unit FROM place
+    WHERE plan=? AND position>? ORDER BY position LIMIT ?"""
+_OPEN: Final = "SELECT id FROM unit WHERE status>=2 AND id>? ORDER BY id LIMIT ?"
+_ASTRAY: Final = """SELECT count(*) FROM place p LEFT JOIN unit u ON u.id=p.unit
+    WHERE p.plan=? AND u.id IS NULL"""
 _ROWS: Final = """SELECT p.position, p.unit, u.status, u.rows
     FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND p.position>? AND u.frame=(SELECT id FROM name WHERE text=?)
@@ -132,14 +135,36 @@ def units_stamp(query: Query, plan_id: int) -> int:
 
 def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
     """One byte a position: 1 for units that are done or failed for good."""
+    still_open = _open_units(query)
     bitmap = bytearray(n_units)
     last = -1
-    while found := query(_DONE, (plan_id, last, _POSITIONS_AT_ONCE)):
-        for (position,) in found:
-            if position < n_units:
+    while found := query(_PLACES, (plan_id, last, _POSITIONS_AT_ONCE)):
+        for position, unit in found:
+            if position < n_units and unit not in still_open:
                 bitmap[position] = 1
         last = grown(last, found[-1][0])
     return bitmap
+
+
+def _open_units(query: Query) -> set[int]:
+    """Numbers of the units that are to be evaluated again."""
+    still_open: set[int] = set()
+    last = 0
+    while found := query(_OPEN, (last, _POSITIONS_AT_ONCE)):
+        still_open.update(unit for (unit,) in found)
+        last = grown(last, found[-1][0])
+    return still_open
+
+
+def check_places(query: Query, plan_id: int) -> None:
+    """See that there is a unit wherever the plan says that one stands.
+
+    Raises:
+        StoreError: If there is none somewhere, as only damage makes it.
+    """
+    ((n_astray,),) = query(_ASTRAY, (plan_id,))
+    if n_astray:
+        raise damaged("the order of units is", f"{n_astray:,} positions have a unit that is gone")
 
 
 def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredUnit]:

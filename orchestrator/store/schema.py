@@ -64,6 +64,9 @@ _TABLES: Final = (
         PRIMARY KEY (plan, position)) WITHOUT ROWID""",
 )
 
+# The few units that are to be evaluated again: who asks what is done reads these and the places,
+# not the rows of every unit, which are most of a file. Stores of earlier versions get it too.
+_OPEN_UNITS: Final = "CREATE INDEX IF NOT EXISTS open_unit ON unit (id) WHERE status>=2"
 _TABLE: Final = {statement.split()[2]: statement for statement in _TABLES}
 # The first schema had indexes of keys and of hashes that every insert kept up to date.
 _FROM_1: Final = (
@@ -103,6 +106,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         elif _pragma(connection, "user_version") == 1:
             logger.info("%s: brought from schema 1 to %d", path, SCHEMA_VERSION)
             _change(connection, _FROM_1)
+        connection.execute(_OPEN_UNITS)
         sync_folder(path.parent)
     except sqlite3.Error as error:
         connection.close()

@@ -337,6 +337,10 @@ class Store:
         """The units of a frame in the order of the plan, read `batch` at a time."""
         return reading.iter_rows(self._flushed_query(), plan_id, frame, batch)
 
+    def check_places(self, plan_id: int) -> None:
+        """See that every unit of the plan is there; a `StoreError` says that some are not."""
+        reading.check_places(self._flushed_query(), plan_id)
+
     def units_stamp(self, plan_id: int) -> int:
         """A number that grows whenever units of the plan end or are adopted."""
         return reading.units_stamp(self._flushed_query(), plan_id)

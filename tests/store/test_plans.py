@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, plans
+from orchestrator.store import Store, plans, reading
 from tests.store.helpers import key
 
 A, B = b"a" * 16, b"b" * 16
@@ -122,6 +122,39 @@ def test_a_unit_at_two_positions_is_damage(path: Path) -> None:
     connection.close()
     with Store.open(path) as store, pytest.raises(StoreError, match="2 stand at two positions"):
         list(store.iter_rows(plan, "answers"))
+
+
+def test_a_unit_that_is_gone_is_damage(path: Path) -> None:
+    with Store.open(path) as store:
+        plan = store.open_plan(A, 3)
+        put_units(store, plan, dict.fromkeys(range(3), DONE))
+        store.check_places(plan)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE place SET unit=99 WHERE position=1")
+    connection.commit()
+    connection.close()
+    with Store.open(path) as store, pytest.raises(StoreError, match="1 positions have a unit that"):
+        store.check_places(plan)
+
+
+def test_what_is_done_is_told_without_the_rows_of_units_also_in_an_older_store(path: Path) -> None:
+    with Store.open(path) as store:
+        plan = store.open_plan(A, 4)
+        put_units(store, plan, {0: DONE, 1: FOR_NOW, 2: FAULT, 3: FAILED})
+    connection = sqlite3.connect(path)
+    connection.execute("DROP INDEX open_unit")
+    connection.commit()
+    connection.close()
+    with Store.open(path, read_only=True) as store:
+        assert list(store.done_bitmap(plan, 4)) == [1, 0, 0, 1]
+    with Store.open(path) as store:
+        assert list(store.done_bitmap(plan, 4)) == [1, 0, 0, 1]
+        put_units(store, plan, {1: DONE})
+        assert list(store.done_bitmap(plan, 4)) == [1, 1, 0, 1]
+    connection = sqlite3.connect(path)
+    (found,) = connection.execute(f"EXPLAIN QUERY PLAN {reading._OPEN}", (0, 1)).fetchall()
+    connection.close()
+    assert "open_unit" in found[3]
 
 
 def test_rows_of_an_old_plan_can_still_be_read(store: Store) -> None:
