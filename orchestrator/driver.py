@@ -80,6 +80,7 @@ class _Keyed(msgspec.Struct, frozen=True):
 
 
 Lookup = Callable[[bytes], Outcome | Failure | None]
+Reuse = Callable[[bytes, str, str], Outcome | None]
 Trace = Callable[[AnyAsk, int, Outcome | Failure], None]
 
 
@@ -90,6 +91,7 @@ class Driver:
         plan: Gives the units.
         lookup: The store: an outcome by key, a permanent failure, or None.
         systems: System prompts by model; they become part of what is asked.
+        reuse: What other runs hold, by key, kind and model; asked where the store has nothing.
         watch: Called with key, kind and model of each ask that the store answers.
         trace: Called with each ask that is answered at once, the position of its unit, and the
             answer.
@@ -100,7 +102,7 @@ class Driver:
         waiting: Number of open units that wait for each model.
         n_open: Units that are open.
         n_bytes: Memory of their items' texts and of the texts they were given.
-        n_found: Asks that the store answered.
+        n_found: Asks that the store answered, or another run.
         n_joined: Asks that joined a request already in flight.
         absent: Models that can't be asked in this wave. A unit that asks one is closed, to be
             opened again when the model is there; what it was told so far is in the store.
@@ -113,6 +115,7 @@ class Driver:
         lookup: Lookup,
         systems: Mapping[str, str],
         *,
+        reuse: Reuse | None = None,
         watch: Callable[[bytes, str, str], None] | None = None,
         trace: Trace | None = None,
     ) -> None:
@@ -120,6 +123,7 @@ class Driver:
         self._watch = watch
         self._trace = trace
         self._lookup = lookup
+        self._reuse = reuse
         self._systems = dict(systems)
         self._in_flight: dict[bytes, Request] = {}
         self._ask = Ask()
@@ -250,7 +254,7 @@ class Driver:
             self.n_joined += 1
             flying.waiters.append((unit, slot))
             return None
-        known = self._lookup(key)
+        known = self._known(keyed)
         if known is not None:
             self.n_found += 1
             if self._watch is not None:
@@ -258,6 +262,13 @@ class Driver:
             return self._traced(unit, keyed, known)
         self._send(unit.position, keyed, [(unit, slot)], begun=unit.begun)
         return None
+
+    def _known(self, keyed: _Keyed) -> Outcome | Failure | None:
+        """What the store holds, else what another run does."""
+        found = self._lookup(keyed.key)
+        if found is None and self._reuse is not None:
+            return self._reuse(keyed.key, keyed.kind, keyed.ask.model)
+        return found
 
     def _traced(
         self, unit: _Running, keyed: _Keyed, answer: Outcome | Failure
@@ -271,7 +282,7 @@ class Driver:
         for keyed in asked:
             model = keyed.ask.model
             is_asked = model in self.absent and model not in self._plan.given
-            if is_asked and keyed.key not in self._in_flight and self._lookup(keyed.key) is None:
+            if is_asked and keyed.key not in self._in_flight and self._known(keyed) is None:
                 return model
         return None
 
@@ -287,7 +298,7 @@ class Driver:
 
     def _prefetch(self, position: int, keyed: _Keyed) -> None:
         """Have something asked that nobody waits for yet."""
-        if keyed.key in self._in_flight or self._lookup(keyed.key) is not None:
+        if keyed.key in self._in_flight or self._known(keyed) is not None:
             return
         self._send(position, keyed, [], begun=False)
 

@@ -2,6 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
+
+STORE_NAME: Final = "store.sqlite"
+"""The store in a run's directory."""
 
 
 def expanded(path: str) -> Path:

@@ -118,6 +118,8 @@ class PlanCount(msgspec.Struct, frozen=True):
         servers: Where and in which waves servers run, a line each; empty where all run at once.
         at_least: Requests that are left however soon every order is settled, where no two answers
             are equal; None where nothing stops the asking early.
+        reused: Other runs, as the recipe names them, with how many of the outcomes that are held
+            are theirs and will be copied.
     """
 
     n_items: int
@@ -127,6 +129,7 @@ class PlanCount(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     servers: tuple[str, ...] = ()
     at_least: int | None = None
+    reused: tuple[tuple[str, int], ...] = ()
 
     @property
     def left(self) -> int:

@@ -11,11 +11,13 @@ from pydantic import ValidationError
 
 from orchestrator import plugins
 from orchestrator.errors import Fault, RecipeError, UsageError
+from orchestrator.paths import STORE_NAME, answers
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import complaint, from_pydantic, joined, nearest, refuse_secrets
 from orchestrator.recipe.models import ModelLoader, existing
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
+from orchestrator.recipe.reused import ReusedRun
 from orchestrator.recipe.schema import NAME_PATTERN, PluginRef, Recipe, RecipeFile
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
@@ -123,6 +125,7 @@ class _Loading:
         dataset = self._dataset(data)
         methods = self._methods(data)
         analyses = self._analyses(data)
+        reuse = [] if checked is None else self._reuse(checked.reuse)
         if self._faults or checked is None or dataset is None:
             return None, self._faults
         recipe = Recipe(
@@ -140,6 +143,7 @@ class _Loading:
             window=checked.window,
             resources=checked.resources,
             probe=checked.probe,
+            reuse=tuple(reuse),
             file=str(self._file),
         )
         for index, method in enumerate(recipe.methods):
@@ -202,6 +206,23 @@ class _Loading:
             for index, entry in enumerate(entries if isinstance(entries, list) else ())
         ]
         return [analysis for analysis in found if analysis is not None]
+
+    def _reuse(self, paths: Sequence[str]) -> list[ReusedRun]:
+        """The runs to copy from; whether their stores can be read is seen when they are opened."""
+        found: list[ReusedRun] = []
+        for index, said in enumerate(paths):
+            path = ("reuse", index)
+            run = existing(said, self._file.parent)
+            if run is None or not answers(run / STORE_NAME, Path.is_file):
+                what = "there is no folder" if run is None else "no run is kept in"
+                near = _near_file(self._file.parent / said) if run is None else ""
+                self._fault(path, f"reuse.{index}: {what} {said!r}{near}")
+            elif any(other.path == str(run) for other in found):
+                self._fault(path, f"reuse.{index}: {said!r} is named twice")
+            else:
+                place = self._written.fault(path, f"reuse.{index}: ")
+                found.append(ReusedRun(str(run), said, place))
+        return found
 
     def _check_roles(
         self, entry: Mapping[str, Any], path: source.Path, models: Mapping[str, Any]

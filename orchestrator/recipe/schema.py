@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
+from orchestrator.recipe.reused import ReusedRun
 from orchestrator.recipe.settings import Settings
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
@@ -219,6 +220,9 @@ class RecipeFile(Settings):
     """What is done with the items; each entry has a `kind` and the kind's settings."""
     analyses: list[Any] = Field([])
     """What is made of the rows afterwards, also of a run that is done; each entry has a `kind`."""
+    reuse: list[str] = Field([])
+    """Other runs (their folders, relative to the recipe), read only: what they were answered is
+    copied instead of asked."""
     statistics: StatisticsSettings = StatisticsSettings()
     limits: Limits = Limits()
     """Of every model that has none of its own."""
@@ -343,6 +347,7 @@ class Recipe:
         window: Bounds on what is open.
         resources: What servers may take of the machine.
         probe: Whether servers are probed.
+        reuse: Runs to copy outcomes from, in the order they are asked.
         file: The recipe file, as it was named.
     """
 
@@ -360,6 +365,7 @@ class Recipe:
     window: Window
     resources: Resources
     probe: bool
+    reuse: tuple[ReusedRun, ...]
     file: str
 
     def candidates(self, method: PluginRef) -> tuple[str, ...]:
@@ -374,7 +380,10 @@ class Recipe:
         return tuple(name for name in self.models if name not in judges)
 
     def resolved(self) -> dict[str, Any]:
-        """Plain data of a recipe file that loads to this recipe; holds no secrets."""
+        """Plain data of a recipe file that loads to this recipe; holds no secrets.
+
+        Without `reuse`: what was copied stands in the store, and those runs may be gone.
+        """
         return {
             "name": self.name,
             "description": self.description,

@@ -53,10 +53,18 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
     if count.at_least is not None and count.left:
         least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
         yield page.words(f"Requests: at least {least}, at most {most}: asking stops early")
+    yield from _reused(page, count)
     for line in count.servers:
         yield page.prose(line)
     for note in count.notes if count.left else ():
         yield page.prose(note, FAINT, bullet=True)
+
+
+def _reused(page: Page, count: PlanCount) -> Iterator[Text]:
+    """Where what is held comes from, as far as it is other runs."""
+    for run, n in count.reused:
+        said = f"{numbers.count(n)} of those held are found in "
+        yield Text.assemble(page.words(said), page.data(run, page.width // 2))
 
 
 def _total(stages: Sequence[StageCount]) -> StageCount:
@@ -101,7 +109,7 @@ def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[Ren
         return
     yield _how_it_ended(page, progress, n_left)
     yield from page.flow(_unit_parts(page, progress, n_left))
-    yield from page.flow(_request_parts(progress))
+    yield from page.flow(_request_parts(page, progress))
     if progress.failures:
         order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))
         parts: list[Text | str] = [page.words("failed units", BAD)]
@@ -142,13 +150,17 @@ def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]
     return parts
 
 
-def _request_parts(progress: Progress) -> list[Text | str]:
+def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ended = sum(model.done + model.failed for model in progress.models)
     tokens_in = sum(model.prompt_tokens for model in progress.models)
     tokens_out = sum(model.completion_tokens for model in progress.models)
     parts: list[Text | str] = [
         f"{numbers.count(progress.requests_sent)} requests sent",
         f"{numbers.count(progress.asks_found)} found in the store",
+        *(
+            Text.assemble(f"{numbers.count(n)} copied from ", page.data(run, page.width // 2))
+            for run, n in progress.asks_copied.items()
+        ),
         f"{numbers.count(progress.asks_joined)} joined to one in flight",
         f"{numbers.compact(tokens_in)} tokens in",
         f"{numbers.compact(tokens_out)} out",
@@ -307,7 +319,7 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
         state = page.words(f"finished {age} ago", HEADING)
     yield Text.assemble(page.data(progress.run_dir, page.width // 2, HEADING), ": ", state)
     yield from page.flow(_unit_parts(page, progress, left))
-    yield from page.flow(_request_parts(progress))
+    yield from page.flow(_request_parts(page, progress))
     yield Text("")
     yield _models(page, progress.models)
     yield from _limits(page, progress.models)

@@ -171,6 +171,8 @@ def _request_parts(progress: Progress, rates: Rates) -> list[Text | str]:
         f"{numbers.count(progress.requests_sent)} sent",
         f"{numbers.count(progress.asks_found)} from the store",
     ]
+    if progress.asks_copied:
+        parts.append(f"{numbers.count(sum(progress.asks_copied.values()))} copied")
     if progress.asks_joined:
         parts.append(f"{numbers.count(progress.asks_joined)} joined")
     return parts + spent_parts(progress)

@@ -123,6 +123,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         units_aside: Set aside until a model has room.
         requests_sent: Attempts of this call.
         asks_found: Asks answered from the store.
+        asks_copied: Asks answered by other runs, by run as the recipe names it.
         asks_joined: Asks that joined the same request in flight.
         models: One entry a model, in the recipe's order.
         stages: One entry a method and its answers, in the order of the plan.
@@ -144,6 +145,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     units_aside: int = 0
     requests_sent: int = 0
     asks_found: int = 0
+    asks_copied: dict[str, int] = {}
     asks_joined: int = 0
     models: tuple[ModelProgress, ...] = ()
     stages: tuple[StageProgress, ...] = ()

@@ -1,5 +1,6 @@
 """Running a recipe from start to finish, and reading a run back: the Python interface."""
 
+import contextlib
 import importlib
 import logging
 import sys
@@ -14,6 +15,7 @@ import msgspec
 from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import RunDirectoryError
 from orchestrator.frames import FrameFiles
+from orchestrator.paths import STORE_NAME
 from orchestrator.plan import PlanCount
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
@@ -40,6 +42,7 @@ from orchestrator.runner.results import (
     server_notes,
     units_left,
 )
+from orchestrator.runner.reuse import open_lenders
 from orchestrator.runner.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.tables import summarise
 from orchestrator.store import RunDirectory, Store, newest
@@ -169,7 +172,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     Raises:
         RunDirectoryError: If there is no run.
     """
-    if not (path / "store.sqlite").exists():
+    if not (path / STORE_NAME).exists():
         raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
@@ -228,7 +231,12 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     shown = make_display(display, sys.stderr)
     where = _where(run_dir, loaded.name)
     with late_interrupts() as late, RunDirectory.lock(where, fresh=fresh) as directory:
-        with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
+        with (
+            logged(directory.log_path, shown),
+            open_lenders(loaded.reuse, directory.path) as lenders,
+            Store.open(directory.store_path) as store,
+        ):
+            prepared = msgspec.structs.replace(prepared, lenders=lenders)
             opened = open_plan(prepared, directory, store)
             remember_schemas(prepared.plan, store)
             for line in announce(prepared, opened, store):
@@ -302,15 +310,18 @@ def plan(
     path = find(str(recipe))
     loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
-    store_path = newest(_where(run_dir, loaded.name)) / "store.sqlite"
-    # A run that is just beginning has an empty file for a moment.
+    where = newest(_where(run_dir, loaded.name))
     servers = look_for_places(prepared).words()
-    if not store_path.exists() or store_path.stat().st_size == 0:
-        blocks = blocks_of(prepared, None)
-        return msgspec.structs.replace(count_prepared(prepared, None, blocks), servers=servers)
-    with Store.open(store_path, read_only=True) as store:
-        blocks = blocks_of(prepared, store)
-        return msgspec.structs.replace(count_prepared(prepared, store, blocks), servers=servers)
+    with contextlib.ExitStack() as stack:
+        lenders = stack.enter_context(open_lenders(loaded.reuse, where))
+        prepared = msgspec.structs.replace(prepared, lenders=lenders)
+        store = None
+        path = where / STORE_NAME
+        # A run that is just beginning has an empty file for a moment.
+        if path.exists() and path.stat().st_size:
+            store = stack.enter_context(Store.open(path, read_only=True))
+        counted = count_prepared(prepared, store, blocks_of(prepared, store))
+    return msgspec.structs.replace(counted, servers=servers)
 
 
 def _where(run_dir: str | Path | None, name: str) -> Path:

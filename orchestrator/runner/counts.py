@@ -107,9 +107,9 @@ def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
 def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | None) -> PlanCount:
     """`count_plan` of a run that is prepared, with or without a store."""
     specs = [prepared.models[name] for name in prepared.identities]
-    return count_plan(
+    counted = count_plan(
         prepared.plan,
-        store.get if store is not None else lambda key: None,  # noqa: ARG005
+        _lookup(prepared, store),
         systems_of(prepared),
         {
             spec.name: Price(spec.price.input, spec.price.output)
@@ -118,6 +118,9 @@ def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | Non
         },
         blocks,
     )
+    if prepared.lenders is None:
+        return counted
+    return msgspec.structs.replace(counted, reused=tuple(prepared.lenders.n_found.items()))
 
 
 def count_items(
@@ -126,8 +129,24 @@ def count_items(
     """What some items lead to, by driving their units as `count_plan` drives all."""
     plan, systems, tally = prepared.plan, systems_of(prepared), _Tally()
     for index in indexes:
-        _drive_item(plan, index, store.get, systems, blocks, tally)
+        _drive_item(plan, index, _lookup(prepared, store), systems, blocks, tally)
     return [*_stages(plan, tally), *_observations(tally.missing, plan)]
+
+
+def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
+    """The store, where there is one, and the runs that the recipe reuses."""
+    places: list[Lookup] = [] if store is None else [store.get]
+    if prepared.lenders is not None:
+        places.append(prepared.lenders.get)
+
+    def look_up(key: bytes) -> Outcome | Failure | None:
+        for get in places:
+            found = get(key)
+            if found is not None:
+                return found
+        return None
+
+    return look_up
 
 
 def systems_of(prepared: Prepared) -> dict[str, str]:

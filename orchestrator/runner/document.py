@@ -12,9 +12,9 @@ from orchestrator.report.html.page import all_figures, can_draw, render
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.runner.api import Result
 from orchestrator.runner.execute import last_revision
-from orchestrator.runner.fleet import provenance_words
 from orchestrator.runner.identity import identity_key, server_label
 from orchestrator.runner.probed import probe_record
+from orchestrator.runner.results import use_words
 from orchestrator.runner.tables import all_sources
 from orchestrator.store import RunDirectory, Store
 
@@ -94,7 +94,7 @@ def material(result: Result) -> Material:
             for model, identity in identities.items()
         }
         servers = {
-            model: [provenance_words(one) for one, _ in store.servers_used(label)]
+            model: [use_words(use) for use in store.servers_used(label)]
             for model, label in labels.items()
         }
         probes = {model: probe_record(store, label) for model, label in labels.items()}

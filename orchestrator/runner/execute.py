@@ -23,6 +23,7 @@ from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.probed import Probes, needs_of
 from orchestrator.runner.resuming import unfinished_before
+from orchestrator.runner.reuse import copies_of
 from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch
 from orchestrator.runner.steering import Interrupts, obey
@@ -225,12 +226,8 @@ def _fleet(
     *,
     accept_change: bool,
 ) -> Fleet:
-    probes = Probes(
-        store,
-        needs_of(prepared.plan.parts),
-        accept_change=accept_change,
-        enabled=prepared.recipe.probe,
-    )
+    needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.probe
+    probes = Probes(store, needs, accept_change=accept_change, enabled=enabled)
     return Fleet(
         [prepared.models[name] for name in prepared.identities],
         prepared.plan.identities,
@@ -241,6 +238,7 @@ def _fleet(
         places=places,
         probes=probes,
         keep=keep,
+        copies=copies_of(prepared, store, accept_change=accept_change),
     )
 
 
@@ -348,6 +346,7 @@ def _wiring(
         kept_limits=kept,
         blocks=opened.blocks,
         first=opened.first,
+        copies=fleet.copies,
     )
 
 

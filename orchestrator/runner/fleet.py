@@ -16,11 +16,12 @@ from orchestrator.backend import Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
-from orchestrator.runner.identity import address, server_label
+from orchestrator.runner.identity import address, provenance_words, server_label
 from orchestrator.runner.launching import launch_module
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
 from orchestrator.runner.replicas import Replicas
+from orchestrator.runner.reuse import Copies
 from orchestrator.runner.servers import Keep, Launched, Places, launched_servers
 from orchestrator.store import Store
 
@@ -86,9 +87,10 @@ class Fleet:
         places: On which GPUs servers run; None where that is left to them.
         probes: Asks each server what it really does; None to take its word.
         keep: How servers are found again and kept; None where they are not.
+        copies: What is copied from other runs, whose servers are compared; None for nothing.
     """
 
-    def __init__(  # noqa: PLR0913 (what a fleet is made of, five of them by keyword)
+    def __init__(  # noqa: PLR0913 (what a fleet is made of, most of them by keyword)
         self,
         models: Sequence[ModelSpec],
         identities: Mapping[str, bytes],
@@ -100,6 +102,7 @@ class Fleet:
         places: Places | None = None,
         probes: Probes | None = None,
         keep: Keep | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self._specs = {spec.name: spec for spec in models}
         self._identities = dict(identities)
@@ -108,6 +111,7 @@ class Fleet:
         self._accept_change = accept_change
         self._allow_code = allow_code
         self._probes = probes
+        self.copies = copies
         self._servers = launched_servers(
             models, log_of, places=places, keep=keep, allow_code=allow_code
         )
@@ -336,6 +340,8 @@ class Fleet:
                 provenance_words(earlier),
                 extra={"model": spec.name},
             )
+        if self.copies is not None:
+            self.copies.meet(spec.name, provenance)
         self.server_of[spec.name] = self._store.server_id(label, provenance)
         return label
 
@@ -357,10 +363,3 @@ def _api_key(spec: ModelSpec) -> str:
             f"to hold the API key of {spec.base_url}"
         )
     return value
-
-
-def provenance_words(provenance: Provenance) -> str:
-    """A server in a few words."""
-    version = f" {provenance.version}" if provenance.version else ""
-    fingerprint = f" ({provenance.fingerprint})" if provenance.fingerprint else ""
-    return f"{provenance.backend}{version}{fingerprint} as {provenance.model!r}"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from orchestrator.ask import digest
+from orchestrator.backend import Provenance
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.launching import launch_module
 
@@ -60,3 +61,15 @@ def identity_key(identity: Mapping[str, str]) -> bytes:
 def server_label(model: str, identity: bytes) -> str:
     """What servers are remembered by: a changed model is another one, whatever its name."""
     return f"{model} {identity.hex()[:12]}"
+
+
+def same_identity(label: str, other: str) -> bool:
+    """Whether two labels are of one identity, whatever the models are called."""
+    return label.rpartition(" ")[2] == other.rpartition(" ")[2]
+
+
+def provenance_words(provenance: Provenance) -> str:
+    """A server in a few words."""
+    version = f" {provenance.version}" if provenance.version else ""
+    fingerprint = f" ({provenance.fingerprint})" if provenance.fingerprint else ""
+    return f"{provenance.backend}{version}{fingerprint} as {provenance.model!r}"

@@ -18,6 +18,7 @@ from orchestrator.runner.identity import identity_key, model_identity
 from orchestrator.runner.local import local_models
 
 if TYPE_CHECKING:
+    from orchestrator.runner.reuse import Lenders
     from orchestrator.scheduler.blocks import StoppingRule
 
 
@@ -31,6 +32,7 @@ class Prepared(msgspec.Struct, frozen=True):
         identities: What decides each model's numbers, in words.
         plan: All units.
         allow_code: Whether kinds from outside this project may be imported.
+        lenders: Other runs that outcomes are copied from, open while they are needed.
         rule: When to ask no more about two models; None where everything is asked.
     """
 
@@ -41,6 +43,7 @@ class Prepared(msgspec.Struct, frozen=True):
     plan: Plan
     allow_code: bool
     rule: "StoppingRule | None" = None
+    lenders: "Lenders | None" = None
 
 
 def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:

@@ -20,7 +20,7 @@ from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.http import Http
 from orchestrator.runner.probe import AT_ONCE, Target, probe_model
-from orchestrator.store import Store
+from orchestrator.store import Lender, Store, StoredServer
 
 _log = logging.getLogger(__name__)
 
@@ -150,6 +150,18 @@ def probe_record(store: Store, label: str) -> ProbeRecord | None:
     """What the probe of a model's server found; None where it was not probed."""
     text = store.get_meta(_key(label))
     return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
+
+
+def adopt_probe(store: Store, label: str, lender: Lender, server: StoredServer) -> None:
+    """Take over what another run found its server to do, where this run has probed none.
+
+    The server that answers now is then held to it.
+    """
+    text = lender.get_meta(_key(server.model))
+    if text is None or store.get_meta(_key(label)) is not None:
+        return
+    if _is_same(msgspec.json.decode(text, type=ProbeRecord), server.provenance):
+        store.set_meta(_key(label), text)
 
 
 def _key(label: str) -> str:

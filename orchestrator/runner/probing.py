@@ -13,6 +13,7 @@ import msgspec
 from orchestrator import plugins
 from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint
 from orchestrator.errors import UsageError
+from orchestrator.paths import STORE_NAME
 from orchestrator.probing.identify import PATHS, context_length, identify, model_names
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.probing.verdicts import Verdict, verdict
@@ -187,7 +188,7 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
     placed = find_places(prepared)
     with tempfile.TemporaryDirectory(prefix="orchestrator-probe-") as folder:
         logs = Path(folder)
-        with Store.open(logs / "store.sqlite") as store:
+        with Store.open(logs / STORE_NAME) as store:
             probes = Probes(store, {}, unprobed=frozenset())
             fleet = Fleet(
                 specs,

@@ -14,10 +14,9 @@ from orchestrator.datasets import Dataset
 from orchestrator.frames import columns_of, write_parquet, writing_parquet
 from orchestrator.plan import Plan
 from orchestrator.records import Message
-from orchestrator.runner.fleet import provenance_words
-from orchestrator.runner.identity import server_label
+from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, ServerUse, Store
 
 _SCHEMAS = "frames"
 _UNITS = "units"
@@ -171,20 +170,35 @@ def _rows(store: Store, plan_id: int, frame: str, late: Late) -> Iterator[tuple[
 
 
 def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
-    """One line for each model that more than one server answered for, in numbers of outcomes.
+    """What was copied from other runs, and models that several servers answered for.
 
-    Their numbers may differ, and the frames do not say which row rests on which.
+    Counts are of outcomes.
     """
     notes = []
+    copied: dict[str, dict[str, int]] = {}
     for model, identity in identities.items():
         used = store.servers_used(server_label(model, identity))
-        if len(used) > 1:
-            words = "; ".join(f"{provenance_words(one)}: {n:,}" for one, n in used)
+        for use in used:
+            if use.run:
+                of_run = copied.setdefault(use.run, {})
+                of_run[model] = of_run.get(model, 0) + use.n
+        n_servers = len({use.provenance for use in used})
+        if n_servers > 1:
+            words = "; ".join(f"{use_words(use)}: {use.n:,}" for use in used)
             notes.append(
-                f"{model}: outcomes of this run come from {len(used)} different servers, whose "
+                f"{model}: outcomes of this run come from {n_servers} different servers, whose "
                 f"numbers may differ ({words})"
             )
+    for run, of_run in copied.items():
+        words = ", ".join(f"{model} {n:,}" for model, n in of_run.items())
+        notes.append(f"{sum(of_run.values()):,} outcomes were copied from {run} ({words})")
     return notes
+
+
+def use_words(use: ServerUse) -> str:
+    """A server that answered, and for which run if that was another one."""
+    words = provenance_words(use.provenance)
+    return f"{words}, copied from {use.run}" if use.run else words
 
 
 def analyse(

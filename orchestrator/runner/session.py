@@ -56,7 +56,14 @@ class Session:
     def __init__(self, wiring: Wiring) -> None:
         self._w = wiring
         self._recent: dict[bytes, Generation] = {}
-        self._driver = Driver(wiring.plan, self._look_up, wiring.systems)
+        copies = wiring.copies
+        self._n_copied = {} if copies is None else copies.n_copied
+        self._driver = Driver(
+            wiring.plan,
+            self._look_up,
+            wiring.systems,
+            reuse=None if copies is None else copies.find,
+        )
         self._n_stored = wiring.done.count(1)
         self._stages = Stages(wiring.plan, wiring.done, self._not_needed())
         if wiring.blocks is None:
@@ -352,7 +359,9 @@ class Session:
             units_open=self._driver.n_open,
             units_aside=self._window.n_aside,
             requests_sent=self._n_sent,
-            asks_found=self._driver.n_found,
+            # What a wave copies may not have been found yet.
+            asks_found=max(0, self._driver.n_found - sum(self._n_copied.values())),
+            asks_copied=dict(self._n_copied),
             asks_joined=self._driver.n_joined,
             models=models,
             stages=self._stages.progress(self._not_needed()),

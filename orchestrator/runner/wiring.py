@@ -9,6 +9,7 @@ from orchestrator.plan import Plan
 from orchestrator.runner.adaptive import KeptLimit
 from orchestrator.runner.budget import Budget
 from orchestrator.runner.fleet import Hold
+from orchestrator.runner.reuse import Copies
 from orchestrator.runner.waves import Waves
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core
@@ -42,6 +43,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         controllers: Of the models whose limit is found while the run goes on.
         labels: What the store remembers the servers of each model by.
         kept_limits: What earlier calls found.
+        copies: What is copied from other runs; None for nothing.
         blocks: Which units are needed, where asking may stop early; `done` is theirs.
     """
 
@@ -64,5 +66,6 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     doubt: Callable[[str, Hold], None] | None = None
     kept_limits: Mapping[str, KeptLimit] = {}
+    copies: Copies | None = None
     blocks: Blocks | None = None
     first: Sequence[int] = ()

@@ -5,12 +5,15 @@ from orchestrator.store.entries import (
     FailureCount,
     Origin,
     OutcomeCount,
+    ServerUse,
     Sizes,
+    StoredServer,
     StoredUnit,
     UnitCount,
 )
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
+from orchestrator.store.lending import Lender, Lent
 from orchestrator.store.owner import Owner
 from orchestrator.store.rundir import RunDirectory, RunStatus, newest
 from orchestrator.store.salvage import Salvaged, salvage
@@ -18,14 +21,18 @@ from orchestrator.store.store import Store
 
 __all__ = [
     "FailureCount",
+    "Lender",
+    "Lent",
     "Origin",
     "OutcomeCount",
     "Owner",
     "RunDirectory",
     "RunStatus",
     "Salvaged",
+    "ServerUse",
     "Sizes",
     "Store",
+    "StoredServer",
     "StoredUnit",
     "UnitCount",
     "Unplanned",

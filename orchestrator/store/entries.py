@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
+from orchestrator.backend import Provenance
 from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores, Scored
 from orchestrator.store.blobs import printable
 from orchestrator.store.clock import wall_ms
@@ -131,6 +132,28 @@ class Origin(NamedTuple):
     latency_s: float
     at_ms: int
     prompt_hash: bytes
+
+
+class StoredServer(NamedTuple):
+    """A server that answered.
+
+    Attributes:
+        model: The label of the model it answered for.
+        provenance: What it said it is.
+        run: Path of the run that its answers were copied from; empty where it answered this run.
+    """
+
+    model: str
+    provenance: Provenance
+    run: str = ""
+
+
+class ServerUse(NamedTuple):
+    """How many outcomes of a model one server gave; `run` as in `StoredServer`."""
+
+    provenance: Provenance
+    run: str
+    n: int
 
 
 class OutcomeCount(NamedTuple):

@@ -112,23 +112,24 @@ class Held:
         if self._filter is None:
             with self._loading:
                 if self._filter is None:
-                    self._filter = self._read()
+                    self._filter = known_keys(self._query)
         return self._filter
 
-    def _read(self) -> KeyFilter:
-        """A filter of all keys that are committed.
 
-        Raises:
-            StoreError: If outcomes have no key any more: they would be asked again.
-        """
-        known, n_keys = KeyFilter(), 0
-        # Counted first: what is committed meanwhile is then no key that is missing.
-        n_outcomes = lookup.n_counted(self._query)
-        for key in lookup.all_keys(self._query):
-            if not isinstance(key, bytes):
-                raise damaged("the index of outcomes is", "it holds what is no key")
-            known.add(key)
-            n_keys += 1
-        if n_keys < n_outcomes:
-            raise damaged("the index of outcomes is", f"it has {n_keys:,} of {n_outcomes:,} keys")
-        return known
+def known_keys(query: reading.Query) -> KeyFilter:
+    """A filter of all keys that are committed.
+
+    Raises:
+        StoreError: If outcomes have no key any more: they would be asked again.
+    """
+    known, n_keys = KeyFilter(), 0
+    # Counted first: what is committed meanwhile is then no key that is missing.
+    n_outcomes = lookup.n_counted(query)
+    for key in lookup.all_keys(query):
+        if not isinstance(key, bytes):
+            raise damaged("the index of outcomes is", "it holds what is no key")
+        known.add(key)
+        n_keys += 1
+    if n_keys < n_outcomes:
+        raise damaged("the index of outcomes is", f"it has {n_keys:,} of {n_outcomes:,} keys")
+    return known

@@ -7,13 +7,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from orchestrator.backend import Provenance
 from orchestrator.store import reading
 from orchestrator.store.blobs import printable
 from orchestrator.store.clock import wall_ms
-from orchestrator.store.entries import NameEntry, ServerEntry
+from orchestrator.store.entries import NameEntry, ServerEntry, StoredServer
 
 _MAX_NAME: Final = 200
 
@@ -47,18 +45,30 @@ class Servers:
     """Numbers of the servers that answered for a model, and who did last."""
 
     def __init__(self, query: reading.Query, submit: Submit) -> None:
-        self._numbers = reading.server_numbers(query)
+        self._numbers = {server: number for number, server in reading.servers(query).items()}
         self._turn = reading.last_turn(query)
         self._submit = submit
         self._lock = threading.Lock()
 
-    def number(self, model: str, model_number: int, provenance: Provenance) -> int:
-        """The number of a server, which answers for the model from now on."""
-        text = msgspec.json.encode(provenance).decode()
+    def number(self, server: StoredServer, model_number: int) -> int:
+        """The number of a server, which answers for its model from now on.
+
+        One that answered another run takes no turn: it does not answer now.
+        """
         with self._lock:
-            known = self._numbers.get((model, provenance))
+            known = self._numbers.get(server)
+            if known is not None and server.run:
+                return known
             number = len(self._numbers) + 1 if known is None else known
-            self._turn += 1
-            self._submit(ServerEntry(number, model_number, text, wall_ms(), self._turn))
-            self._numbers[model, provenance] = number
+            turn = 0
+            if not server.run:
+                self._turn = turn = self._turn + 1
+            text = reading.server_text(server)
+            self._submit(ServerEntry(number, model_number, text, wall_ms(), turn))
+            self._numbers[server] = number
         return number
+
+    def known(self, model: str) -> list[Provenance]:
+        """The servers that answered for a model, lent ones included."""
+        with self._lock:
+            return [server.provenance for server in self._numbers if server.model == model]

@@ -22,6 +22,12 @@ IS_INDEXED: Final = "SELECT 1 FROM outcome_key WHERE key=?"
 BLOBS_OF_ROW: Final = "SELECT head, arrays FROM outcome WHERE id=? AND key=?"
 BLOBS_OF_INDEXED: Final = """SELECT head, arrays FROM outcome
     WHERE id=(SELECT row FROM outcome_key WHERE key=?1) AND key=?1"""
+# What another run copies, beside the key.
+_LENT: Final = (
+    "SELECT server, attempts, latency_s, at_ms, prompt_hash, head, arrays FROM outcome WHERE key=?1"
+)
+LENT_OF_ROW: Final = f"{_LENT} AND id=?2"
+LENT_OF_INDEXED: Final = f"{_LENT} AND id=(SELECT row FROM outcome_key WHERE key=?1)"  # noqa: S608 (our own text)
 # The row of a key wherever it stands; for who does not know where to look.
 _ROW: Final = """coalesce((SELECT row FROM outcome_key WHERE key=?1),
     (SELECT row FROM outcome_key_new WHERE key=?1))"""

@@ -19,7 +19,9 @@ from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import (
     FailureCount,
     OutcomeCount,
+    ServerUse,
     Sizes,
+    StoredServer,
     StoredUnit,
     UnitCount,
 )
@@ -63,24 +65,20 @@ def names(query: Query) -> dict[str, int]:
     return {text: number for number, text in query("SELECT id, text FROM name", ())}
 
 
-def server_numbers(query: Query) -> dict[tuple[str, Provenance], int]:
-    """Numbers of the servers by the model they answered for."""
-    found = query(
-        "SELECT s.id, name.text, s.provenance FROM server s JOIN name ON name.id=s.model", ()
-    )
-    return {(model, _provenance(text)): number for number, model, text in found}
-
-
 def last_turn(query: Query) -> int:
     """The highest turn that a server has had."""
     ((turn,),) = query("SELECT coalesce(max(last_turn), 0) FROM server", ())
     return int(turn)
 
 
-def servers(query: Query) -> dict[int, Provenance]:
+def servers(query: Query) -> dict[int, StoredServer]:
     """The servers by number, in the order they were met."""
-    found = query("SELECT id, provenance FROM server ORDER BY id", ())
-    return {number: _provenance(text) for number, text in found}
+    found = query(
+        "SELECT s.id, name.text, s.provenance FROM server s JOIN name ON name.id=s.model "
+        "ORDER BY s.id",
+        (),
+    )
+    return {number: _server(model, text) for number, model, text in found}
 
 
 def server_of_model(query: Query, model: str) -> Provenance | None:
@@ -90,25 +88,23 @@ def server_of_model(query: Query, model: str) -> Provenance | None:
         "ORDER BY s.last_turn DESC LIMIT 1",
         (model,),
     )
-    return _provenance(found[0][0]) if found else None
+    return _decoded(found[0][0], Provenance) if found else None
 
 
-def servers_used(query: Query, model: str) -> list[tuple[Provenance, int]]:
+def servers_used(query: Query, model: str) -> list[ServerUse]:
     """The servers that answered for a model, in the order they were met, each with how often.
 
-    Outcomes are counted only where there is more than one.
+    Outcomes are counted only where there is more than one, or some were copied.
     """
-    found = query(
-        "SELECT s.id, s.provenance FROM server s JOIN name ON name.id=s.model WHERE name.text=? "
-        "ORDER BY s.id",
-        (model,),
-    )
-    if len(found) < 2:
-        return [(_provenance(text), 0) for _, text in found]
+    found = {n: one for n, one in servers(query).items() if one.model == model}
+    if len(found) < 2 and not any(one.run for one in found.values()):
+        return [ServerUse(one.provenance, one.run, 0) for one in found.values()]
     counted: dict[int, int] = dict(
         query("SELECT server, count(*) FROM outcome GROUP BY server", ())
     )
-    return [(_provenance(text), counted[n]) for n, text in found if n in counted]
+    return [
+        ServerUse(one.provenance, one.run, counted[n]) for n, one in found.items() if n in counted
+    ]
 
 
 def meta(query: Query) -> dict[str, str]:
@@ -228,8 +224,22 @@ def sizes(path: Path) -> Sizes:
     return Sizes(schema.file_size(path), schema.file_size(schema.wal_path(path)))
 
 
-def _provenance(text: str) -> Provenance:
+def server_text(server: StoredServer) -> str:
+    """What is stored of a server."""
+    said = msgspec.to_builtins(server.provenance)
+    return msgspec.json.encode(said | {"lent_by": server.run} if server.run else said).decode()
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    lent_by: str = ""
+
+
+def _server(model: str, text: str) -> StoredServer:
+    return StoredServer(model, _decoded(text, Provenance), _decoded(text, _Mark).lent_by)
+
+
+def _decoded(text: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(text, type=Provenance)
+        return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as error:
         raise damaged("a stored server is", error) from error

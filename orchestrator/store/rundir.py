@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from orchestrator.errors import RunDirectoryError, StoreError
+from orchestrator.paths import STORE_NAME
 from orchestrator.store.filesystem import is_network_fs, sync_folder
 from orchestrator.store.owner import (
     Owner,
@@ -104,7 +105,7 @@ class RunDirectory:
     @property
     def store_path(self) -> Path:
         """The store."""
-        return self.path / "store.sqlite"
+        return self.path / STORE_NAME
 
     @property
     def results(self) -> Path:

@@ -17,8 +17,7 @@ import msgspec
 
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure
-from orchestrator.store import blobs, codec, reading, schema
-from orchestrator.store.codec import Packed
+from orchestrator.store import codec, reading, schema
 from orchestrator.store.entries import (
     MetaEntry,
     NameEntry,
@@ -29,6 +28,7 @@ from orchestrator.store.entries import (
 )
 from orchestrator.store.filesystem import sync_folder
 from orchestrator.store.held import Recent
+from orchestrator.store.lending import as_stored
 from orchestrator.store.rows import decode_rows
 from orchestrator.store.tables import Tables
 from orchestrator.store.writer import Entry
@@ -252,7 +252,7 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
     kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash = stated
     try:
         outcome = codec.decode(head, arrays, key)
-        packed = Packed(head, arrays) if blobs.is_checked(head) else codec.encode(outcome, key)
+        packed = as_stored(outcome, head, arrays, key)
         failure = None
         if isinstance(outcome, Failure):
             numbers = {text: number for number, text in names.items()}

@@ -23,7 +23,9 @@ from orchestrator.store.entries import (
     Origin,
     OutcomeCount,
     OutcomeEntry,
+    ServerUse,
     Sizes,
+    StoredServer,
     StoredUnit,
     UnitCount,
     UnitEntry,
@@ -33,6 +35,7 @@ from orchestrator.store.entries import (
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.held import Held, Recent
 from orchestrator.store.interning import Names, Servers
+from orchestrator.store.lending import Lent
 from orchestrator.store.rows import encode_rows
 from orchestrator.store.tables import Tables
 from orchestrator.store.writer import Entry, Writer
@@ -179,24 +182,19 @@ class Store:
             if not outcome.permanent:
                 raise StoreError(f"a failure of the moment is no outcome: {outcome.cause}")
             failure = failure_entry(self._names.number, key, model, outcome)
-        entry = OutcomeEntry(
-            key,
-            self._names.number(ask_kind),
-            self._names.number(model),
-            server,
-            self._names.number("") if failure is None else failure.cause,
-            attempts,
-            latency_s,
-            wall_ms(),
-            prompt_hash,
-            codec.pack(outcome),
-            spent_on(outcome),
-            failure,
-        )
-        # Visible before it is queued: the writer forgets it once it is committed.
-        if self._held is not None and not self._held.add(entry):
-            return
-        self._submit(entry)
+        number = self._names.number
+        cause = number("") if failure is None else failure.cause
+        self._put(
+            OutcomeEntry(
+                key, number(ask_kind), number(model), server, cause, attempts, latency_s,
+                wall_ms(), prompt_hash, codec.pack(outcome), spent_on(outcome), failure,
+            )
+        )  # fmt: skip
+
+    def copy_outcome(self, key: bytes, ask_kind: str, model: str, lent: Lent, server: int) -> None:
+        """Keep an outcome of another run, byte for byte; otherwise as `put_outcome`."""
+        number = self._names.number
+        self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
         """Count an attempt that failed for the moment.
@@ -216,23 +214,24 @@ class Store:
 
     # -- servers and values ------------------------------------------------------------------------
 
-    def server_id(self, model: str, provenance: Provenance) -> int:
-        """Number of the server that answers for a model from now on.
+    def server_id(self, model: str, provenance: Provenance, *, run: str = "") -> int:
+        """Number of the server that answers for a model from now on, or that answered `run`.
 
         Raises:
             StoreError: If an earlier write failed.
         """
-        return self._servers.number(model, self._names.number(model), provenance)
+        server = StoredServer(model, provenance, run)
+        return self._servers.number(server, self._names.number(model))
 
-    def servers(self) -> dict[int, Provenance]:
-        """The servers by number, in the order they were met."""
-        return reading.servers(self._flushed_query())
+    def known_servers(self, model: str) -> list[Provenance]:
+        """The servers that answered for a model, also those of other runs that lent outcomes."""
+        return self._servers.known(model)
 
     def server_of_model(self, model: str) -> Provenance | None:
         """The server that answered last for a model; None where there was none."""
         return reading.server_of_model(self._flushed_query(), model)
 
-    def servers_used(self, model: str) -> list[tuple[Provenance, int]]:
+    def servers_used(self, model: str) -> list[ServerUse]:
         """The servers that answered for a model, and how often; one alone is not counted."""
         return reading.servers_used(self._flushed_query(), model)
 
@@ -390,6 +389,11 @@ class Store:
         if self._writer is None:
             raise StoreError(f"{self.path} was opened for reading only")
         return self._writer
+
+    def _put(self, entry: OutcomeEntry) -> None:
+        # Visible before it is queued: the writer forgets it once it is committed.
+        if self._held is None or self._held.add(entry):
+            self._submit(entry)
 
     def _submit(self, entry: Entry) -> None:
         self._writing().submit(entry)

@@ -12,6 +12,7 @@ from shutil import rmtree
 from typing import Any, Final
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError
+from orchestrator.paths import STORE_NAME
 from orchestrator.runner import api, runs
 from orchestrator.runner.results import units_left, version
 from orchestrator.store import RunDirectory, Store
@@ -46,7 +47,7 @@ class Run:
             OrchestratorError: If it can't be read.
         """
         said = RunDirectory.open(self.path).read_status()
-        with Store.open(self.path / "store.sqlite", read_only=True) as store:
+        with Store.open(self.path / STORE_NAME, read_only=True) as store:
             mark, left = version(store), units_left(store)
         values = {} if said is None else said.values
         return {
@@ -67,7 +68,7 @@ class Run:
             newest = self._snapshots[-1] if self._snapshots else None
             if newest is not None and time.monotonic() < self._not_before:
                 return newest
-            with Store.open(self.path / "store.sqlite", read_only=True) as store:
+            with Store.open(self.path / STORE_NAME, read_only=True) as store:
                 mark = version(store)
             if newest is not None and newest.version == mark:
                 return newest
@@ -102,7 +103,7 @@ class Library:
 
     def __init__(self, path: Path, folder: Path, *, allow_code: bool = False) -> None:
         self.path = path
-        self._single = (path / "store.sqlite").exists()
+        self._single = (path / STORE_NAME).exists()
         self._folder = folder
         self._allow_code = allow_code
         self._lock = threading.Lock()
@@ -171,5 +172,5 @@ def _about(path: Path) -> dict[str, Any]:
         "methods": [
             str(one.get("name") or one.get("kind")) for one in settings.get("methods") or ()
         ],
-        "at": (path / "store.sqlite").stat().st_mtime,
+        "at": (path / STORE_NAME).stat().st_mtime,
     }

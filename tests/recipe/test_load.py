@@ -286,3 +286,27 @@ def test_two_methods_of_one_kind_need_names(file):
         "good.yaml:20: methods.1: there is another method called 'plugin_method'; "
         "give each a 'name'"
     )
+
+
+def test_runs_to_reuse_start_at_the_recipe_s_folder(file, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "store.sqlite").touch()
+    found = loaded(file, "reuse=[b, ./a]").reuse
+    assert [(run.path, run.said) for run in found] == [
+        (str(tmp_path / "b"), "b"),
+        (str(tmp_path / "a"), "./a"),
+    ]
+
+
+def test_runs_to_reuse_that_are_none_are_faults_with_their_line(file, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "store.sqlite").touch()
+    file.write_text(RECIPE + "reuse:\n  - emty\n  - empty\n  - held\n  - held\n", encoding="utf-8")
+    line = len(RECIPE.splitlines())
+    assert faults_of(file) == [
+        f"good.yaml:{line + 2}: reuse.0: there is no folder 'emty'; did you mean 'empty'?",
+        f"good.yaml:{line + 3}: reuse.1: no run is kept in 'empty'",
+        f"good.yaml:{line + 5}: reuse.3: 'held' is named twice",
+    ]
