@@ -380,10 +380,8 @@ class Recipe:
         return tuple(name for name in self.models if name not in judges)
 
     def resolved(self) -> dict[str, Any]:
-        """Plain data of a recipe file that loads to this recipe; holds no secrets.
-
-        Without `reuse`: what was copied stands in the store, and those runs may be gone.
-        """
+        """Plain data of a recipe file that loads to this recipe; holds no secrets."""
+        # Nor `reuse`: what was copied is in the store, and those runs may be gone.
         return {
             "name": self.name,
             "description": self.description,

@@ -2,6 +2,7 @@
 
 import sqlite3
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tests.store.test_codec import alternatives, generations
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m", version="1")
 
 
-def make_run(path: Path, outcomes: list[Outcome | Failure]) -> None:
+def make_run(path: Path, outcomes: Sequence[Outcome | Failure]) -> None:
     """A run whose store holds outcomes by the keys 0, 1, …"""
     with RunDirectory.lock(path) as directory, Store.open(directory.store_path) as store:
         server = store.server_id("judge 00", SERVER)
