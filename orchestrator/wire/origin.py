@@ -31,7 +31,8 @@ def _member(body: bytes, key: bytes, start: int, end: int) -> bytes:
         return b""
     at += len(key)
     opened = body.find(b'"', at, at + 2)
-    return body[opened + 1 : body.find(b'"', opened + 1, opened + _MOST)] if opened >= 0 else b""
+    closed = body.find(b'"', opened + 1, opened + _MOST) if opened >= 0 else -1
+    return body[opened + 1 : closed] if closed >= 0 else b""
 
 
 def words(origin: Origin, secret: str) -> str:

@@ -25,6 +25,7 @@ def test_a_fingerprint_may_stand_before_the_answer():
 def test_what_is_not_said_is_empty():
     assert origin_of(b'{"choices":[]}') == (b"", b"")
     assert origin_of(b"") == (b"", b"")
+    assert origin_of(b'{"model":"' + b"m" * 1000 + b'"}') == (b"", b"")
     assert words(origin_of(body(system_fingerprint=None)), "") == "m-1"
 
 
