@@ -205,7 +205,9 @@ def test_replicas_share_the_requests_and_one_that_is_killed_comes_back(start, tm
 
 
 def test_several_addresses_share_the_requests_of_a_model(tmp_path):
-    with fake_server() as one, fake_server() as other:
+    # Where replies come at once, the first server has nothing in flight and is asked again.
+    slow = [{"latency_s": 0.05}]
+    with fake_server(slow) as one, fake_server(slow) as other:
         models = {"m": {"base_url": [one, other], "backend": "fake", "model": MODELS[0]}}
         recipe = write_recipe(
             tmp_path / "r.json", "", n=40, models=models, methods=[ANSWER],
