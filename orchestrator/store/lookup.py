@@ -56,15 +56,13 @@ def n_counted(query: reading.Query) -> int:
     return int(n)
 
 
-def all_keys(query: reading.Query) -> Iterator[bytes]:
-    """The keys of all committed outcomes, in no order."""
+def all_keys(query: reading.Query) -> Iterator[list[bytes]]:
+    """The keys of all committed outcomes, many at a time, in no order."""
     # First those that may be moved into the index meanwhile.
-    for (key,) in query("SELECT key FROM outcome_key_new", ()):
-        yield key
+    yield [key for (key,) in query("SELECT key FROM outcome_key_new", ())]
     last = b""
     while found := query(_INDEXED_KEYS, (last, _LOADED_AT_ONCE)):
-        for (key,) in found:
-            yield key
+        yield [key for (key,) in found]
         last = reading.grown(last, found[-1][0])
 
 
