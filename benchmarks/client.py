@@ -179,6 +179,7 @@ def _edits(size: int, *, all_of_them: bool) -> dict[str, Edit]:
                                 LEFT - 5 * _runs.PER_ITEM["judge"]),
         "prompt of the judge": Edit(("--set", f"methods.0.prompt={_PROMPT}",
                                      "--set", f"budget.requests={size + LEFT}"), LEFT),
+        "name of the method": Edit(("--set", "methods.0.name=other"), LEFT),
     }  # fmt: skip
 
 
