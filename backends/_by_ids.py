@@ -127,8 +127,7 @@ class ByIds(OpenaiCompatible):
         if not begun and ask.prefix.text:
             begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
         whole = (*prompt, *begun)
-        paths = await label_paths(self._contexts, whole, len(begun), ask.labels)
-        tree = Trie.of([path for group in paths for path in group])
+        paths, tree = await label_paths(self._contexts, whole, len(begun), ask.labels)
         return Labels(
             whole, paths, tree, Walk(tree, math.log(negligible) if negligible else -math.inf)
         )

@@ -10,8 +10,8 @@ from orchestrator.wire.trie import Path, Trie
 
 async def label_paths(
     contexts: Contexts, whole: Ids, n_begun: int, labels: Sequence[Label]
-) -> list[list[Path]]:
-    """Token paths by label and spelling, none of which begins another.
+) -> tuple[list[list[Path]], Trie]:
+    """Token paths by label and spelling, none of which begins another, and their trie.
 
     Args:
         contexts: Tokenises.
@@ -33,10 +33,10 @@ async def label_paths(
         closed = iter(flat)
         paths = [[next(closed) for _ in group] for group in found]
         _check_distinct(paths, labels)
-        Trie.of(flat)
+        tree = Trie.of(flat)
     except trie.PathsError as error:
         raise Failed(Failure("bad_request", str(error), permanent=True)) from None
-    return paths
+    return paths, tree
 
 
 def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) -> None:
