@@ -17,6 +17,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import psutil
+
 import orchestrator
 from backends._direct_transport import DirectTransport
 from backends._transport import Reply
@@ -43,6 +45,37 @@ class Sent(NamedTuple):
 
     path: str
     body: bytes
+
+
+class Processors(NamedTuple):
+    """Processor seconds so far, of all threads.
+
+    Attributes:
+        client: This process.
+        routes: vLLM's HTTP server, which tokenises too.
+        engine: Its other processes, which poll while they wait for each other.
+    """
+
+    client: float
+    routes: float
+    engine: float
+
+    def since(self, before: "Processors") -> "Processors":
+        """What was used after `before`."""
+        return Processors(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+def processors(server: RunningServer) -> Processors:
+    """What the client and a vLLM have used."""
+    started = psutil.Process(server.pid)
+    routes = engine = 0.0
+    for one in (started, *started.children(recursive=True)):
+        times = one.cpu_times()
+        if one.cmdline()[0].startswith("VLLM::"):
+            engine += times.user + times.system
+        else:
+            routes += times.user + times.system
+    return Processors(time.process_time(), routes, engine)
 
 
 class Counted(NamedTuple):
