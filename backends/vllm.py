@@ -6,8 +6,8 @@ asked for by id where the server spoils nothing by that (`gate: false`).
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -120,6 +120,7 @@ class Vllm(ByIds):
         self._forces = config.gate and config.raw_logprobs
         self._keeps_apart = config.gate and not config.raw_logprobs
         self._gate: Gate | None = None
+        self._n_extra = 0
 
     # -- what is asked ----------------------------------------------------------------------------
 
@@ -140,7 +141,8 @@ class Vllm(ByIds):
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""
-        return await self._metrics()
+        found = await self._metrics()
+        return found and msgspec.structs.replace(found, n_extra=self._n_extra)
 
     # -- how it is done ----------------------------------------------------------------------------
 
@@ -203,11 +205,12 @@ class Vllm(ByIds):
         most = min(self._config.choose_top_logprobs, await self._most())
         prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
         async with self._reading():
-            looked = await self._ask(
-                COMPLETIONS,
-                lambda: wire.look(model, prompts, most),
-                lambda body, secret: wire.looked(body, prompts, most, secret),
-            )
+            with self._extra(len(prompts) - 1):
+                looked = await self._ask(
+                    COMPLETIONS,
+                    lambda: wire.look(model, prompts, most),
+                    lambda body, secret: wire.looked(body, prompts, most, secret),
+                )
         walk.add(nodes, looked.readings)
         # Of several prompts the server tells it of the last, which finds what the first computed.
         return looked.n_cached if len(nodes) == 1 else 0
@@ -283,6 +286,15 @@ class Vllm(ByIds):
         if not (trial.has_ids and trial.has_logprobs):
             raise Failed(Failure("unsupported", _NOT_VLLM, permanent=True))
         return self._stated(version, trial.fingerprint)
+
+    @contextmanager
+    def _extra(self, n: int) -> Iterator[None]:
+        """Count prompts that are under way beyond one for a request."""
+        self._n_extra += n
+        try:
+            yield
+        finally:
+            self._n_extra -= n
 
     def _reading(self) -> AbstractAsyncContextManager[None]:
         return self._shared_gate().reading() if self._keeps_apart else nullcontext()

@@ -95,6 +95,8 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
         kv_cache: Share of its memory for keys and values that is taken, 0 to 1.
         prefix_queries: Prompt tokens that were looked up in its prefix cache since it started.
         prefix_hits: Those of them that were found.
+        n_extra: Prompts that this connection has under way beyond one for each of its requests.
+            Servers count prompts as requests.
     """
 
     running: int | None = None
@@ -102,6 +104,7 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache: float | None = None
     prefix_queries: int | None = None
     prefix_hits: int | None = None
+    n_extra: int = 0
 
 
 class Asked(Protocol):

@@ -135,6 +135,12 @@ class Adaptive:
 
     def _seen(self, model: str, load: ServerLoad | None) -> Seen:
         state = self._core.models[model]
+        n_prompts = state.in_flight + (load.n_extra if load is not None else 0)
+
+        def requests(prompts: int | None) -> int | None:
+            """Our share of what the server counts, in requests: it counts their prompts."""
+            return prompts and round(prompts * state.in_flight / max(n_prompts, 1))
+
         return Seen(
             in_flight=state.in_flight,
             queued=self._core.n_ready(model),
@@ -142,8 +148,8 @@ class Adaptive:
             # A request that is answered in no token has cost something too.
             work=float(state.n_done + sum(self._tokens[model])),
             n_overloads=state.n_overloads,
-            waiting=load.waiting if load is not None else None,
-            running=load.running if load is not None else None,
+            waiting=requests(load.waiting) if load is not None else None,
+            running=requests(load.running) if load is not None else None,
         )
 
     def _record(self, model: str, change: Change) -> None:

@@ -104,6 +104,7 @@ class Replicas:
         return ServerLoad(
             running=_total([load.running for load in known]),
             waiting=_total([load.waiting for load in known]),
+            n_extra=sum(load.n_extra for load in known),
         )
 
     async def close(self) -> None:

@@ -46,9 +46,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         n_ended: Requests that were answered.
         work: What they cost the server, in tokens, at least 1 each.
         n_overloads: Attempts that ended because the server has too much to do.
-        waiting: Prompts that wait inside the server; None where it says nothing. A request may
-            have several.
-        running: Prompts that it computes; None where it says nothing.
+        waiting: Requests that wait inside the server; None where it says nothing.
+        running: Requests that it computes; None where it says nothing.
     """
 
     in_flight: int
@@ -153,7 +152,7 @@ class Controller:
         if waiting > max(_TOO_MANY * computed, self._floor):
             if len(self._queue) < _LOOKS_DOWN:
                 return None
-            # The server counts the prompts of a request, we count requests.
+            # What the server counts may be more than we have sent: others' requests, their parts.
             fits = asked * computed * (1 + _WANTED) / (waiting + computed)
             wanted = max(fits, self.limit * _MOST_DOWN)
             return self._turn_to(now, math.ceil(wanted), f"{waiting:.0f} wait in the server")

@@ -66,6 +66,18 @@ async def test_of_many_nodes_the_first_is_read_alone(connect):
     assert few.logprobs[0] == pytest.approx(chosen.logprobs[0])
 
 
+async def test_the_prompts_of_a_choice_that_is_under_way_are_counted(connect):
+    backend, _ = await connect(rules=[{"latency_s": 0.3}])
+    async with asyncio.TaskGroup() as group:
+        choice = group.create_task(backend.choose(ChooseAsk("x", SYMBOLS, VERDICTS)))
+        counts = []
+        while not choice.done():
+            counts.append((await backend.load()).n_extra)
+            await asyncio.sleep(0.05)
+    assert max(counts) >= 2
+    assert (await backend.load()).n_extra == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "how"),
     [({}, "forced"), ({"gate": False}, "token_ids"), ({"raw_logprobs": False}, "token_ids")],

@@ -24,6 +24,7 @@ class Server:
         self.capacity = capacity
         self.publishes = publishes
         self.refuses = refuses
+        self.prompts_each = 1
         self.n_running = 0
         self.most_at_once = 0
         self.n_refused = 0
@@ -50,7 +51,11 @@ class Server:
     async def load(self):
         if not self.publishes:
             return None
-        return ServerLoad(running=self.n_running, waiting=len(self.queue))
+        n = self.prompts_each
+        in_flight = self.n_running + len(self.queue)
+        # As vLLM has it: a prompt that is answered within one step is never seen running.
+        running = self.n_running if n == 1 else 0
+        return ServerLoad(running=running, waiting=n * len(self.queue), n_extra=(n - 1) * in_flight)
 
     async def close(self):
         pass
@@ -97,6 +102,13 @@ async def test_a_small_server_gets_no_long_queue():
     model, _, pace = await run(Server(4), 400)
     assert model.limit <= 12
     assert pace >= 0.95 * 4
+
+
+async def test_a_server_that_counts_several_prompts_of_a_request_is_understood():
+    server = Server(48)
+    server.prompts_each = 7
+    model, _, _ = await run(server, 2000)
+    assert model.limits.n_changes == 0
 
 
 async def test_a_server_that_refuses_gets_less_and_nothing_is_lost():
