@@ -73,6 +73,7 @@ class Stage(msgspec.Struct, frozen=True):
         draw: What else decides the texts: stages of several methods that are alike in name, model
             and this are counted once.
         per_turn: Whether each turn of an item leads to as many; else the first alone does.
+        top_logprobs: How many alternatives of each token are asked for.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Stage(msgspec.Struct, frozen=True):
     features: tuple[str, ...] = ()
     draw: str = ""
     per_turn: bool = True
+    top_logprobs: int = 0
 
 
 class Settings(BaseModel):

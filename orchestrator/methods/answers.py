@@ -74,8 +74,10 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """One draw a model, and one for each further turn an item has."""
     drawing = config.answer
     draw, tokens = drawing.model_dump_json(), drawing.max_tokens
+    top = config.top_logprobs
     return [
-        Stage("answers", model, "generate", 1, max_tokens=tokens, draw=draw) for model in candidates
+        Stage("answers", model, "generate", 1, max_tokens=tokens, draw=draw, top_logprobs=top)
+        for model in candidates
     ]
 
 

@@ -87,9 +87,9 @@ def cap(reply: HttpReply) -> Finding:
     if match is None:
         return unknown("cap", f"{ASKED_FOR_CAP:,} alternatives: {reply.status} {reply.words}")
     most = int(match[1])
-    remedy = "vLLM: --max-logprobs; TGI: --max-top-n-tokens" if most < _ENOUGH else ""
     state = GOOD if most >= _ENOUGH else WARNING
-    return Finding("cap", str(most), state, f"at most {most} alternatives of a token", remedy)
+    said = f"at most {most} alternatives of a token"
+    return Finding("cap", str(most), state, said, "vLLM: --max-logprobs; TGI: --max-top-n-tokens")
 
 
 def generates(drawn: Generation | Failure) -> Finding:

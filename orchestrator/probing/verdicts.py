@@ -17,10 +17,11 @@ _FEATURES: Final = "launch the weights by server: embedded, or score by another 
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a method asks of a model: a kind of ask, and what is observed in it."""
+    """What a method asks of a model: a kind of ask, what is observed in it, alternatives."""
 
     ask: str
     features: tuple[str, ...] = ()
+    top_logprobs: int = 0
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -52,6 +53,8 @@ def verdict(
 def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) -> Verdict:
     if lacking := sorted(set(need.features) - features):
         return Verdict(method, IMPOSSIBLE, f"it does not give {', '.join(lacking)}", _FEATURES)
+    if refused := _too_many(need, record):
+        return Verdict(method, IMPOSSIBLE, *refused)
     match need.ask:
         case "generate":
             return _by(method, record.find("generate"), {YES: EXACT})
@@ -61,6 +64,16 @@ def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) 
             return _choice(method, record)
         case _:
             return Verdict(method, EXACT)
+
+
+def _too_many(need: Need, record: ProbeRecord) -> tuple[str, str] | None:
+    """Why, and what would help, where a server refuses to list as many alternatives."""
+    cap = record.find("cap")
+    # One that lists what there is refuses nothing, and there is nothing to be done about it.
+    if not cap.remedy or not cap.value.isdecimal() or need.top_logprobs <= int(cap.value):
+        return None
+    why = f"{cap.said}, and {need.top_logprobs} are asked for"
+    return why, f"top_logprobs: {cap.value}; or {cap.remedy}"
 
 
 def _by(method: str, finding: Finding, good: dict[str, str]) -> Verdict:

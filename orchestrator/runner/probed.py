@@ -190,7 +190,7 @@ def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
     found: dict[str, list[tuple[str, Need]]] = {}
     for part in parts:
         for stage in part.method.stages(part.candidates, part.config):
-            asked = (part.name, Need(stage.ask, stage.features))
+            asked = (part.name, Need(stage.ask, stage.features, stage.top_logprobs))
             of_model = found.setdefault(stage.model, [])
             if asked not in of_model:
                 of_model.append(asked)

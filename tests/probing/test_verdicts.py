@@ -2,12 +2,15 @@ import math
 
 import pytest
 
-from orchestrator.probing import choices
+from orchestrator.probing import checks, choices
 from orchestrator.probing.choices import ONE_TOKEN
 from orchestrator.probing.record import BAD, Finding, ProbeRecord, differences, unknown
 from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.records import Choice, Failure
-from tests.probing.bodies import chat
+from tests.probing.bodies import chat, refusal
+
+
+FIVE_LISTED = ("a", {"a": -0.5, "b": -1.5, "c": -2.5, "d": -3.5, "e": -4.5})
 
 
 def record(**found):
@@ -57,6 +60,22 @@ def test_labels_that_come_out_wrong_make_choosing_impossible(name):
     bad = ProbeRecord(backend="k", model="m", findings=(*others, wrong))
     assert verdict("x", [Need("choose")], good, frozenset()).verdict == EXACT
     assert verdict("x", [Need("choose")], bad, frozenset()).verdict == IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("top_logprobs", "refused", "expected"),
+    [(0, True, EXACT), (5, True, EXACT), (6, True, IMPOSSIBLE), (6, False, EXACT)],
+)
+def test_more_alternatives_than_a_server_allows_are_impossible(top_logprobs, refused, expected):
+    said = "maximum allowed: 5" if refused else None
+    cap = checks.cap(refusal(said) if said else chat(FIVE_LISTED))
+    assert cap.value == "5"
+    found = ProbeRecord(
+        backend="k", model="m", findings=(Finding("generate", "yes", "good", ""), cap)
+    )
+    judged = verdict("x", [Need("generate", (), top_logprobs)], found, frozenset())
+    assert judged.verdict == expected
+    assert ("top_logprobs: 5" in judged.remedy) == (expected == IMPOSSIBLE)
 
 
 def test_a_method_is_as_good_as_the_worst_of_what_it_asks():
