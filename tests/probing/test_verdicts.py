@@ -9,7 +9,6 @@ from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN,
 from orchestrator.records import Choice, Failure
 from tests.probing.bodies import chat, refusal
 
-
 FIVE_LISTED = ("a", {"a": -0.5, "b": -1.5, "c": -2.5, "d": -3.5, "e": -4.5})
 
 
