@@ -52,13 +52,17 @@ _PENDING: Any = object()
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """The end of a unit: its rows, or one row with the cause."""
+    """The end of a unit: its rows, or one row with the cause.
+
+    `server_epoch` is the highest among the outcomes that it was given.
+    """
 
     position: int
     status: int
     frame: str
     rows: list[Row]
     fault: str = ""
+    server_epoch: int = 0
 
 
 class _Running(msgspec.Struct, eq=False):
@@ -71,6 +75,7 @@ class _Running(msgspec.Struct, eq=False):
     n_bytes: int = 0
     waits_for: list[str] = []
     begun: bool = False
+    server_epoch: int = 0
 
 
 class _Keyed(msgspec.Struct, frozen=True):
@@ -92,6 +97,7 @@ class Driver:
         lookup: The store: an outcome by key, a permanent failure, or None.
         systems: System prompts by model; they become part of what is asked.
         reuse: What other runs hold, by key, kind and model; asked where the store has nothing.
+        epoch_of: The epoch of the server that gave the outcome of a key.
         watch: Called with key, kind and model of each ask that the store answers.
         trace: Called with each ask that is answered at once, the position of its unit, and the
             answer.
@@ -109,13 +115,14 @@ class Driver:
         set_aside: Such units, each with the model that it needs; the caller empties it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what it is connected to, most by keyword)
         self,
         plan: Plan,
         lookup: Lookup,
         systems: Mapping[str, str],
         *,
         reuse: Reuse | None = None,
+        epoch_of: Callable[[bytes], int] = lambda key: 0,  # noqa: ARG005
         watch: Callable[[bytes, str, str], None] | None = None,
         trace: Trace | None = None,
     ) -> None:
@@ -124,6 +131,7 @@ class Driver:
         self._trace = trace
         self._lookup = lookup
         self._reuse = reuse
+        self._epoch_of = epoch_of
         self._systems = dict(systems)
         self._in_flight: dict[bytes, Request] = {}
         self._ask = Ask()
@@ -151,8 +159,10 @@ class Driver:
         del self._in_flight[request.key]
         ready = []
         n_bytes = _outcome_bytes(outcome)
+        epoch = self._epoch_of(request.key)
         for unit, slot in request.waiters:
             unit.answers[slot] = outcome
+            unit.server_epoch = max(unit.server_epoch, epoch)
             unit.n_missing -= 1
             self._hold(unit, n_bytes)
             if unit.n_missing == 0:
@@ -257,6 +267,7 @@ class Driver:
         known = self._known(keyed)
         if known is not None:
             self.n_found += 1
+            unit.server_epoch = max(unit.server_epoch, self._epoch_of(key))
             if self._watch is not None:
                 self._watch(key, keyed.kind, keyed.ask.model)
             return self._traced(unit, keyed, known)
@@ -339,7 +350,8 @@ class Driver:
         self.n_open -= 1
         self.n_bytes -= unit.n_bytes
         frame = unit.work.part.method.FRAME
-        self.finished.append(Finished(unit.position, status, frame, rows, fault))
+        end = Finished(unit.position, status, frame, rows, fault, unit.server_epoch)
+        self.finished.append(end)
 
     def close(self) -> None:
         """Close the coroutines of units that still wait."""

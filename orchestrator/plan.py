@@ -67,12 +67,21 @@ class Part(msgspec.Struct, frozen=True):
     @property
     def columns(self) -> dict[str, str]:
         """Columns of its rows in its frame, name to type."""
-        return {"method": "str", **self.method.SCHEMA}
+        return _columns(self.method)
 
     @property
     def settings(self) -> str:
         """Its settings as JSON, without who takes part and what it is called."""
         return settings_of(self.config)
+
+
+def _columns(method: Method) -> dict[str, str]:
+    """What a method declares, between what every row has.
+
+    `server_epoch` is the highest among the outcomes that the row rests on: 0 where each is of the
+    first server of its model.
+    """
+    return {"method": "str", **method.SCHEMA, "server_epoch": "i64"}
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -160,7 +169,7 @@ def make_part(
     """A part with the fingerprint of method, columns, settings and name (`kind` where left out)."""
     name = name or kind
     # Rows hold the name, and have these columns: others make new ones.
-    columns = tuple(method.SCHEMA.items())
+    columns = tuple(_columns(method).items())
     fingerprint = digest(kind, method.VERSION, name, settings_of(config), columns)
     return Part(kind, method, config, tuple(candidates), fingerprint, name)
 

@@ -38,8 +38,8 @@ from orchestrator.runner.results import (
     export,
     export_items,
     is_exported,
+    notes_of,
     remember_schemas,
-    server_notes,
     units_left,
 )
 from orchestrator.runner.reuse import open_lenders
@@ -179,7 +179,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         frames = _frames(store, directory, apart)
         identities = (last_revision(directory) or {}).get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
-        notes = server_notes(store, keys)
+        notes = notes_of(store, keys, frames)
         orders = read_orders(store)
         left = units_left(store) if orders is None else orders.n_left
     return Result(
@@ -245,13 +245,20 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             late.begin()
             export_items(prepared.dataset, directory, late)
             export(store, directory.results, late)
-            notes = server_notes(store, prepared.plan.identities)
+            frames = FrameFiles(directory.results)
+            notes = notes_of(store, prepared.plan.identities, frames)
             for line in notes:
                 shown.note(line)
             orders = read_orders(store)
         left = ended.n_left
         return Result(
-            directory.path, ended, notes, n_left=left, allow_code=allow_code, orders=orders
+            directory.path,
+            ended,
+            notes,
+            n_left=left,
+            allow_code=allow_code,
+            frames=frames,
+            orders=orders,
         )
 
 

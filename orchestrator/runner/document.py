@@ -2,7 +2,7 @@
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from orchestrator.runner.api import Result
 from orchestrator.runner.execute import last_revision
 from orchestrator.runner.identity import identity_key, server_label
 from orchestrator.runner.probed import probe_record
-from orchestrator.runner.results import use_words
+from orchestrator.runner.results import rows_by_epoch, use_words
 from orchestrator.runner.tables import all_sources
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, ServerUse, Store
 
 REPORT = "report.html"
 
@@ -93,10 +93,7 @@ def material(result: Result) -> Material:
             model: server_label(model, identity_key(identity))
             for model, identity in identities.items()
         }
-        servers = {
-            model: [use_words(use) for use in store.servers_used(label)]
-            for model, label in labels.items()
-        }
+        servers = {model: _servers(store.servers_used(label)) for model, label in labels.items()}
         probes = {model: probe_record(store, label) for model, label in labels.items()}
         lost = [Lost(one.model, one.cause, one.n, one.last_message) for one in store.failures()]
     return Material(
@@ -119,5 +116,15 @@ def material(result: Result) -> Material:
         exact_match=result.exact_match,
         notes=result.notes,
         n_left=result.n_left,
+        epochs=rows_by_epoch(result.frames),
         probes={model: record for model, record in probes.items() if record is not None},
     )
+
+
+def _servers(used: Sequence[ServerUse]) -> list[str]:
+    """The servers of a model in words, with how much each gave where there are several."""
+    several = len({use.epoch for use in used}) > 1
+    return [
+        use_words(use, with_epoch=several) + (f" ({use.n:,} outcomes)" if use.n else "")
+        for use in used
+    ]

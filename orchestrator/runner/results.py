@@ -169,6 +169,13 @@ def _rows(store: Store, plan_id: int, frame: str, late: Late) -> Iterator[tuple[
         yield from unit.rows
 
 
+def notes_of(
+    store: Store, identities: Mapping[str, bytes], frames: Mapping[str, pl.DataFrame]
+) -> list[str]:
+    """What a reader of the tables must know about where the numbers come from."""
+    return [*server_notes(store, identities), *epoch_notes(rows_by_epoch(frames))]
+
+
 def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     """What was copied from other runs, and models that several servers answered for.
 
@@ -182,11 +189,11 @@ def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
             if use.run:
                 of_run = copied.setdefault(use.run, {})
                 of_run[model] = of_run.get(model, 0) + use.n
-        n_servers = len({use.provenance for use in used})
-        if n_servers > 1:
+        epochs = dict.fromkeys(use.epoch for use in used)
+        if len(epochs) > 1:
             words = "; ".join(f"{use_words(use)}: {use.n:,}" for use in used)
             notes.append(
-                f"{model}: outcomes of this run come from {n_servers} different servers, whose "
+                f"{model}: outcomes of this run come from {len(epochs)} different servers, whose "
                 f"numbers may differ ({words})"
             )
     for run, of_run in copied.items():
@@ -195,10 +202,42 @@ def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     return notes
 
 
-def use_words(use: ServerUse) -> str:
-    """A server that answered, and for which run if that was another one."""
+def use_words(use: ServerUse, *, with_epoch: bool = True) -> str:
+    """A server that answered, its epoch, and for which run if that was another one."""
     words = provenance_words(use.provenance)
+    if with_epoch:
+        words = f"server_epoch {use.epoch}, {words}"
     return f"{words}, copied from {use.run}" if use.run else words
+
+
+def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int]]:
+    """How many rows of each method rest on which epoch of servers; empty where there is only one.
+
+    A row stands at the highest epoch among the outcomes that it rests on.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for name in frames:
+        frame = columns_of(frames, name, ("method", "server_epoch"))
+        if "server_epoch" not in frame.columns:
+            continue
+        table = frame.group_by("method", "server_epoch").len().sort("method", "server_epoch")
+        for method, epoch, n in table.iter_rows():
+            found.setdefault(method, {})[epoch or 0] = n
+    return found if len({epoch for rows in found.values() for epoch in rows}) > 1 else {}
+
+
+def epoch_notes(rows: Mapping[str, Mapping[int, int]]) -> list[str]:
+    """What `rows_by_epoch` found, in a line; none where it found nothing."""
+    if not rows:
+        return []
+    words = "; ".join(
+        f"{method} {', '.join(f'{epoch}: {n:,}' for epoch, n in of_method.items())}"
+        for method, of_method in rows.items()
+    )
+    return [
+        "rows rest on different servers, whose numbers may differ; by server_epoch, the highest "
+        f"among the outcomes of a row: {words}"
+    ]
 
 
 def analyse(

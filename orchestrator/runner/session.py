@@ -63,6 +63,7 @@ class Session:
             self._look_up,
             wiring.systems,
             reuse=None if copies is None else copies.find,
+            epoch_of=wiring.store.server_epoch,
         )
         self._n_stored = wiring.done.count(1)
         self._stages = Stages(wiring.plan, wiring.done, self._not_needed())
@@ -300,7 +301,8 @@ class Session:
         plan = self._w.plan
         self._window.end(end.position)
         part = plan.part(end.position)
-        rows = [pack_row(part.columns, {"method": part.name, **row}) for row in end.rows]
+        of_all = {"method": part.name, "server_epoch": end.server_epoch}
+        rows = [pack_row(part.columns, of_all | row) for row in end.rows]
         self._w.store.put_unit(
             plan.unit_hash(end.position),
             self._w.plan_id,

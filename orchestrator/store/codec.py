@@ -145,15 +145,6 @@ def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
         raise blobs.damaged("a stored outcome is", error) from error
 
 
-def decode_text(head: bytes) -> str | None:
-    """The text of a generation, from its head alone; None for other outcomes.
-
-    Fails as `decode` does.
-    """
-    record = _read_head(head)
-    return _text(record.text) if isinstance(record, _Generation) else None
-
-
 def _shorten_arrays(packed: Packed) -> bytes:
     if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
         return packed.arrays

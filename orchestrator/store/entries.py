@@ -149,11 +149,15 @@ class StoredServer(NamedTuple):
 
 
 class ServerUse(NamedTuple):
-    """How many outcomes of a model one server gave; `run` as in `StoredServer`."""
+    """How many outcomes of a model one server gave; `run` as in `StoredServer`.
+
+    `epoch` tells the model's servers apart, 0 for the first.
+    """
 
     provenance: Provenance
     run: str
     n: int
+    epoch: int = 0
 
 
 class OutcomeCount(NamedTuple):

@@ -98,6 +98,18 @@ class Held:
             found = self._query(lookup.BLOBS_OF_INDEXED, (key,))
         return found[0] if found else None
 
+    def server(self, key: bytes) -> int:
+        """Number of the server that gave an outcome; 0 where there is none."""
+        entry = self._recent.pending.get(key)
+        if entry is not None:
+            return entry.server
+        row = self._recent.rows.get(key)
+        if row is not None:
+            found = self._query(lookup.SERVER_OF_ROW, (key, row))
+        else:
+            found = self._query(lookup.SERVER_OF_INDEXED, (key,))
+        return int(found[0][0]) if found else 0
+
     def add(self, entry: OutcomeEntry) -> bool:
         """Make an outcome visible; False where its key has one, which stays."""
         key = entry.key

@@ -42,10 +42,22 @@ class Names:
 
 
 class Servers:
-    """Numbers of the servers that answered for a model, and who did last."""
+    """Numbers of the servers that answered for a model, and who did last.
+
+    The servers of a model have epochs, 0, 1, … in the order they were met; one that also answered
+    another run has one epoch.
+
+    Attributes:
+        are_several: Whether some model had more than one.
+    """
 
     def __init__(self, query: reading.Query, submit: Submit) -> None:
-        self._numbers = {server: number for number, server in reading.servers(query).items()}
+        self._numbers: dict[StoredServer, int] = {}
+        self._of_model: dict[str, dict[Provenance, int]] = {}
+        self._epochs: dict[int, int] = {}
+        self.are_several = False
+        for number, server in reading.servers(query).items():
+            self._add(server, number)
         self._turn = reading.last_turn(query)
         self._submit = submit
         self._lock = threading.Lock()
@@ -65,10 +77,20 @@ class Servers:
                 self._turn = turn = self._turn + 1
             text = reading.server_text(server)
             self._submit(ServerEntry(number, model_number, text, wall_ms(), turn))
-            self._numbers[server] = number
+            self._add(server, number)
         return number
 
     def known(self, model: str) -> list[Provenance]:
-        """The servers that answered for a model, lent ones included."""
+        """The servers that answered for a model, lent ones included, by epoch."""
         with self._lock:
-            return [server.provenance for server in self._numbers if server.model == model]
+            return list(self._of_model.get(model, ()))
+
+    def epoch(self, number: int) -> int:
+        """The epoch of a server by its number; 0 where there is none."""
+        return self._epochs.get(number, 0)
+
+    def _add(self, server: StoredServer, number: int) -> None:
+        self._numbers[server] = number
+        epochs = self._of_model.setdefault(server.model, {})
+        self._epochs[number] = epochs.setdefault(server.provenance, len(epochs))
+        self.are_several |= len(epochs) > 1

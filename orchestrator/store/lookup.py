@@ -22,6 +22,9 @@ IS_INDEXED: Final = "SELECT 1 FROM outcome_key WHERE key=?"
 BLOBS_OF_ROW: Final = "SELECT head, arrays FROM outcome WHERE id=? AND key=?"
 BLOBS_OF_INDEXED: Final = """SELECT head, arrays FROM outcome
     WHERE id=(SELECT row FROM outcome_key WHERE key=?1) AND key=?1"""
+SERVER_OF_ROW: Final = "SELECT server FROM outcome WHERE key=?1 AND id=?2"
+SERVER_OF_INDEXED: Final = """SELECT server FROM outcome
+    WHERE id=(SELECT row FROM outcome_key WHERE key=?1) AND key=?1"""
 # What another run copies, beside the key.
 _LENT: Final = (
     "SELECT server, attempts, latency_s, at_ms, prompt_hash, head, arrays FROM outcome WHERE key=?1"

@@ -102,8 +102,11 @@ def servers_used(query: Query, model: str) -> list[ServerUse]:
     counted: dict[int, int] = dict(
         query("SELECT server, count(*) FROM outcome GROUP BY server", ())
     )
+    epochs = list(dict.fromkeys(one.provenance for one in found.values()))
     return [
-        ServerUse(one.provenance, one.run, counted[n]) for n, one in found.items() if n in counted
+        ServerUse(one.provenance, one.run, counted[n], epochs.index(one.provenance))
+        for n, one in found.items()
+        if n in counted
     ]
 
 

@@ -137,11 +137,6 @@ class Store:
         """The outcomes that are held of several keys."""
         return lookup.get_many(self._query, self._pending, keys)
 
-    def get_text(self, key: bytes) -> str | None:
-        """The text of a generation, read without its log-probabilities; None for all else."""
-        found = self._blobs(key)
-        return None if found is None else codec.decode_text(found[0])
-
     def n_outcomes(self, keys: Iterable[bytes]) -> int:
         """How many of these keys, each counted once, have an outcome."""
         return lookup.n_outcomes(self._query, self._pending, keys)
@@ -222,6 +217,12 @@ class Store:
         """
         server = StoredServer(model, provenance, run)
         return self._servers.number(server, self._names.number(model))
+
+    def server_epoch(self, key: bytes) -> int:
+        """Which server of its model gave an outcome, from 0; 0 also where that is not known."""
+        if self._held is None or not self._servers.are_several:
+            return 0
+        return self._servers.epoch(self._held.server(key))
 
     def known_servers(self, model: str) -> list[Provenance]:
         """The servers that answered for a model, also those of other runs that lent outcomes."""

@@ -322,3 +322,55 @@ def test_a_draw_is_sent_with_all_that_any_method_observes():
     driver = Driver(p, lambda key: None, {})
     driver.open(0)
     assert getattr(driver.outbox[0].ask, "top_logprobs", None) == 5
+
+
+def test_what_another_run_holds_is_asked_for_only_where_the_store_has_nothing():
+    asked = make(chain)
+    asked.open(0)
+    held = asked.outbox[0]
+    wanted = []
+
+    def lent(key, kind, model):
+        wanted.append((key, kind, model))
+
+    driver = Driver(plan(chain), {held.key: answer(held)}.get, {}, reuse=lent)
+    driver.open(0)
+    (sent,) = driver.outbox
+    assert wanted == [(sent.key, "generate", "m")]
+
+
+def test_a_unit_ends_without_a_request_where_other_runs_hold_all_it_asks():
+    driver = Driver(
+        plan(chain), lambda key: None, {}, reuse=lambda key, kind, model: generation("lent")
+    )
+    driver.open(0)
+    assert not driver.outbox
+    assert driver.finished[0].rows[0]["value"] == "lentlent"
+    assert driver.n_found == 2
+
+
+def test_a_unit_has_the_highest_epoch_of_the_outcomes_that_it_was_given():
+    asked = make(chain)
+    asked.open(0)
+    first = asked.outbox[0]
+    for held, epochs, expected in (({}, [2, 1], 2), ({first.key: answer(first)}, [1, 3], 3)):
+        in_turn = list(epochs)
+
+        def epoch_of(key, left=in_turn):
+            return left.pop(0)
+
+        driver = Driver(plan(chain), held.get, {}, epoch_of=epoch_of)
+        driver.open(0)
+        answer_all(driver)
+        assert driver.finished[0].server_epoch == expected
+
+
+def test_units_that_wait_for_one_request_have_the_epoch_of_its_server():
+    combinations = [Combination(("m",)), Combination(("m",))]
+    driver = Driver(
+        plan(one, combinations=combinations), lambda key: None, {}, epoch_of=lambda key: 4
+    )
+    driver.open(0)
+    driver.open(1)
+    answer_all(driver)
+    assert [end.server_epoch for end in driver.finished] == [4, 4]

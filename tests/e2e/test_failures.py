@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import polars as pl
 import psutil
 import pytest
 
@@ -192,8 +193,13 @@ def test_another_server_stops_the_run_unless_it_is_accepted_and_then_the_result_
         assert accepted.returncode == EXIT_COMPLETE
         words = " ".join(accepted.stderr.split())
         assert "weak: outcomes of this run come from 2 different servers" in words
-    notes = orchestrator.load(tmp_path / "run").notes
-    assert len(notes) == 4
+    loaded = orchestrator.load(tmp_path / "run")
+    *of_models, of_rows = loaded.notes
+    assert len(of_models) == 4
+    assert of_rows.endswith("answers 0: 9, 1: 9; pairwise_ranking 0: 9, 1: 9")
+    for frame in (loaded.frames["answers"], loaded.frames["judgments"]):
+        of_items = frame.group_by("item").agg(pl.col("server_epoch").unique())
+        assert sorted(of_items["server_epoch"].to_list()) == [[0]] * 3 + [[1]] * 3
     assert any(line["level"] == "WARNING" for line in log_of(tmp_path / "run"))
 
 

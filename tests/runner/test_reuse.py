@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import polars as pl
 import pytest
 
 from orchestrator.backend import Provenance
@@ -14,7 +15,7 @@ from orchestrator.errors import Fault, RecipeError, ServerChangedError
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.recipe.reused import ReusedRun
 from orchestrator.runner.probed import probe_record
-from orchestrator.runner.results import server_notes
+from orchestrator.runner.results import epoch_notes, rows_by_epoch, server_notes
 from orchestrator.runner.reuse import Copies, open_lenders
 from orchestrator.store import RunDirectory, Store
 from tests.store.helpers import choice, key
@@ -165,3 +166,17 @@ def test_a_store_that_can_t_be_read_is_a_fault_with_its_line(run, tmp_path):
     (tmp_path / "a" / "store.sqlite").write_bytes(b"no database, " * 1000)
     with pytest.raises(RecipeError, match=r"r.yaml:7: reuse.0: '../a' can't be reused"):
         run.copies(lent)
+
+
+def test_rows_are_counted_by_the_servers_they_rest_on_where_there_are_several():
+    def frame(method: str, *epochs: int) -> pl.DataFrame:
+        return pl.DataFrame({"method": [method] * len(epochs), "server_epoch": list(epochs)})
+
+    frames = {"answers": frame("answers", 0, 1, 1), "items": pl.DataFrame({"item": ["a"]})}
+    frames["judgments"] = frame("pairs", 1, 2)
+    rows = rows_by_epoch(frames)
+    assert rows == {"answers": {0: 1, 1: 2}, "pairs": {1: 1, 2: 1}}
+    [note] = epoch_notes(rows)
+    assert note.endswith("answers 0: 1, 1: 2; pairs 1: 1, 2: 1")
+    assert rows_by_epoch({"answers": frame("answers", 1, 1)}) == {}
+    assert epoch_notes({}) == []

@@ -13,13 +13,15 @@ def choice(number: float = 0.0) -> Choice:
     return Choice((-number, -1.0), (-number, -1.0), "top_logprobs", 10, 4, 1)
 
 
-def put(store: Store, number: int, outcome: Outcome | Failure | None = None) -> None:
+def put(
+    store: Store, number: int, outcome: Outcome | Failure | None = None, *, server: int = 0
+) -> None:
     store.put_outcome(
         key(number),
         "choose",
         "judge",
         choice(number) if outcome is None else outcome,
-        server=0,
+        server=server,
         prompt_hash=key(-number),
         attempts=1,
         latency_s=0.25,

@@ -142,7 +142,6 @@ def test_a_reader_finds_keys_of_a_running_store(store: Store, path: Path) -> Non
         put(store, 1)
         store.flush()
         assert reader.get(key(1)) == choice(1)
-        assert reader.get_text(key(1)) is None
         assert reader.get_many([key(1), key(2)]) == {key(1): choice(1)}
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.backend import Provenance
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.records import Failure, Outcome
-from orchestrator.store import Lender, RunDirectory, Store, blobs
+from orchestrator.store import Lender, RunDirectory, ServerUse, Store, blobs
 from tests.store.helpers import choice, key, put
 from tests.store.test_codec import alternatives, generations
 
@@ -78,7 +78,7 @@ def test_a_copy_is_visible_at_once_and_can_be_read_after_closing(there: Path, pa
         assert origin is not None
         assert (origin.model, origin.attempts, origin.latency_s) == ("mine", 3, 0.125)
         [use] = store.servers_used("mine 00")
-        assert use == (SERVER, str(there), 20)
+        assert use == ServerUse(SERVER, str(there), 20)
 
 
 def test_a_key_that_has_an_outcome_keeps_it(there: Path, path: Path) -> None:

@@ -59,15 +59,6 @@ def test_generation_with_arrays_comes_back_whole(store: Store) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_text_is_read_alone(store: Store, *, committed: bool) -> None:
-    put(store, 1, Generation("text", "stop"))
-    if committed:
-        store.flush()
-    assert store.get_text(key(1)) == "text"
-    assert store.get_text(key(2)) is None
-
-
-@pytest.mark.parametrize("committed", [False, True])
 def test_first_outcome_of_a_key_stays(store: Store, *, committed: bool) -> None:
     put(store, 1)
     if committed:
@@ -313,3 +304,19 @@ def test_two_exclusive_writers_exclude_each_other(
     monkeypatch.setattr("orchestrator.store.schema.BUSY_S", 0.05)
     with Store.open(path, exclusive=True), pytest.raises(StoreError, match="another process"):
         Store.open(path, exclusive=True)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_an_outcome_has_the_epoch_of_its_server(path: Path, *, committed: bool) -> None:
+    others = [Provenance(backend="fake", base_url="http://127.0.0.1:2", model=m) for m in "mn"]
+    with Store.open(path) as store:
+        for number, server in enumerate((SERVER, others[0], SERVER, others[1])):
+            put(store, number, server=store.server_id("judge", server))
+        put(store, 4, server=store.server_id("other", others[0]))
+        put(store, 5, server=store.server_id("judge", others[0], run="/lends"))
+        if committed:
+            store.flush()
+        assert [store.server_epoch(key(number)) for number in range(7)] == [0, 1, 0, 2, 0, 1, 0]
+    with Store.open(path) as store:
+        assert [store.server_epoch(key(number)) for number in range(7)] == [0, 1, 0, 2, 0, 1, 0]
+        assert [use.epoch for use in store.servers_used("judge")] == [0, 1, 2, 1]

@@ -44,6 +44,8 @@ class Material:
         exact_match: Share of answers equal to the reference, by model.
         notes: What a reader must know.
         n_left: Units without a row.
+        epochs: How many rows of each method rest on which epoch of servers; empty where there is
+            only one.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Material:
     notes: Sequence[str] = ()
     n_left: int = 0
     probes: Mapping[str, ProbeRecord] = field(default_factory=dict)
+    epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:

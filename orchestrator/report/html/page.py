@@ -221,12 +221,13 @@ def _parts(material: Material) -> Iterator[Section]:
     yield Section("agreement", "Methods compared", compared.of_agreement(material))
     yield Section("examples", "Examples", examples=examples(material))
     yield Section("tables", "All tables", folded=material.tables)
-    requests = [one for one in (rests.requests(material), rests.lost(material)) if one is not None]
+    found = (rests.requests(material), rests.lost(material), rests.epochs(material))
+    counted = [one for one in found if one is not None]
     yield Section(
         "basis",
         "What it rests on",
         [rests.coverage(material)],
-        tables=[*requests, rests.models(material)],
+        tables=[*counted, rests.models(material)],
         folded=rests.probes(material),
     )
 

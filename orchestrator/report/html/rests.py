@@ -116,6 +116,24 @@ def models(material: Material) -> Table:
     return as_table("models", "Models and servers", columns, rows)
 
 
+def epochs(material: Material) -> Table | None:
+    """Rows by the latest server that they rest on; None where no model had another one."""
+    rows = [
+        [method, str(epoch), n, n / sum(of_method.values())]
+        for method, of_method in material.epochs.items()
+        for epoch, n in of_method.items()
+    ]
+    if not rows:
+        return None
+    columns = [
+        Column("method"),
+        Column("server_epoch"),
+        Column("rows", "count"),
+        Column("share", "percent"),
+    ]
+    return as_table("server-epochs", "Rows by the latest server they rest on", columns, rows)
+
+
 def probes(material: Material) -> list[Table]:
     """What each server was found to do, a table a model."""
     columns = [Column("question"), Column("answer"), Column("what was seen")]
