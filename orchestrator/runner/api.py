@@ -230,13 +230,13 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
     shown = make_display(display, sys.stderr)
     where = _where(run_dir, loaded.name)
-    with late_interrupts() as late, RunDirectory.lock(where, fresh=fresh) as directory:
-        with (
-            logged(directory.log_path, shown),
-            open_lenders(loaded.reuse, directory.path) as lenders,
-            Store.open(directory.store_path) as store,
-        ):
-            prepared = msgspec.structs.replace(prepared, lenders=lenders)
+    with (
+        open_lenders(loaded.reuse, None if fresh else newest(where)) as lenders,
+        late_interrupts() as late,
+        RunDirectory.lock(where, fresh=fresh) as directory,
+    ):
+        prepared = msgspec.structs.replace(prepared, lenders=lenders)
+        with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
             opened = open_plan(prepared, directory, store)
             remember_schemas(prepared.plan, store)
             for line in announce(prepared, opened, store):

@@ -33,6 +33,9 @@ def check(options: argparse.Namespace) -> int:
 
 def _check_one(path: Path, options: argparse.Namespace) -> None:
     recipe = load_recipe(path, overrides=options.set, allow_code=options.allow_code)
+    if recipe.reuse:
+        with importlib.import_module("orchestrator.runner.reuse").open_lenders(recipe.reuse, None):
+            pass
     try:
         prepare(recipe, path.parent, allow_code=options.allow_code)
     except LaunchError as error:

@@ -23,7 +23,7 @@ from orchestrator.runner.probed import Connected, Probes
 from orchestrator.runner.replicas import Replicas
 from orchestrator.runner.reuse import Copies
 from orchestrator.runner.servers import Keep, Launched, Places, launched_servers
-from orchestrator.store import Store
+from orchestrator.store import Store, StoredServer
 
 _log = logging.getLogger(__name__)
 
@@ -325,25 +325,32 @@ class Fleet:
         elif spec.base_urls:
             provenance = msgspec.structs.replace(provenance, base_url=address(spec))
         label = server_label(spec.name, self._identities[spec.name])
-        earlier = self._store.server_of_model(label)
-        if earlier is not None and earlier != provenance and not self._accept_change:
-            raise ServerChangedError(
-                f"model {spec.name!r}: this run was answered by {provenance_words(earlier)}, now "
-                f"it would be by {provenance_words(provenance)}. Their numbers may differ. Go on "
-                f"with --accept-server-change, or start anew with --fresh"
-            )
-        if earlier is not None and earlier != provenance:
-            _log.warning(
-                "%s: %s answers now, it was %s before",
-                spec.name,
-                provenance_words(provenance),
-                provenance_words(earlier),
-                extra={"model": spec.name},
-            )
+        earlier = self._changed(label, provenance)
+        if earlier is not None:
+            now = provenance_words(provenance)
+            if not self._accept_change:
+                raise ServerChangedError(
+                    f"model {spec.name!r}: {_answered(earlier)}, now it would be by {now}. Their "
+                    f"numbers may differ. Go on with --accept-server-change, or start anew with "
+                    f"--fresh{' and without that run' if earlier.run else ''}"
+                )
+            before = provenance_words(earlier.provenance)
+            said = f"{spec.name}: {now} answers now, it was {before} before"
+            _log.warning("%s", said, extra={"model": spec.name})
         if self.copies is not None:
             self.copies.meet(spec.name, provenance)
         self.server_of[spec.name] = self._store.server_id(label, provenance)
         return label
+
+    def _changed(self, label: str, provenance: Provenance) -> StoredServer | None:
+        """The server that answered before this one; None where this one is no other."""
+        earlier = self._store.server_of_model(label)
+        if earlier is None or earlier.provenance == provenance:
+            return None
+        # Of several whose answers were copied none was the last.
+        if earlier.run and provenance in self._store.known_servers(label):
+            return None
+        return earlier
 
     def _complain(self, model: str, failure: Failure) -> None:
         n = self._often.count(model)
@@ -351,6 +358,13 @@ class Fleet:
             _log.warning(
                 "%s can't be reached: %s", model, failure.message, extra={"model": model, "n": n}
             )
+
+
+def _answered(earlier: StoredServer) -> str:
+    words = provenance_words(earlier.provenance)
+    if earlier.run:
+        return f"answers by {words} were copied from {earlier.run}"
+    return f"this run was answered by {words}"
 
 
 def _api_key(spec: ModelSpec) -> str:

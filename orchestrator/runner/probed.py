@@ -5,6 +5,7 @@ the run goes on with the same server, only the most valuable question is asked a
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -160,8 +161,10 @@ def adopt_probe(store: Store, label: str, lender: Lender, server: StoredServer) 
     text = lender.get_meta(_key(server.model))
     if text is None or store.get_meta(_key(label)) is not None:
         return
-    if _is_same(msgspec.json.decode(text, type=ProbeRecord), server.provenance):
-        store.set_meta(_key(label), text)
+    # A record that can't be read, as of another version, is made anew.
+    with contextlib.suppress(msgspec.MsgspecError):
+        if _is_same(msgspec.json.decode(text, type=ProbeRecord), server.provenance):
+            store.set_meta(_key(label), text)
 
 
 def _key(label: str) -> str:

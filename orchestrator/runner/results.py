@@ -173,7 +173,7 @@ def notes_of(
     store: Store, identities: Mapping[str, bytes], frames: Mapping[str, pl.DataFrame]
 ) -> list[str]:
     """What a reader of the tables must know about where the numbers come from."""
-    return [*server_notes(store, identities), *epoch_notes(rows_by_epoch(frames))]
+    return [*epoch_notes(rows_by_epoch(frames)), *server_notes(store, identities)]
 
 
 def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
@@ -196,10 +196,12 @@ def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
                 f"{model}: outcomes of this run come from {len(epochs)} different servers, whose "
                 f"numbers may differ ({words})"
             )
-    for run, of_run in copied.items():
-        words = ", ".join(f"{model} {n:,}" for model, n in of_run.items())
-        notes.append(f"{sum(of_run.values()):,} outcomes were copied from {run} ({words})")
-    return notes
+    return [*(_copied(run, of_run) for run, of_run in copied.items()), *notes]
+
+
+def _copied(run: str, n_of_model: Mapping[str, int]) -> str:
+    words = ", ".join(f"{model} {n:,}" for model, n in n_of_model.items())
+    return f"{sum(n_of_model.values()):,} outcomes were copied from {run} ({words})"
 
 
 def use_words(use: ServerUse, *, with_epoch: bool = True) -> str:

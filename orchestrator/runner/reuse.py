@@ -64,12 +64,12 @@ class Lenders:
 
 
 @contextlib.contextmanager
-def open_lenders(runs: Sequence[ReusedRun], own: Path) -> Iterator[Lenders]:
+def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lenders]:
     """Open the runs of a recipe.
 
     Args:
         runs: As the recipe has them.
-        own: Directory of the run that reuses them, which need not be there.
+        own: Directory of the run that reuses them, which need not be there; None for none.
 
     Raises:
         RecipeError: If one is no run, can't be read, or is the run itself.
@@ -77,7 +77,7 @@ def open_lenders(runs: Sequence[ReusedRun], own: Path) -> Iterator[Lenders]:
     with contextlib.ExitStack() as stack:
         opened = []
         for run in runs:
-            if own.exists() and Path(run.path).samefile(own):
+            if own is not None and own.exists() and Path(run.path).samefile(own):
                 raise run.error(f"{run.said!r} is this run itself; another run is meant")
             try:
                 lender = Lender(Path(run.path))

@@ -81,14 +81,14 @@ def servers(query: Query) -> dict[int, StoredServer]:
     return {number: _server(model, text) for number, model, text in found}
 
 
-def server_of_model(query: Query, model: str) -> Provenance | None:
-    """The server that answered last for a model."""
+def server_of_model(query: Query, model: str) -> StoredServer | None:
+    """The server that answered last for a model; one of another run where none did here."""
     found = query(
         "SELECT provenance FROM server s JOIN name ON name.id=s.model WHERE name.text=? "
-        "ORDER BY s.last_turn DESC LIMIT 1",
+        "ORDER BY s.last_turn DESC, s.id LIMIT 1",
         (model,),
     )
-    return _decoded(found[0][0], Provenance) if found else None
+    return _server(model, found[0][0]) if found else None
 
 
 def servers_used(query: Query, model: str) -> list[ServerUse]:

@@ -228,8 +228,8 @@ class Store:
         """The servers that answered for a model, also those of other runs that lent outcomes."""
         return self._servers.known(model)
 
-    def server_of_model(self, model: str) -> Provenance | None:
-        """The server that answered last for a model; None where there was none."""
+    def server_of_model(self, model: str) -> StoredServer | None:
+        """The server that answered last for a model, of another run where none did here."""
         return reading.server_of_model(self._flushed_query(), model)
 
     def servers_used(self, model: str) -> list[ServerUse]:

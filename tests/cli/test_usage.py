@@ -280,3 +280,18 @@ def test_a_run_directory_that_can_not_be_made_is_refused(command, recipe):
     assert code == 2
     assert err.startswith("/sys/orchestrator-run: ")
     assert err.endswith(": use another --run-dir\n")
+
+
+@pytest.mark.parametrize("name", ["check", "plan", "run"])
+def test_a_folder_that_is_no_run_can_t_be_reused(command, recipe, here, name):
+    (here / "other").mkdir()
+    path = recipe(reuse=["other"])
+    code, _, err = command(name, path)
+    assert code == 2
+    assert "reuse.0: no run is kept in 'other'" in err
+    (here / "other" / "store.sqlite").touch()
+    code, _, err = command(name, path)
+    assert code == 2
+    assert f"{path}:" in err
+    assert "reuse.0: 'other' can't be reused" in err
+    assert not (here / "runs").exists()

@@ -374,3 +374,13 @@ def test_units_that_wait_for_one_request_have_the_epoch_of_its_server():
     driver.open(1)
     answer_all(driver)
     assert [end.server_epoch for end in driver.finished] == [4, 4]
+
+
+def test_a_unit_whose_absent_model_another_run_answered_is_not_set_aside():
+    driver = Driver(
+        plan(one), lambda key: None, {}, reuse=lambda key, kind, model: generation("lent")
+    )
+    driver.absent = ["m"]
+    driver.open(0)
+    assert not driver.set_aside
+    assert driver.finished[0].rows[0]["value"] == "lent"

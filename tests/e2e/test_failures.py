@@ -194,7 +194,7 @@ def test_another_server_stops_the_run_unless_it_is_accepted_and_then_the_result_
         words = " ".join(accepted.stderr.split())
         assert "weak: outcomes of this run come from 2 different servers" in words
     loaded = orchestrator.load(tmp_path / "run")
-    *of_models, of_rows = loaded.notes
+    of_rows, *of_models = loaded.notes
     assert len(of_models) == 4
     assert of_rows.endswith("answers 0: 9, 1: 9; pairwise_ranking 0: 9, 1: 9")
     for frame in (loaded.frames["answers"], loaded.frames["judgments"]):

@@ -17,7 +17,7 @@ from orchestrator.recipe.reused import ReusedRun
 from orchestrator.runner.probed import probe_record
 from orchestrator.runner.results import epoch_notes, rows_by_epoch, server_notes
 from orchestrator.runner.reuse import Copies, open_lenders
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, Store, StoredServer
 from tests.store.helpers import choice, key
 
 IDENTITY = bytes(range(16))
@@ -102,7 +102,7 @@ def test_what_is_accepted_once_is_accepted_by_later_calls(run, tmp_path):
     run.store.server_id(OURS, SECOND)
     assert find(run.copies(lent, accept=True), 0) == choice(0)
     assert find(run.copies(lent), 2) == choice(2)
-    assert run.store.server_of_model(OURS) == SECOND
+    assert run.store.server_of_model(OURS) == StoredServer(OURS, SECOND)
 
 
 def test_a_run_says_of_servers_that_differ_which_were_another_run_s(run, tmp_path):
@@ -113,7 +113,7 @@ def test_a_run_says_of_servers_that_differ_which_were_another_run_s(run, tmp_pat
     )  # fmt: skip
     find(run.copies(lend(tmp_path / "a", range(4), FIRST), accept=True), 0)
     run.store.flush()
-    note, _ = server_notes(run.store, {"mine": IDENTITY})
+    _, note = server_notes(run.store, {"mine": IDENTITY})
     assert "come from 2 different servers" in note
     assert f"fake 1 as 'm', copied from {tmp_path / 'a'}: 1" in note
 

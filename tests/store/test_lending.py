@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.backend import Provenance
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.records import Failure, Outcome
-from orchestrator.store import Lender, RunDirectory, ServerUse, Store, blobs
+from orchestrator.store import Lender, RunDirectory, ServerUse, Store, StoredServer, blobs
 from tests.store.helpers import choice, key, put
 from tests.store.test_codec import alternatives, generations
 
@@ -160,7 +160,7 @@ def test_a_server_that_answered_another_run_does_not_answer_last(store: Store) -
     store.server_id("judge 00", SERVER)
     lent = store.server_id("judge 00", other, run="/other")
     assert store.server_id("judge 00", other, run="/other") == lent
-    assert store.server_of_model("judge 00") == SERVER
+    assert store.server_of_model("judge 00") == StoredServer("judge 00", SERVER)
     assert store.known_servers("judge 00") == [SERVER, other]
 
 

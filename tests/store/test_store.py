@@ -11,7 +11,7 @@ import pytest
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation
-from orchestrator.store import Store, tables
+from orchestrator.store import Store, StoredServer, tables
 from tests.store.helpers import choice, key, put
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m")
@@ -163,7 +163,7 @@ def test_model_has_the_server_that_was_met_last(store: Store) -> None:
     other = Provenance(backend="fake", base_url="http://127.0.0.1:2", model="m")
     for provenance in (SERVER, other, SERVER):
         store.server_id("judge", provenance)
-    assert store.server_of_model("judge") == SERVER
+    assert store.server_of_model("judge") == StoredServer("judge", SERVER)
     assert store.server_of_model("nobody") is None
 
 
