@@ -6,6 +6,7 @@ The folder decides whose disk is measured. Nothing is asserted.
 """
 
 import argparse
+import contextlib
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import numpy as np
 
 from orchestrator.ask import digest
 from orchestrator.records import Choice, Generation, Outcome, TopLogprobs
-from orchestrator.store import Store, codec
+from orchestrator.store import Lender, RunDirectory, Store, codec
 
 TOP_SHAPE = (256, 20)
 
@@ -131,6 +132,44 @@ def measure_commits(folder: Path, n: int) -> None:
         )
 
 
+def measure_lending(folder: Path, n: int) -> None:
+    """What a run of `reuse` costs: looking for a key, and copying its outcome."""
+    with RunDirectory.lock(folder / "lends") as run, Store.open(run.store_path) as store:
+        for number in range(n):
+            logprobs = (-1.0 - number / n, -2.0, -3.0)
+            made = Choice(logprobs, logprobs, "top_logprobs", 1063, 1024, 1)
+            store.put_outcome(
+                digest(number), "choose", "judge", made,
+                server=1, prompt_hash=b"", attempts=1, latency_s=0.1,
+            )  # fmt: skip
+    keys = [digest(number) for number in range(n)]
+    with (
+        contextlib.closing(Lender(folder / "lends")) as lender,
+        Store.open(folder / "borrows.sqlite") as store,
+    ):
+        start = time.thread_time()
+        lender.find(b"none")
+        first = time.thread_time() - start
+        start = time.thread_time()
+        for key in keys:
+            lender.find(key[::-1])
+        missed = time.thread_time() - start
+        store.get(b"none")
+        start, cpu = time.thread_time(), time.process_time()
+        for key in keys:
+            lent = lender.find(key)
+            if lent is not None:
+                store.copy_outcome(key, "choose", "judge", lent, 1)
+        copied = time.thread_time() - start
+        store.flush()
+        cpu = time.process_time() - cpu
+    print(
+        f"{n} outcomes of another run: first look-up {first * 1e3:.0f} ms, miss "
+        f"{missed / n * 1e6:.1f} us, copy {copied / n * 1e6:.0f} us, with the writer's thread "
+        f"{cpu / n * 1e6:.0f} us CPU"
+    )
+
+
 def measure_plan(folder: Path, n: int) -> None:
     with Store.open(folder / "plan.sqlite") as store:
         plan = store.open_plan(b"a" * 16, n)
@@ -176,6 +215,7 @@ def main() -> None:
             outcomes = [make(rng) for _ in range(50)]
             measure_store(Path(folder), name, outcomes, options.records // shares[name])
         measure_plan(Path(folder), options.records)
+        measure_lending(Path(folder), options.records)
         measure_commits(Path(folder), options.records)
 
 
