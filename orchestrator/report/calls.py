@@ -45,7 +45,8 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
     yield page.table(columns, rows)
     yield Text("")
     if count.left == 0:
-        yield page.words("Nothing to ask: the store holds every outcome.", GOOD)
+        who = "the store, or another run," if count.reused else "the store"
+        yield page.words(f"Nothing to ask: {who} holds every outcome.", GOOD)
     elif count.money is not None:
         yield page.words(f"Money: at most {numbers.money(count.money)}")
     else:
@@ -63,7 +64,7 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
 def _reused(page: Page, count: PlanCount) -> Iterator[Text]:
     """Where what is held comes from, as far as it is other runs."""
     for run, n in count.reused:
-        said = f"{numbers.count(n)} of those held are found in "
+        said = f"{numbers.count(n)} of those held will be copied from "
         yield Text.assemble(page.words(said), page.data(run, page.width // 2))
 
 

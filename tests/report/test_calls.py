@@ -32,6 +32,22 @@ def test_money_is_a_bound():
     assert "Money: at most 12.40" in printed(tables.plan_table(a_plan(money=12.4)))
 
 
+def test_a_plan_says_what_will_be_copied_from_other_runs():
+    stage = StageCount("answers", "expert", 400, 400, 0, True, 0)  # noqa: FBT003
+    reused = (("../first", 250), ("\x1b[31mred", 3))
+    text = printed(tables.plan_table(PlanCount(200, 400, (stage,), None, (), reused=reused)))
+    assert "Nothing to ask: the store, or another run, holds every outcome." in text
+    assert "250 of those held will be copied from ../first" in text
+    assert "\x1b[31m" not in text
+
+
+def test_a_summary_says_what_was_copied_from_other_runs():
+    progress = a_progress(asks_copied={"../first": 1200, "\x1b[31mred": 3})
+    text = " ".join(printed(tables.run_summary(progress, 0)).split())
+    assert "1,200 copied from ../first" in text
+    assert "\x1b[31m" not in text
+
+
 def test_a_plan_that_is_held_asks_nothing():
     stage = StageCount("answers", "expert", 400, 400, 0, True, 0)  # noqa: FBT003
     text = printed(tables.plan_table(PlanCount(200, 400, (stage,), None, ())))
