@@ -25,7 +25,7 @@ from orchestrator.runner.announced import announce
 from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
 from orchestrator.runner.identity import identity_key
-from orchestrator.runner.late import late_interrupts
+from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
 from orchestrator.runner.options import RUNS as _RUNS
@@ -236,30 +236,36 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         RunDirectory.lock(where, fresh=fresh) as directory,
     ):
         prepared = msgspec.structs.replace(prepared, lenders=lenders)
-        with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
-            opened = open_plan(prepared, directory, store)
-            remember_schemas(prepared.plan, store)
-            for line in announce(prepared, opened, store):
-                shown.note(line)
-            ended = _finish(prepared, opened, directory, store, shown, how)
-            late.begin()
-            export_items(prepared.dataset, directory, late)
-            export(store, directory.results, late)
-            frames = FrameFiles(directory.results)
-            notes = notes_of(store, prepared.plan.identities, frames)
-            for line in notes:
-                shown.note(line)
-            orders = read_orders(store)
-        left = ended.n_left
-        return Result(
-            directory.path,
-            ended,
-            notes,
-            n_left=left,
-            allow_code=allow_code,
-            frames=frames,
-            orders=orders,
-        )
+        return _run(prepared, directory, shown, how, late)
+
+
+def _run(
+    prepared: Prepared, directory: RunDirectory, shown: Display, how: _How, late: Late
+) -> Result:
+    """What is left of a run in the directory that is held for it, and its frames."""
+    with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
+        opened = open_plan(prepared, directory, store)
+        remember_schemas(prepared.plan, store)
+        for line in announce(prepared, opened, store):
+            shown.note(line)
+        ended = _finish(prepared, opened, directory, store, shown, how)
+        late.begin()
+        export_items(prepared.dataset, directory, late)
+        export(store, directory.results, late)
+        frames = FrameFiles(directory.results)
+        notes = notes_of(store, prepared.plan.identities, frames)
+        for line in notes:
+            shown.note(line)
+        orders = read_orders(store)
+    return Result(
+        directory.path,
+        ended,
+        notes,
+        n_left=ended.n_left,
+        allow_code=prepared.allow_code,
+        frames=frames,
+        orders=orders,
+    )
 
 
 def _finish(
