@@ -30,7 +30,8 @@ def _said(found: Salvaged) -> list[str]:
     n_kept = sum(found.kept.values())
     if found.damaged is None:
         return [f"nothing is damaged; {n_kept:,} outcomes are held"]
-    lines = [f"{n_kept:,} outcomes kept, {found.n_lost:,} lost"]
+    bound = "" if found.lost else "at most "
+    lines = [f"{n_kept:,} outcomes kept, {bound}{found.n_lost:,} lost"]
     lines += [f"lost: {n:,} of {model} ({kind})" for (model, kind), n in sorted(found.lost.items())]
     lines.append(f"the damaged file is kept as {found.damaged.name}")
     lines.append("`orchestrator run` with the same recipe asks again what was lost, and no more")

@@ -10,6 +10,7 @@ import sqlite3
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,10 @@ from orchestrator.store.writer import Entry
 _AT_ONCE: Final = 256
 # No outcome takes less: what a store of some size may hold at most.
 _LEAST_BYTES: Final = 64
+# A span that fails is halved until single rows fail, which is two tries a row; numbers that damage
+# has made may span more rows than a file can hold.
+_TRIES_OF_A_ROW: Final = 4
+_LEAST_TRIES: Final = 1000
 _HEADER_BYTES: Final = 100
 # A damaged header may say anything; a file with holes takes no room, but is read to its end.
 _MOST_BYTES: Final = 1 << 40
@@ -66,7 +71,7 @@ class Salvaged(msgspec.Struct, frozen=True):
     Attributes:
         kept: Outcomes by model and kind of ask.
         lost: Outcomes that can't be read, the same, as far as the store still says whose they were.
-        n_lost: How many in all, at least.
+        n_lost: How many in all; at most so many where the store's own count can't be read.
         damaged: Where the damaged file is now; None where nothing was damaged.
     """
 
@@ -98,7 +103,7 @@ def salvage(path: Path) -> Salvaged:
     finally:
         _remove(copy)
     lost = {group: n - kept[group] for group, n in counted.items() if n > kept[group]}
-    n_lost = max(n_lost, sum(lost.values()))
+    n_lost = sum(lost.values()) if counted else n_lost
     if is_whole:
         _remove(target)
         return Salvaged(dict(kept), {}, 0, None)
@@ -117,23 +122,38 @@ class _Source:
     def rows(self, table: str, columns: str, types: Sequence[type]) -> Iterator[tuple[Any, ...]]:
         """Rows of a table by number, in order; `n_lost` counts those that can't be read."""
         ranges = [(1, self._last(table))]
+        tries_left = _TRIES_OF_A_ROW * (schema.file_size(self._path) // _LEAST_BYTES) + _LEAST_TRIES
         while ranges:
             first, last = ranges.pop()
-            sql = f"SELECT {columns} FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id"  # noqa: S608
-            try:
-                found = self._connection.execute(sql, (first, last)).fetchmany(_AT_ONCE)
-            except (sqlite3.Error, OverflowError, UnicodeDecodeError):
-                if first == last:
+            found = self._part(table, columns, first, last)
+            if found is None:
+                tries_left -= 1
+                if first < last and tries_left > 0:
+                    middle = (first + last) // 2
+                    ranges += [(middle + 1, last), (first, middle)]
+                else:
                     self.n_lost += 1
-                    continue
-                middle = (first + last) // 2
-                ranges += [(middle + 1, last), (first, middle)]
                 continue
             whole = [row for row in found if tuple(map(type, row)) == tuple(types)]
             self.n_lost += len(found) - len(whole)
             yield from whole
             if len(found) == _AT_ONCE and found[-1][0] < last:
                 ranges.append((found[-1][0] + 1, last))
+
+    def _part(
+        self, table: str, columns: str, first: int, last: int
+    ) -> list[tuple[Any, ...]] | None:
+        """The first rows of a span; None where they can't be read, or do not come in order.
+
+        Pages that point to one another in a circle give rows without end.
+        """
+        sql = f"SELECT {columns} FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id"  # noqa: S608
+        try:
+            found = self._connection.execute(sql, (first, last)).fetchmany(_AT_ONCE)
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError):
+            return None
+        numbers = [first - 1, *(row[0] for row in found), last + 1]
+        return found if all(left < right for left, right in pairwise(numbers)) else None
 
     def counted(self) -> Counter[Group]:
         """How many outcomes there were; empty where that can't be read."""

@@ -110,3 +110,21 @@ def test_a_file_without_its_beginning_can_not_be_read_and_says_so(path: Path) ->
     change(path, 0, bytes(PAGE))
     with pytest.raises(StoreError, match="--fresh"):
         salvage(path)
+
+
+def test_pages_in_a_circle_are_not_read_for_ever(path: Path) -> None:
+    fill(path)
+    with sqlite3.connect(path) as connection:
+        ((root,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name='outcome'")
+    connection.close()
+    content = path.read_bytes()
+    page = bytearray(content[(root - 1) * PAGE : root * PAGE])
+    # The root's cells name the leaves: https://sqlite.org/fileformat.html, 1.6. All lead to one.
+    assert page[0] == 5
+    cells = [int.from_bytes(page[at : at + 2]) for at in range(12, 12 + 2 * page[4], 2)]
+    for cell in cells:
+        page[cell : cell + 4] = page[cells[0] : cells[0] + 4]
+    change(path, (root - 1) * PAGE, bytes(page))
+    found = salvage(path)
+    assert found.kept["judge", "choose"] + found.n_lost == N + 1
+    assert 0 < held(path) < N
