@@ -23,7 +23,7 @@ from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
-from orchestrator.wire.origin import Origin, origin_of, words
+from orchestrator.wire.origin import Origin, marks_of, origin_of, still_says, words
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 
 _log = logging.getLogger(__name__)
@@ -128,13 +128,16 @@ class Openai(OpenaiCompatible):
     model behind a name. Its replies do, so a change of what they say is a warning.
     """
 
+    _marks: Origin = (b"", b"")
     _origin: Origin | None = None
     _origins: frozenset[Origin] = frozenset()
 
     async def _post(self, route: str, encode: Callable[[], bytes]) -> bytes | Failure:
         body = await super()._post(route, encode)
-        if isinstance(body, bytes) and (origin := origin_of(body)) != self._origin:
-            self._notice(origin)
+        if isinstance(body, bytes) and not still_says(body, self._marks):
+            self._marks = marks_of(body)
+            if (origin := origin_of(body)) != self._origin:
+                self._notice(origin)
         return body
 
     def _notice(self, origin: Origin) -> None:

@@ -11,6 +11,8 @@ from orchestrator.wire import failures
 Origin = tuple[bytes, bytes]
 """The texts of `model` and `system_fingerprint`, escaped; empty where there are none."""
 
+_MODEL: Final = b'"model":'
+_FINGERPRINT: Final = b'"system_fingerprint":'
 _HEAD: Final = 512
 _TAIL: Final = 1024
 _MOST: Final = 300
@@ -18,21 +20,31 @@ _MOST: Final = 300
 
 def origin_of(body: bytes) -> Origin:
     """What a chat completion says near its beginning and near its end, or beginning."""
-    model = _member(body, b'"model":', 0, _HEAD)
-    key = b'"system_fingerprint":'
-    return model, _member(body, key, max(len(body) - _TAIL, 0), len(body)) or (
-        _member(body, key, 0, _HEAD)
-    )
+    model, fingerprint = (member.split(b'"')[3:4] for member in marks_of(body))
+    return b"".join(model), b"".join(fingerprint)
+
+
+def marks_of(body: bytes) -> Origin:
+    """The same with its keys, as the reply writes them: what `still_says` looks for."""
+    tail = max(len(body) - _TAIL, 0)
+    found = _member(body, _FINGERPRINT, tail, len(body)) or _member(body, _FINGERPRINT, 0, _HEAD)
+    return _member(body, _MODEL, 0, _HEAD), found
+
+
+def still_says(body: bytes, marks: Origin) -> bool:
+    """Whether a reply says of itself what another said; False also where that said less."""
+    model, fingerprint = marks
+    if not model or not fingerprint or body.find(model, 0, _HEAD) < 0:
+        return False
+    tail = max(len(body) - _TAIL, 0)
+    return body.find(fingerprint, tail) >= 0 or body.find(fingerprint, 0, _HEAD) >= 0
 
 
 def _member(body: bytes, key: bytes, start: int, end: int) -> bytes:
     at = body.find(key, start, end)
-    if at < 0:
-        return b""
-    at += len(key)
-    opened = body.find(b'"', at, at + 2)
+    opened = body.find(b'"', at + len(key), at + len(key) + 2) if at >= 0 else -1
     closed = body.find(b'"', opened + 1, opened + _MOST) if opened >= 0 else -1
-    return body[opened + 1 : closed] if closed >= 0 else b""
+    return body[at : closed + 1] if closed >= 0 else b""
 
 
 def words(origin: Origin, secret: str) -> str:
