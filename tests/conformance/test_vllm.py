@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.kinds("vllm")]
 PROMPT = (Message("user", VERDICT.format("f k", "k f")),)
 CHAT = [{"role": "user", "content": PROMPT[0].content}]
 N = 20
+TRIES = 20
 
 
 @pytest.fixture
@@ -63,9 +64,14 @@ def spoilt(reply):
 async def test_the_v1_runner_spoils_alternatives_beside_requests_for_ids(raw):
     """Why labels are forced or there is a gate; when this fails, both may go (setting `gate`)."""
     ordinary = [chat(top_logprobs=5, max_tokens=8)] * N
-    exact = [chat(logprob_token_ids=[40, 41], max_tokens=8)] * N
-    replies, _ = await at_once(raw, ordinary, exact)
-    assert any(map(spoilt, replies))
+    exact = [chat(logprob_token_ids=[40, 41], max_tokens=8)]
+    # One of each kind in turn, and again: only those that share a step of the server are spoilt.
+    for _ in range(TRIES):
+        replies = await at_once(raw, *(group for one in ordinary for group in ([one], exact)))
+        if any(spoilt(reply) for (reply,) in replies[::2]):
+            break
+    else:
+        pytest.fail(f"no reply of {TRIES * N} was spoilt")
     (alone,) = await at_once(raw, ordinary)
     assert not any(map(spoilt, alone))
 
