@@ -1,27 +1,24 @@
 """`orchestrator gc`: what the last recipes of a run no longer ask for is counted, or dropped."""
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
-from orchestrator.driver import Driver
 from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report import numbers
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
-from orchestrator.runner.counts import systems_of
+from orchestrator.runner.counts import count_plan, systems_of
 from orchestrator.runner.execute import read_revision
 from orchestrator.runner.prepare import Prepared, prepare
-from orchestrator.runner.report_commands import run_path
+from orchestrator.runner.report_commands import run_path, say_of
 from orchestrator.store import (
     RunDirectory,
     Store,
     Unplanned,
+    damaged_files,
     drop,
     newest,
     plan_hashes,
@@ -42,22 +39,21 @@ def gc(options: argparse.Namespace) -> int:
         raise UsageError(f"--keep must be at least 1, got {options.keep}")
     path = newest(run_path(options.run))
     directory = RunDirectory.open(path)
-    if not directory.store_path.exists():
-        raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
     if not options.drop:
         keys, plans = _planned(directory, options.keep, allow_code=options.allow_code)
         found = unplanned(directory.store_path, keys, plans)
-        _print(path, _counted(found, directory, options.keep))
+        say_of(path, _counted(found, damaged_files(directory.store_path), options.keep))
         return EXIT_COMPLETE
     with RunDirectory.lock(path) as held:
         keys, plans = _planned(held, options.keep, allow_code=options.allow_code)
-        before = _n_bytes([held.store_path, *_aside(held)])
+        aside = damaged_files(held.store_path)
+        before = _n_bytes([held.store_path, *aside])
         found = drop(held.store_path, keys, plans)
-        for file in _aside(held):
+        for file in aside:
             file.unlink()
         after = _n_bytes([held.store_path])
     said = f"dropped {_said(found)}; {numbers.size(after)} are left of {numbers.size(before)}"
-    _print(path, [said])
+    say_of(path, [said])
     return EXIT_COMPLETE
 
 
@@ -97,8 +93,7 @@ def _prepared(file: Path, *, allow_code: bool) -> Prepared:
 
 
 def _add_keys(prepared: Prepared, store: Store, keys: set[bytes]) -> None:
-    """Drive every unit against the store, as `orchestrator plan` does."""
-    plan, systems = prepared.plan, systems_of(prepared)
+    """Keys of the outcomes that `orchestrator plan` would find."""
 
     def look_up(key: bytes) -> Outcome | Failure | None:
         found = store.get(key)
@@ -106,30 +101,18 @@ def _add_keys(prepared: Prepared, store: Store, keys: set[bytes]) -> None:
             keys.add(key)
         return found
 
-    for index in range(len(plan.items)):
-        # One driver an item, so that memory stays flat.
-        driver = Driver(plan, look_up, systems)
-        first = index * plan.n_per_item
-        for position in range(first, first + plan.n_per_item):
-            driver.open(position)
-        driver.close()
-
-
-def _aside(directory: RunDirectory) -> list[Path]:
-    """Damaged stores that `orchestrator repair` has left."""
-    return sorted(directory.path.glob("store.damaged-*.sqlite*"))
+    count_plan(prepared.plan, look_up, systems_of(prepared), {})
 
 
 def _n_bytes(files: Iterable[Path]) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def _counted(found: Unplanned, directory: RunDirectory, keep: int) -> list[str]:
+def _counted(found: Unplanned, aside: list[Path], keep: int) -> list[str]:
     recipes = "the last recipe" if keep == 1 else f"the last {keep} recipes"
     lines = [f"{found.n_kept:,} outcomes are asked by {recipes}"]
     for (model, kind), n in sorted(found.outcomes.items()):
         lines.append(f"not asked any more: {n:,} of {model} ({kind})")
-    aside = _aside(directory)
     if aside:
         lines.append(f"left by repair: {', '.join(file.name for file in aside)}")
     if found.is_empty and not aside:
@@ -144,8 +127,3 @@ def _said(found: Unplanned) -> str:
     n_outcomes = sum(found.outcomes.values())
     plans = "1 older plan" if found.n_plans == 1 else f"{found.n_plans:,} older plans"
     return f"{n_outcomes:,} outcomes and {found.n_units:,} units of {plans}"
-
-
-def _print(path: Path, lines: Iterable[str]) -> None:
-    for line in lines:
-        write_to(sys.stdout, safe_line(f"{path}: {line}") + "\n")

@@ -1,12 +1,9 @@
 """`orchestrator repair`: what can be read of a damaged run is kept, the rest is asked again."""
 
 import argparse
-import sys
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
-from orchestrator.runner.report_commands import run_path
+from orchestrator.runner.report_commands import run_path, say_of
 from orchestrator.store import RunDirectory, Salvaged, newest, salvage
 
 
@@ -21,8 +18,7 @@ def repair(options: argparse.Namespace) -> int:
     RunDirectory.open(path)
     with RunDirectory.lock(path) as directory:
         found = salvage(directory.store_path)
-    for line in _said(found):
-        write_to(sys.stdout, safe_line(f"{path}: {line}") + "\n")
+    say_of(path, _said(found))
     return EXIT_COMPLETE
 
 
@@ -30,7 +26,7 @@ def _said(found: Salvaged) -> list[str]:
     n_kept = sum(found.kept.values())
     if found.damaged is None:
         return [f"nothing is damaged; {n_kept:,} outcomes are held"]
-    bound = "" if found.lost else "at most "
+    bound = "at most " if found.n_lost and not found.lost else ""
     lines = [f"{n_kept:,} outcomes kept, {bound}{found.n_lost:,} lost"]
     lines += [f"lost: {n:,} of {model} ({kind})" for (model, kind), n in sorted(found.lost.items())]
     lines.append(f"the damaged file is kept as {found.damaged.name}")

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +18,12 @@ def run_path(name: str) -> Path:
     """A run by its folder, or by its name in runs/."""
     path = Path(name)
     return path if path.exists() or not (api.RUNS / name).is_dir() else api.RUNS / name
+
+
+def say_of(run: Path, lines: Iterable[str]) -> None:
+    """Lines about a run."""
+    for line in lines:
+        write_to(sys.stdout, safe_line(f"{run}: {line}") + "\n")
 
 
 def write_files(result: api.Result, options: argparse.Namespace) -> bool:

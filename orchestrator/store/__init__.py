@@ -16,7 +16,7 @@ from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
 from orchestrator.store.lending import Lender, Lent
 from orchestrator.store.owner import Owner
 from orchestrator.store.rundir import RunDirectory, RunStatus, newest
-from orchestrator.store.salvage import Salvaged, salvage
+from orchestrator.store.salvage import Salvaged, damaged_files, salvage
 from orchestrator.store.store import Store
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "UnitCount",
     "Unplanned",
     "damaged",
+    "damaged_files",
     "drop",
     "is_network_fs",
     "newest",

@@ -35,13 +35,14 @@ _UNIT_COLUMNS: Final = ("id", "hash", "status", "frame", "cause", "rows")
 _PLACE_COLUMNS: Final = ("plan", "position", "unit")
 _KEY_COLUMNS: Final = ("row", "key")
 
-_TALLY: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
+ADD_UP: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
     n=n+excluded.n, n_requests=n_requests+excluded.n_requests,
     n_attempts=n_attempts+excluded.n_attempts,
     n_prompt_tokens=n_prompt_tokens+excluded.n_prompt_tokens,
     n_cached_tokens=n_cached_tokens+excluded.n_cached_tokens,
     n_completion_tokens=n_completion_tokens+excluded.n_completion_tokens,
     latency_s=latency_s+excluded.latency_s"""
+"""Adds to the sums of outcomes: model, kind, cause, then what is added in the table's order."""
 _FAILURE: Final = """INSERT INTO failure VALUES (?,?,?,?,1,?,?,?) ON CONFLICT DO UPDATE SET n=n+1,
     last_key=excluded.last_key, last_message=excluded.last_message,
     last_at_ms=excluded.last_at_ms"""
@@ -147,7 +148,7 @@ class Batch:
             if entry.failure is not None:
                 self._add_failure(entry.failure)
         for group, sums in tallies.items():
-            self._execute(_TALLY, (*group, *sums))
+            self._execute(ADD_UP, (*group, *sums))
 
     # -- units -----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import msgspec
 
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
+from orchestrator.store.batch import ADD_UP
 from orchestrator.store.entries import spent_on
 from orchestrator.store.filesystem import is_network_fs
 
@@ -33,10 +34,6 @@ _STALE_UNITS: Final = """unit WHERE id NOT IN
     (SELECT unit FROM place WHERE plan IN (SELECT value FROM json_each(?)))"""
 _STALE_PLACES: Final = "place WHERE plan NOT IN (SELECT value FROM json_each(?))"
 _STALE_PLANS: Final = "plan WHERE id NOT IN (SELECT value FROM json_each(?))"
-_LESS: Final = """UPDATE tally SET n=n-?, n_requests=n_requests-?, n_attempts=n_attempts-?,
-    n_prompt_tokens=n_prompt_tokens-?, n_cached_tokens=n_cached_tokens-?,
-    n_completion_tokens=n_completion_tokens-?, latency_s=latency_s-?
-    WHERE model=? AND kind=? AND cause=?"""
 _FEWER_FAILURES: Final = """UPDATE failure SET n=n-?
     WHERE permanent=1 AND model=? AND cause=? AND status=?"""
 
@@ -101,17 +98,11 @@ def drop(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
     """
     writer = schema.connect_writer(path, exclusive=is_network_fs(path))
     with contextlib.closing(writer) as connection, _explained(path):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with schema.transaction(connection):
             found = _find(connection, keys, plans)
             _drop_outcomes(connection, found.rows)
             for stale in (_STALE_UNITS, _STALE_PLACES, _STALE_PLANS):
                 connection.execute(f"DELETE FROM {stale}", (found.kept_plans,))  # noqa: S608
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return found.said
@@ -152,14 +143,14 @@ def _drop_outcomes(connection: sqlite3.Connection, rows: list[int]) -> None:
             spent = spent_on(outcome)
             taken = (1, spent.n_requests, attempts, *spent[1:], latency_s)
             group = sums[model, kind, cause]
-            group[:] = [a + b for a, b in zip(group, taken, strict=True)]
+            group[:] = [a - b for a, b in zip(group, taken, strict=True)]
             if isinstance(outcome, Failure):
                 failures[model, cause, outcome.status] += 1
             gone.append((key,))
         connection.executemany("DELETE FROM outcome_key WHERE key=?", gone)
         connection.executemany("DELETE FROM outcome_key_new WHERE row=?", part)
         connection.executemany("DELETE FROM outcome WHERE id=?", part)
-    connection.executemany(_LESS, [(*taken, *group) for group, taken in sums.items()])
+    connection.executemany(ADD_UP, [(*group, *less) for group, less in sums.items()])
     connection.executemany(_FEWER_FAILURES, [(n, *group) for group, n in failures.items()])
     connection.execute("DELETE FROM tally WHERE n<=0")
     connection.execute("DELETE FROM failure WHERE n<=0")

@@ -111,6 +111,11 @@ def salvage(path: Path) -> Salvaged:
     return Salvaged(dict(kept), lost, n_lost, aside)
 
 
+def damaged_files(path: Path) -> list[Path]:
+    """The files that `salvage` has put aside of a store."""
+    return sorted(path.parent.glob(f"{path.stem}.damaged-*{path.suffix}*"))
+
+
 class _Source:
     """Reads a damaged file in parts, so that a part which can't be read loses no other."""
 

@@ -2,7 +2,8 @@
 
 import logging
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -248,13 +249,25 @@ def _create(connection: sqlite3.Connection) -> None:
     _change(connection, (*_TABLES, f"PRAGMA application_id={APPLICATION_ID}"))
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """All that is done inside, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def _change(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
     """Bring the tables to the current schema in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in statements:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    connection.execute("COMMIT")
+    with transaction(connection):
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -125,16 +125,8 @@ class Tables:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._connection
-        with self._lock:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with self._lock, schema.transaction(self._connection) as connection:
+            yield connection
 
     def _look_after(self) -> None:
         wal_bytes = schema.file_size(schema.wal_path(self._path))
