@@ -40,6 +40,13 @@ def write_section(
     page.write_text(replaced(page.read_text(encoding="utf-8"), name, text), encoding="utf-8")
 
 
+def publish(name: str, text: str, figures: Mapping[str, float], *, write: bool) -> None:
+    """Print a section, and put it into the page where that is asked for; raises as that does."""
+    print(text)
+    if write:
+        write_section(name, text, figures)
+
+
 def figures_in(page: str) -> dict[str, float]:
     """What the sections of a page measured of targets."""
     found: dict[str, float] = {}

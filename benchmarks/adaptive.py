@@ -18,7 +18,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from _page import machine, write_section
+from _page import machine, publish
 from _vllm_runs import (
     Processors,
     judge_server,
@@ -106,9 +106,7 @@ def main() -> None:
         print(f"not measured: {error}")
         return
     text, figures = asyncio.run(table(options.items, options.fixed, options.repeat))
-    print(text)
-    if options.write:
-        write_section("adaptive", text, figures)
+    publish("adaptive", text, figures, write=options.write)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from _page import machine, write_section
+from _page import machine, publish
 from _vllm_runs import (
     BLOCK,
     METHODS,
@@ -127,9 +127,7 @@ def main() -> None:
         print(f"not measured: {error}")
         return
     text, figures = asyncio.run(table(options.items, options.blocks))
-    print(text)
-    if options.write:
-        write_section("prefix", text, figures)
+    publish("prefix", text, figures, write=options.write)
 
 
 if __name__ == "__main__":

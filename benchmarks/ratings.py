@@ -18,7 +18,7 @@ from typing import Any
 
 import evalica
 import numpy as np
-from _page import machine, version, write_section
+from _page import machine, publish, version
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE
@@ -150,9 +150,7 @@ def main() -> None:
         print(json.dumps(theirs()))
     else:
         text, figures = report(options.repeat)
-        print(text)
-        if options.write:
-            write_section("ratings", text, figures)
+        publish("ratings", text, figures, write=options.write)
 
 
 if __name__ == "__main__":

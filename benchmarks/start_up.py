@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from _page import ROOT, machine, write_section
+from _page import ROOT, machine, publish
 
 COMMANDS = {
     "help": (("--help",), 0.15),
@@ -68,9 +68,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
     text, figures = report(options.repeat)
-    print(text)
-    if options.write:
-        write_section("start-up", text, figures)
+    publish("start-up", text, figures, write=options.write)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks._page import machine, write_section
+from benchmarks._page import machine, publish
 from benchmarks.peers import bodies
 from benchmarks.peers.clients import CLIENTS, Ours, Peer
 from benchmarks.peers.measure import GROWTH, ClientError, run, slope
@@ -53,9 +53,7 @@ def main() -> None:
     else:
         clients = [c for c in CLIENTS if not options.only or c.name in options.only]
         name, text = "peers", compare(clients, full=options.full)
-    print(text)
-    if options.write:
-        write_section(name, text, figures)
+    publish(name, text, figures, write=options.write)
 
 
 def compare(clients: Sequence[Ours | Peer], *, full: bool) -> str:
