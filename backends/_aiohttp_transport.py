@@ -9,7 +9,7 @@ import errno
 import logging
 import socket
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
 
@@ -18,6 +18,7 @@ from backends._transport import (
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
     KEPT_HEADERS,
+    Read,
     Reply,
     check_base_url,
     check_key,
@@ -27,6 +28,7 @@ from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
+T = TypeVar("T")
 _READ_BUFFER_BYTES: Final = 2**18
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 
@@ -55,9 +57,10 @@ class AiohttpTransport:
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[str, aiohttp.ClientSession] = {}
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `Transport`."""
-        return await self._send("POST", path, body, timeout_s)
+        reply = await self._send("POST", path, body, timeout_s)
+        return reply if isinstance(reply, Failure) else read(reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `Transport`."""

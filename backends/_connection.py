@@ -7,15 +7,19 @@ together by callbacks of the parser (httptools, which is llhttp), and one future
 import asyncio
 import errno
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import httptools
 
-from backends._transport import KEPT_HEADERS, Reply
+from backends._transport import KEPT_HEADERS, Read, Reply, whole
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import too_large
 
+T = TypeVar("T")
+# Requests that may wait for one another: so many that few writes wake the server, so few that it
+# does not wait for work meanwhile.
+_MOST_TOGETHER: Final = 8
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 _KEPT: Final = {name.encode(): name for name in KEPT_HEADERS}
 _MAX_HEAD_BYTES: Final = 64 * 1024
@@ -28,12 +32,37 @@ _ENCODED: Final = Failure(
 )
 
 
+class Sending:
+    """Writes the requests of one turn of the event loop together.
+
+    A write wakes a server that sleeps, which takes longer than to write. Of several in a row only
+    the first does so.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[Connection] = []
+
+    def put(self, connection: "Connection") -> None:
+        """Have a connection write its request before the loop's next turn ends."""
+        self._waiting.append(connection)
+        if len(self._waiting) >= _MOST_TOGETHER:
+            self._write()
+        elif len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._write)
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for connection in waiting:
+            connection.write()
+
+
 class Connection(asyncio.Protocol):
     """A connection; `ask` may be called again once its last call has returned a reply.
 
     Args:
         released: Called when the connection may carry another request.
         lost: Called when it is closed, whoever closed it.
+        sending: Tells when to write.
         max_body_bytes: Larger replies are failures.
         secret: Kept out of messages.
 
@@ -46,16 +75,20 @@ class Connection(asyncio.Protocol):
         self,
         released: Callable[["Connection"], None],
         lost: Callable[["Connection"], None],
+        sending: Sending,
         max_body_bytes: int,
         secret: str,
     ) -> None:
         self._released = released
         self._lost = lost
+        self._sending = sending
         self._max_body_bytes = max_body_bytes
         self._secret = secret
         self._parser: httptools.HttpResponseParser | None = None
         self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[Reply | Failure | None] | None = None
+        self._waiter: asyncio.Future[Any] | None = None
+        self._read: Callable[[Reply], Any] = whole
+        self._unsent = b""
         self._n_bytes = 0
         self.deadline = 0.0
         self.idle_since = 0.0
@@ -74,20 +107,23 @@ class Connection(asyncio.Protocol):
         self._has_excess = False
         self._failure: Failure | None = None
 
-    async def ask(self, request: bytes, deadline: float) -> Reply | Failure | None:
+    async def ask(self, request: bytes, deadline: float, read: Read[T]) -> T | Failure | None:
         """Send a request and wait for its end; None where the connection closed without a word.
 
         Args:
             request: Head and body.
             deadline: In the loop's time. Who made the connection watches it and calls `fail`.
+            read: Called with the reply as soon as it is whole.
         """
         if self._transport is None or self._transport.is_closing():
             return None
-        waiter: asyncio.Future[Reply | Failure | None]
+        waiter: asyncio.Future[T | Failure | None]
         waiter = self._waiter = asyncio.get_running_loop().create_future()
+        self._read = read
         self._n_bytes = 0
         self.deadline = deadline
-        self._transport.write(request)
+        self._unsent = request
+        self._sending.put(self)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -95,6 +131,12 @@ class Connection(asyncio.Protocol):
             if waiter.cancelled():
                 self.abort()
             raise
+
+    def write(self) -> None:
+        """Write the request; called by `Sending`."""
+        request, self._unsent = self._unsent, b""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(request)
 
     def fail(self, failure: Failure) -> None:
         """End the request in flight, and the connection: what still comes belongs to nobody."""
@@ -115,7 +157,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        if self._waiter is None or self._waiter.done() or self._parser is None:
+        if self._waiter is None or self._waiter.done() or self._parser is None or self._unsent:
             # Nobody asked: such as a last word before an idle connection is closed.
             self.abort()
             return
@@ -137,7 +179,7 @@ class Connection(asyncio.Protocol):
         self._lost(self)
         if self._has_head and not self._is_framed and exc is None:
             # A reply that does not say how long it is ends with the connection.
-            self._settle(self._reply())
+            self._hand_over(self._reply())
         elif self._n_bytes:
             self._settle(Failure("connection", "the reply broke off"))
         elif exc is None or getattr(exc, "errno", None) in _CLOSED:
@@ -207,7 +249,7 @@ class Connection(asyncio.Protocol):
             and not self._transport.get_write_buffer_size()
         )
         self._begin()
-        self._settle(reply)
+        self._hand_over(reply)
         if keep:
             self._released(self)
         else:
@@ -216,7 +258,18 @@ class Connection(asyncio.Protocol):
     def _reply(self) -> Reply:
         return Reply(self._status, self._headers, b"".join(self._chunks))
 
-    def _settle(self, end: Reply | Failure | None) -> None:
+    def _hand_over(self, reply: Reply) -> None:
+        try:
+            end = self._read(reply)
+        # The event loop would only log it, and who asked wait for ever; it is raised there.
+        except Exception as error:  # noqa: BLE001
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error)
+        else:
+            self._settle(end)
+
+    def _settle(self, end: object) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(end)

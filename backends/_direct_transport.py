@@ -9,24 +9,27 @@ import ipaddress
 import logging
 import socket
 from collections import deque
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-from backends._connection import Connection
+from backends._connection import Connection, Sending
 from backends._transport import (
     CONNECT_TIMEOUT_S,
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
+    Read,
     Reply,
     Transport,
     check_base_url,
     check_key,
+    whole,
 )
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES
 
+T = TypeVar("T")
 _SAFE: Final = "/%~!$&'()*+,;=:@"
 # What an event loop's timer may come too early.
 _RESOLUTION_S: Final = 1e-3
@@ -83,15 +86,15 @@ class DirectTransport:
             for method, limit in (("POST", endpoint.max_in_flight), ("GET", CONTROL_CONNECTIONS))
         }
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `Transport`."""
         head = f"POST {self._path}{path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n{self._head}"
-        return await self._pools["POST"].send(head.encode() + body, timeout_s)
+        return await self._pools["POST"].send(head.encode() + body, timeout_s, read)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `Transport`."""
         head = f"GET {self._path}{path} HTTP/1.1\r\n{self._head}"
-        return await self._pools["GET"].send(head.encode(), timeout_s)
+        return await self._pools["GET"].send(head.encode(), timeout_s, whole)
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -121,12 +124,13 @@ class _Pool:
         # The last that was used is the first to be used again: the others grow old and are closed.
         self._idle: deque[Connection] = deque()
         self._busy: dict[Connection, float] = {}
+        self._sending = Sending()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._is_closed = False
 
-    async def send(self, request: bytes, timeout_s: float) -> Reply | Failure:
-        """The reply to a request; `timeout_s` bounds all of it."""
+    async def send(self, request: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
+        """What `read` makes of the reply to a request; `timeout_s` bounds all of it."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         if self._slots.locked():
             try:
@@ -137,7 +141,7 @@ class _Pool:
         else:
             await self._slots.acquire()
         try:
-            return await self._exchange(request, deadline, timeout_s)
+            return await self._exchange(request, deadline, timeout_s, read)
         finally:
             self._slots.release()
 
@@ -151,7 +155,9 @@ class _Pool:
             connection.fail(_SHUT)
         self._idle.clear()
 
-    async def _exchange(self, request: bytes, deadline: float, timeout_s: float) -> Reply | Failure:
+    async def _exchange(
+        self, request: bytes, deadline: float, timeout_s: float, read: Read[T]
+    ) -> T | Failure:
         connection: Connection | Failure | None = self._reusable()
         for _ in range(2):
             if connection is None:
@@ -164,7 +170,7 @@ class _Pool:
             self._busy[connection] = timeout_s
             self._watch(deadline)
             began = asyncio.get_running_loop().time()
-            end = await connection.ask(request, deadline)
+            end = await connection.ask(request, deadline, read)
             if end is not None:
                 return end
             if asyncio.get_running_loop().time() - began > _RACE_S:
@@ -216,7 +222,9 @@ class _Pool:
         return failure
 
     def _make(self) -> Connection:
-        return Connection(self._released, self._lost, self._max_body_bytes, self._secret)
+        return Connection(
+            self._released, self._lost, self._sending, self._max_body_bytes, self._secret
+        )
 
     def _released(self, connection: Connection) -> None:
         self._busy.pop(connection, None)

@@ -4,7 +4,7 @@ What differs between servers is a `Dialect` and a transport; files in `backends/
 """
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,6 +19,8 @@ from orchestrator.wire import completions, failures, labels, metrics, replies, r
 from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
+Decode: TypeAlias = Callable[[bytes], T | Failure]
+"""Makes something of a reply's body."""
 CONTROL_TIMEOUT_S: Final = 10.0
 """How long a question about the server itself may take."""
 _NO_SUCH_ROUTE: Final = (404, 405, 501)
@@ -80,12 +82,6 @@ class OpenaiCompatible:
             return refused
         legacy = self._endpoint.plain and not dialect.plain
         encode = requests.completion if legacy else requests.chat
-        body = await self._post(
-            "/completions" if legacy else "/chat/completions",
-            lambda: encode(model, ask, seed, dialect),
-        )
-        if isinstance(body, Failure):
-            return body
         reading = replies.Reading(
             logprobs=dialect.logprobs,
             top=ask.top_logprobs,
@@ -95,7 +91,11 @@ class OpenaiCompatible:
             secret=self._endpoint.api_key,
         )
         read = completions.generation if legacy else replies.generation
-        return read(body, reading)
+        return await self._post(
+            "/completions" if legacy else "/chat/completions",
+            lambda: encode(model, ask, seed, dialect),
+            lambda body: read(body, reading),
+        )
 
     def _dialect_of(self, ask: GenerateAsk) -> Dialect:  # noqa: ARG002 (for those that tell apart)
         """What the server wants to see for this ask."""
@@ -122,13 +122,11 @@ class OpenaiCompatible:
             return Failure("no_logprobs", NO_LOGPROBS, permanent=True)
         if (ask.prefix.text or ask.prefix.token_ids) and not (self._prefill and ask.prefix.text):
             return Failure("unsupported", _NO_PREFIX, permanent=True)
-        body = await self._post(
+        return await self._post(
             "/chat/completions",
             lambda: requests.choose_by_top(self._endpoint.model, ask, self._dialect),
+            lambda body: labels.choice_from_top(body, ask.labels, self._endpoint.api_key),
         )
-        if isinstance(body, Failure):
-            return body
-        return labels.choice_from_top(body, ask.labels, self._endpoint.api_key)
 
     async def provenance(self) -> Provenance | Failure:
         """What the server says it is; hosted endpoints say little."""
@@ -147,20 +145,23 @@ class OpenaiCompatible:
         """See `orchestrator.backend.Backend`."""
         await self._transport.close()
 
-    async def _post(self, route: str, encode: Callable[[], bytes]) -> bytes | Failure:
-        """The body of a reply with status 200, from a route under `path`."""
-        return await self._post_to(self.path + route, encode)
+    async def _post(
+        self, route: str, encode: Callable[[], bytes], decode: Decode[T]
+    ) -> T | Failure:
+        """What `decode` makes of a reply with status 200, from a route under `path`."""
+        return await self._post_to(self.path + route, encode, decode)
 
-    async def _post_to(self, path: str, encode: Callable[[], bytes]) -> bytes | Failure:
+    async def _post_to(
+        self, path: str, encode: Callable[[], bytes], decode: Decode[T]
+    ) -> T | Failure:
         """The same from any path."""
         try:
             body = encode()
         except UnicodeEncodeError:
             return Failure("bad_request", _NO_TEXT, permanent=True)
-        reply = await self._transport.post(path, body, self._endpoint.timeout_s)
-        if isinstance(reply, Failure):
-            return reply
-        return reply.body if reply.status == 200 else self._classified(reply)
+        return await self._transport.post(
+            path, body, self._endpoint.timeout_s, lambda reply: self._read(reply, decode)
+        )
 
     async def _ask(
         self,
@@ -173,8 +174,8 @@ class OpenaiCompatible:
         Raises:
             Failed: If there is none.
         """
-        body = known(await self._post_to(path, encode))
-        return known(decode(body, self._endpoint.api_key))
+        secret = self._endpoint.api_key
+        return known(await self._post_to(path, encode, lambda body: decode(body, secret)))
 
     def _classified(self, reply: Reply) -> Failure:
         secret = self._endpoint.api_key
@@ -194,7 +195,7 @@ class OpenaiCompatible:
         reply = await self._transport.get("/version", CONTROL_TIMEOUT_S)
         return self._read(reply, replies.version)
 
-    def _read(self, reply: Reply | Failure, decode: Callable[[bytes], T | Failure]) -> T | Failure:
+    def _read(self, reply: Reply | Failure, decode: Decode[T]) -> T | Failure:
         if isinstance(reply, Failure):
             return reply
         return decode(reply.body) if reply.status == 200 else self._classified(reply)
@@ -236,23 +237,23 @@ class Native(OpenaiCompatible):
         method, plain = f"{self.kind}.score", self._endpoint.plain
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(method, ask)
-        body = await self._post(
-            "/score", lambda: requests.score(self._endpoint.model, ask, plain=plain)
+        return await self._post(
+            "/score",
+            lambda: requests.score(self._endpoint.model, ask, plain=plain),
+            lambda body: replies.scored(body, ask, method, self._endpoint.api_key),
         )
-        if isinstance(body, Failure):
-            return body
-        return replies.scored(body, ask, method, self._endpoint.api_key)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""
         if (refused := self._turns(ask.messages)) is not None:
             return refused
         model, plain = self._endpoint.model, self._endpoint.plain
-        body = await self._post("/choose", lambda: requests.choose(model, ask, plain=plain))
-        if isinstance(body, Failure):
-            return body
-        method = f"{self.kind}.choose"
-        return replies.choice(body, len(ask.labels), method, self._endpoint.api_key)
+        method, secret = f"{self.kind}.choose", self._endpoint.api_key
+        return await self._post(
+            "/choose",
+            lambda: requests.choose(model, ask, plain=plain),
+            lambda body: replies.choice(body, len(ask.labels), method, secret),
+        )
 
     async def provenance(self) -> Provenance | Failure:
         """Version and fingerprint; a failure if the server does not have the model."""

@@ -8,7 +8,7 @@ Importing it takes most of a second, so `backends.openai` imports this module wh
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import openai
 from openai import RequestOptions
@@ -16,6 +16,7 @@ from openai import RequestOptions
 from backends._transport import (
     CONNECT_TIMEOUT_S,
     KEPT_HEADERS,
+    Read,
     Reply,
     check_base_url,
     check_key,
@@ -25,6 +26,7 @@ from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
+T = TypeVar("T")
 _AS_STREAM: Final = "X-Stainless-Raw-Response"
 _DISCONNECTED: Final = "Server disconnected without sending a response"
 
@@ -44,15 +46,16 @@ class OpenaiTransport:
         self._max_body_bytes = max_body_bytes
         self._client: openai.AsyncOpenAI | None = None
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `backends._transport.Transport`."""
         client = self._client or self._open()
-        return await self._send(
+        reply = await self._send(
             lambda: client.post(
                 path, cast_to=openai.AsyncAPIResponse[bytes], content=body, options=self._options()
             ),
             timeout_s,
         )
+        return reply if isinstance(reply, Failure) else read(reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `backends._transport.Transport`."""

@@ -5,8 +5,8 @@ that need TLS by `backends._aiohttp_transport`, hosted ones by `backends._openai
 Backends know none of them.
 """
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,6 +15,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 
+T = TypeVar("T")
 CONNECT_TIMEOUT_S: Final = 5.0
 KEEPALIVE_S: Final = 3.0
 """Below uvicorn's 5 s, so that a connection is not reused in the moment the server closes it."""
@@ -31,11 +32,24 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+Read: TypeAlias = Callable[[Reply], T | Failure]
+"""Makes something of a reply; never None."""
+
+
+def whole(reply: Reply) -> Reply:
+    """Reads nothing out of a reply."""
+    return reply
+
+
 class Transport(Protocol):
     """Sends bytes to one server."""
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
-        """Post JSON to `path` under the base URL; `timeout_s` is the deadline of the whole."""
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
+        """What `read` makes of the reply to JSON that is posted to `path` under the base URL.
+
+        It is read as soon as it is whole, so that many long replies that come together need not be
+        held together. `timeout_s` is the deadline of the whole. What `read` raises is raised here.
+        """
         ...
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:

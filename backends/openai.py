@@ -11,14 +11,14 @@ not an empty list. Ollama cuts prompts over its `num_ctx` in silence, which noth
 import logging
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import NO_LOGPROBS, OpenaiCompatible, without_version
+from backends._openai_compatible import NO_LOGPROBS, Decode, OpenaiCompatible, without_version
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint, is_private
@@ -26,6 +26,7 @@ from orchestrator.records import Choice, Failure, Generation
 from orchestrator.wire.origin import Origin, marks_of, origin_of, still_says, words
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top")
@@ -132,13 +133,17 @@ class Openai(OpenaiCompatible):
     _origin: Origin | None = None
     _origins: frozenset[Origin] = frozenset()
 
-    async def _post(self, route: str, encode: Callable[[], bytes]) -> bytes | Failure:
-        body = await super()._post(route, encode)
-        if isinstance(body, bytes) and not still_says(body, self._marks):
-            self._marks = marks_of(body)
-            if (origin := origin_of(body)) != self._origin:
-                self._notice(origin)
-        return body
+    async def _post(
+        self, route: str, encode: Callable[[], bytes], decode: Decode[T]
+    ) -> T | Failure:
+        def look_at(body: bytes) -> T | Failure:
+            if not still_says(body, self._marks):
+                self._marks = marks_of(body)
+                if (origin := origin_of(body)) != self._origin:
+                    self._notice(origin)
+            return decode(body)
+
+        return await super()._post(route, encode, look_at)
 
     def _notice(self, origin: Origin) -> None:
         before, self._origin = self._origin, origin

@@ -272,7 +272,7 @@ class Vllm(ByIds):
             if self._cap is None:
                 model = self._endpoint.model
                 body = await self._post_to(
-                    COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD)
+                    COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD), bytes
                 )
                 self._cap = _cap(body)
         return self._cap

@@ -21,7 +21,7 @@ import psutil
 
 import orchestrator
 from backends._direct_transport import DirectTransport
-from backends._transport import Reply
+from backends._transport import Reply, whole
 from launch import vllm as launch_kind
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
@@ -192,7 +192,7 @@ async def send_again(server: RunningServer, sent: list[Sent], n: int, salt: str)
 
     async def work() -> None:
         for path, body in bodies:
-            reply = await transport.post(path, body, 600.0)
+            reply = await transport.post(path, body, 600.0, whole)
             if isinstance(reply, Failure) or reply.status != 200:
                 raise SystemExit(f"failed: {reply}")
 
@@ -235,7 +235,7 @@ async def token_ids(server: RunningServer, sent: list[Sent]) -> list[tuple[int, 
 async def _tokenized(transport: DirectTransport, body: dict[str, Any], prompt: object) -> list[int]:
     what = {"messages": body["messages"]} if "messages" in body else {"prompt": prompt}
     asked = json.dumps({"model": body["model"], **what}).encode()
-    reply = await transport.post("/tokenize", asked, 30.0)
+    reply = await transport.post("/tokenize", asked, 30.0, whole)
     if isinstance(reply, Failure) or reply.status != 200:
         raise SystemExit(f"failed: {reply}")
     tokens: list[int] = json.loads(reply.body)["tokens"]

@@ -16,7 +16,7 @@ import numpy as np
 
 from orchestrator.ask import digest
 from orchestrator.records import Choice, Generation, Outcome, TopLogprobs
-from orchestrator.store import Lender, RunDirectory, Store, codec
+from orchestrator.store import Lender, RunDirectory, Store, codec, compression
 
 TOP_SHAPE = (256, 20)
 
@@ -47,7 +47,7 @@ def plain(rng: np.random.Generator) -> Generation:
 
 
 def measure_codec(name: str, outcome: Outcome) -> None:
-    packed = codec.encode(outcome)
+    packed = compression.encode(outcome)
     n = 3000
 
     def microseconds(work: Callable[[], object]) -> float:
@@ -56,7 +56,7 @@ def measure_codec(name: str, outcome: Outcome) -> None:
             work()
         return (time.perf_counter() - start) / n * 1e6
 
-    encode = microseconds(lambda: codec.encode(outcome))
+    encode = microseconds(lambda: compression.encode(outcome))
     decode = microseconds(lambda: codec.decode(*packed))
     print(f"{name:28} encode {encode:7.1f} us   decode {decode:7.1f} us   {packed.n_bytes:6} B")
 

@@ -47,8 +47,8 @@ class Layout(NamedTuple):
         return self.shape[0] * self.shape[1]
 
 
-def shorten(arrays: bytes, layout: Layout) -> bytes:
-    """The arrays in fewer bytes, where that makes them shorter."""
+def content(arrays: bytes, layout: Layout) -> blobs.Content:
+    """What the arrays are compressed from."""
     values: Words = np.frombuffer(arrays, "<u4")
     begin, n = layout.n_before, layout.size
     rest = np.concatenate((values[:begin], values[begin + 2 * n :]))
@@ -57,9 +57,8 @@ def shorten(arrays: bytes, layout: Layout) -> bytes:
     steps = logprobs.copy()
     steps[1:] -= logprobs[:-1]
     n_distinct, coded = _coded(ids)
-    frame = blobs.compressed(_planes(rest) + coded + _planes(steps))
-    head = bytes((MARK,)) + n_distinct.to_bytes(_HEAD_BYTES - 1, "little")
-    return head + frame if _HEAD_BYTES + len(frame) < len(arrays) else arrays
+    mark = bytes((MARK,)) + n_distinct.to_bytes(_HEAD_BYTES - 1, "little")
+    return blobs.Content(mark, _planes(rest) + coded + _planes(steps))
 
 
 def expand(blob: bytes, n_bytes: int, layout: Layout) -> bytes:

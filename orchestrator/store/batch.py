@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from orchestrator.store import codec, reading
+from orchestrator.store import compression, reading
 from orchestrator.store.entries import (
     FailureEntry,
     MetaEntry,
@@ -18,10 +18,11 @@ from orchestrator.store.entries import (
     ServerEntry,
     UnitEntry,
 )
+from orchestrator.store.rows import compress_rows
 from orchestrator.store.writer import Entry
 
 # Rows of one statement; what is left over takes the next smaller.
-_SIZES: Final = (64, 16, 4, 1)
+_SIZES: Final = (256, 64, 16, 4, 1)
 # Numbers of places that one statement asks for: few forms of it, so that each is compiled once.
 _PLACES: Final = (4, 16, 64, 256, 1024)
 # From here on a unit may be evaluated again: it failed for the moment, or its method did.
@@ -111,6 +112,7 @@ class Batch:
 
     def _add_outcomes(self, entries: Sequence[OutcomeEntry]) -> None:
         first = self._counters.outcome + 1
+        stored = compression.compress((entry.packed, entry.content, entry.key) for entry in entries)
         rows = [
             (
                 number,
@@ -123,9 +125,9 @@ class Batch:
                 entry.latency_s,
                 entry.at_ms,
                 entry.prompt_hash,
-                *codec.compress(entry.packed, entry.key),
+                *blobs,
             )
-            for number, entry in enumerate(entries, first)
+            for number, (entry, blobs) in enumerate(zip(entries, stored, strict=True), first)
         ]
         self.rows = [(row[1], row[0]) for row in rows]
         self._insert("outcome", _OUTCOME_COLUMNS, rows)
@@ -155,9 +157,10 @@ class Batch:
     def _add_units(self, entries: Sequence[UnitEntry]) -> None:
         """Put in units that are new at their position; others only if they may end once more."""
         stored = self._stored(entries)
-        new: dict[tuple[int, int], UnitEntry] = {}
+        new: dict[tuple[int, int], tuple[UnitEntry, bytes]] = {}
         n_ended: dict[int, int] = defaultdict(int)
-        for entry in entries:
+        blobs = compress_rows([entry.rows for entry in entries])
+        for entry, rows in zip(entries, blobs, strict=True):
             place = (entry.plan, entry.position)
             n_ended[entry.plan] += 1
             unit, status = stored.get(place, (0, _FIRST_OPEN))
@@ -165,16 +168,16 @@ class Batch:
                 continue
             stored[place] = (unit, entry.status)
             if unit:
-                self._execute(_AGAIN, (entry.status, entry.frame, entry.cause, entry.rows, unit))
+                self._execute(_AGAIN, (entry.status, entry.frame, entry.cause, rows, unit))
             else:
-                new[place] = entry
+                new[place] = (entry, rows)
         first = self._counters.unit + 1
         self._insert(
             "unit",
             _UNIT_COLUMNS,
             [
-                (number, entry.unit_hash, entry.status, entry.frame, entry.cause, entry.rows)
-                for number, entry in enumerate(new.values(), first)
+                (number, entry.unit_hash, entry.status, entry.frame, entry.cause, rows)
+                for number, (entry, rows) in enumerate(new.values(), first)
             ],
         )
         places = [(*place, number) for number, place in enumerate(new, first)]

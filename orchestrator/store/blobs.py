@@ -10,7 +10,8 @@ alternatives have a form of their own: `store.alternatives`.
 """
 
 import threading
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -28,7 +29,16 @@ _SUM_BYTES: Final = 4
 _CHECKED_PREFIX_BYTES: Final = _PREFIX_BYTES + 2 * _SUM_BYTES
 _RAW_PREFIX: Final = bytes((_UNCHECKED, _RAW))
 _ZSTD_PREFIX: Final = bytes((_UNCHECKED, _ZSTD))
+# Compressed at once, which takes about as much memory again.
+_BYTES_AT_ONCE: Final = 4 << 20
 REPAIR: Final = "`orchestrator repair RUN` keeps what can be read, and the run asks the rest again"
+
+
+class Content(NamedTuple):
+    """What four-byte values are compressed from: the frame of `planes` stands behind `mark`."""
+
+    mark: bytes
+    planes: bytes
 
 
 class _Zstd(threading.local):
@@ -52,11 +62,14 @@ def seal(body: bytes) -> bytes:
     return _RAW_PREFIX + body
 
 
-def shorten(blob: bytes) -> bytes:
-    """A sealed blob, compressed where that makes it shorter."""
-    if len(blob) < COMPRESS_FROM_BYTES:
-        return blob
-    return _shorter(_ZSTD_PREFIX + _zstd.compressor.compress(blob[_PREFIX_BYTES:]), blob)
+def shorten(blobs: Sequence[bytes]) -> list[bytes]:
+    """Sealed blobs, each compressed where that makes it shorter."""
+    shortened = list(blobs)
+    long = [at for at, blob in enumerate(blobs) if len(blob) >= COMPRESS_FROM_BYTES]
+    frames = compressed([blobs[at][_PREFIX_BYTES:] for at in long])
+    for at, frame in zip(long, frames, strict=True):
+        shortened[at] = shorter(_ZSTD_PREFIX + frame, blobs[at])
+    return shortened
 
 
 def open_blob(blob: bytes) -> bytes | memoryview:
@@ -120,12 +133,9 @@ def _sum(content: bytes) -> bytes:
     return crc32(content).to_bytes(_SUM_BYTES, "little")
 
 
-def shorten_arrays(arrays: bytes) -> bytes:
-    """Four-byte values, compressed where that makes them shorter."""
-    if len(arrays) < COMPRESS_FROM_BYTES:
-        return arrays
-    planes = np.frombuffer(arrays, np.uint8).reshape(-1, 4).T.tobytes()
-    return _shorter(compressed(planes), arrays)
+def content(arrays: bytes) -> Content:
+    """What four-byte values are compressed from."""
+    return Content(b"", np.frombuffer(arrays, np.uint8).reshape(-1, 4).T.tobytes())
 
 
 def expand_arrays(arrays: bytes, n_bytes: int) -> bytes:
@@ -142,9 +152,22 @@ def expand_arrays(arrays: bytes, n_bytes: int) -> bytes:
     return planes.reshape(4, -1).T.tobytes()
 
 
-def compressed(body: bytes) -> bytes:
-    """One zstd frame."""
-    return _zstd.compressor.compress(body)
+def compressed(bodies: Sequence[bytes]) -> list[bytes]:
+    """One zstd frame for each body.
+
+    Python's lock is let go for many of them together: to get it back from the event loop each time
+    took longer than to compress.
+    """
+    frames: list[bytes] = []
+    together: list[bytes | bytearray | memoryview] = []
+    n_bytes = 0
+    for body in bodies:
+        together.append(body)
+        n_bytes += len(body)
+        if n_bytes >= _BYTES_AT_ONCE:
+            frames += _compressed_at_once(together)
+            together, n_bytes = [], 0
+    return frames + _compressed_at_once(together)
 
 
 def decompressed(frame: bytes, n_bytes: int) -> bytes:
@@ -177,5 +200,13 @@ def printable(text: str, max_characters: int) -> str:
     return text[:max_characters].encode("utf-8", "backslashreplace").decode()
 
 
-def _shorter(candidate: bytes, original: bytes) -> bytes:
+def shorter(candidate: bytes, original: bytes) -> bytes:
+    """The candidate, unless the original is no longer."""
     return candidate if len(candidate) < len(original) else original
+
+
+def _compressed_at_once(bodies: list[bytes | bytearray | memoryview]) -> list[bytes]:
+    if not bodies:
+        return []
+    frames = _zstd.compressor.multi_compress_to_buffer(bodies)
+    return [frames[at].tobytes() for at in range(len(frames))]

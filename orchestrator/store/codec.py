@@ -116,17 +116,9 @@ def pack(outcome: Outcome | Failure) -> Packed:
         raise StoreError(f"a {type(outcome).__name__} can't be stored: {error}") from error
 
 
-def compress(packed: Packed, key: bytes = b"") -> Packed:
-    """What `pack` gave as it is stored: shorter where it is long, and with checksums."""
-    if blobs.is_checked(packed.head):
-        return packed
-    arrays = _shorten_arrays(packed)
-    return Packed(blobs.checked(blobs.shorten(packed.head), key + arrays), arrays)
-
-
-def encode(outcome: Outcome | Failure, key: bytes = b"") -> Packed:
-    """The blobs of an outcome as they are stored under a key; fails as `pack` does."""
-    return compress(pack(outcome), key)
+def layout(packed: Packed) -> Layout | None:
+    """Where the alternatives stand in the arrays that `pack` gave; None where there are none."""
+    return _alternatives(_read_head(packed.head))
 
 
 def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
@@ -143,15 +135,6 @@ def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
         return _put_together(record, arrays)
     except (ValueError, struct.error, OverflowError) as error:
         raise blobs.damaged("a stored outcome is", error) from error
-
-
-def _shorten_arrays(packed: Packed) -> bytes:
-    if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
-        return packed.arrays
-    layout = _alternatives(_read_head(packed.head))
-    if layout is None:
-        return blobs.shorten_arrays(packed.arrays)
-    return alternatives.shorten(packed.arrays, layout)
 
 
 def _alternatives(head: _Head) -> Layout | None:

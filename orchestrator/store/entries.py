@@ -7,7 +7,7 @@ import msgspec
 
 from orchestrator.backend import Provenance
 from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores, Scored
-from orchestrator.store.blobs import printable
+from orchestrator.store.blobs import Content, printable
 from orchestrator.store.clock import wall_ms
 from orchestrator.store.codec import Packed
 
@@ -66,7 +66,10 @@ class Spent(NamedTuple):
 
 
 class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
-    """An outcome with where it came from; `failure` where it is one."""
+    """An outcome with where it came from; `failure` where it is one.
+
+    `content` is what its arrays are compressed from: see `store.compression`.
+    """
 
     key: bytes
     kind: int
@@ -78,13 +81,15 @@ class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
     prompt_hash: bytes
     packed: Packed
+    content: Content | None
     spent: Spent
     failure: FailureEntry | None
 
     @property
     def n_bytes(self) -> int:
         """Memory it holds, roughly."""
-        return _OVERHEAD_BYTES + self.packed.n_bytes
+        n_planes = 0 if self.content is None else len(self.content.planes)
+        return _OVERHEAD_BYTES + self.packed.n_bytes + n_planes
 
 
 class UnitEntry(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import Failure, Outcome
-from orchestrator.store import blobs, codec, held, lookup, reading
+from orchestrator.store import blobs, codec, compression, held, lookup, reading
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import OutcomeEntry, StoredServer, spent_on
@@ -42,7 +42,7 @@ class Lent(NamedTuple):
         """What the store that borrows writes; the numbers are its own."""
         return OutcomeEntry(
             key, kind, model, server, cause, self.attempts, self.latency_s, self.at_ms,
-            self.prompt_hash, self.packed, spent_on(self.outcome), None,
+            self.prompt_hash, self.packed, None, spent_on(self.outcome), None,
         )  # fmt: skip
 
 
@@ -125,4 +125,4 @@ class Lender:
 
 def as_stored(outcome: Outcome | Failure, head: bytes, arrays: bytes, key: bytes) -> Packed:
     """Two stored blobs as they are, or made anew where they are of the time before checksums."""
-    return Packed(head, arrays) if blobs.is_checked(head) else codec.encode(outcome, key)
+    return Packed(head, arrays) if blobs.is_checked(head) else compression.encode(outcome, key)

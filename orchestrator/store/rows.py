@@ -12,8 +12,8 @@ from orchestrator.store import blobs
 _SURROGATE_TEXT: Final = 1
 
 
-def encode_rows(rows: Sequence[Sequence[object]]) -> bytes:
-    """Rows of plain values (numpy scalars become Python's) as one blob.
+def pack_rows(rows: Sequence[Sequence[object]]) -> bytes:
+    """Rows of plain values (numpy scalars become Python's) as one blob, uncompressed.
 
     Raises:
         StoreError: If a value is of a type that can't be stored.
@@ -25,7 +25,12 @@ def encode_rows(rows: Sequence[Sequence[object]]) -> bytes:
             body = _encode([[_surrogates_to_ext(value) for value in row] for row in rows])
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"a row can't be stored: {error}") from error
-    return blobs.checked(blobs.shorten(blobs.seal(body)))
+    return blobs.seal(body)
+
+
+def compress_rows(packed: Sequence[bytes]) -> list[bytes]:
+    """What `pack_rows` gave as it is stored: shorter where it is long, and with checksums."""
+    return [blobs.checked(blob) for blob in blobs.shorten(packed)]
 
 
 def decode_rows(blob: bytes) -> list[tuple[Any, ...]]:

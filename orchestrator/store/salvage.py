@@ -285,7 +285,7 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
         if {kind, model, cause} <= names.keys():
             return OutcomeEntry(
                 key, kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash, packed,
-                spent_on(outcome), failure,
+                None, spent_on(outcome), failure,
             )  # fmt: skip
     except (StoreError, TypeError, KeyError):
         pass

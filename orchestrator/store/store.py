@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Outcome
-from orchestrator.store import codec, lookup, plans, reading
+from orchestrator.store import codec, compression, lookup, plans, reading
 from orchestrator.store.clock import wall_ms
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import (
@@ -36,7 +36,7 @@ from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.held import Held, Recent
 from orchestrator.store.interning import Names, Servers
 from orchestrator.store.lending import Lent
-from orchestrator.store.rows import encode_rows
+from orchestrator.store.rows import pack_rows
 from orchestrator.store.tables import Tables
 from orchestrator.store.writer import Entry, Writer
 
@@ -172,17 +172,17 @@ class Store:
         Raises:
             StoreError: If it can't be stored, or an earlier write failed.
         """
-        failure = None
+        number, packed = self._names.number, codec.pack(outcome)
+        failure, content = None, compression.content(packed)
         if isinstance(outcome, Failure):
             if not outcome.permanent:
                 raise StoreError(f"a failure of the moment is no outcome: {outcome.cause}")
-            failure = failure_entry(self._names.number, key, model, outcome)
-        number = self._names.number
+            failure = failure_entry(number, key, model, outcome)
         cause = number("") if failure is None else failure.cause
         self._put(
             OutcomeEntry(
                 key, number(ask_kind), number(model), server, cause, attempts, latency_s,
-                wall_ms(), prompt_hash, codec.pack(outcome), spent_on(outcome), failure,
+                wall_ms(), prompt_hash, packed, content, spent_on(outcome), failure,
             )
         )  # fmt: skip
 
@@ -325,7 +325,7 @@ class Store:
                 status,
                 self._names.number(frame),
                 self._names.number(cause),
-                encode_rows(rows),
+                pack_rows(rows),
             )
         )
 

@@ -12,10 +12,10 @@ import msgspec
 
 from orchestrator.errors import StoreError
 
-COMMIT_RECORDS: Final = 256
+COMMIT_RECORDS: Final = 1024
 COMMIT_S: Final = 0.1
 # Bounds one transaction when the disk is behind.
-_MAX_BATCH: Final = 1024
+_MAX_BATCH: Final = 4096
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from backends import llamacpp
-from backends._transport import Reply, Transport
+from backends._transport import Read, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
@@ -161,9 +161,9 @@ class Scripted:
         self._replies = replies
         self.bodies: list[dict[str, object]] = []
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply:
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
         self.bodies.append(json.loads(body))
-        return await self.get(path, timeout_s)
+        return read(await self.get(path, timeout_s))
 
     async def get(self, path: str, timeout_s: float) -> Reply:
         status, reply = self._replies.get(path, (404, {"detail": "Not Found"}))

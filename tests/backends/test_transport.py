@@ -9,7 +9,7 @@ import pytest
 from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
 from backends._openai_transport import OpenaiTransport
-from backends._transport import Reply, check_base_url
+from backends._transport import Reply, check_base_url, whole
 from launch._fake_server import serving
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
@@ -32,7 +32,7 @@ async def connected(kind, rules=None, key="", **settings):
 
 async def post(kind, rules, timeout_s=5.0, **settings):
     async with connected(kind, rules, **settings) as (transport, server):
-        outcome = await transport.post(CHAT, BODY, timeout_s)
+        outcome = await transport.post(CHAT, BODY, timeout_s, whole)
         return outcome, server.stats()
 
 
@@ -97,7 +97,7 @@ async def test_a_port_where_nobody_listens_refuses(kind):
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         transport = kind(Endpoint(base_url=url, model="m"))
-        outcome = await transport.post(CHAT, BODY, 5.0)
+        outcome = await transport.post(CHAT, BODY, 5.0, whole)
         await transport.close()
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("refused", False)
@@ -106,7 +106,7 @@ async def test_a_port_where_nobody_listens_refuses(kind):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_host_without_an_address_is_a_failure_of_the_connection(kind):
     transport = kind(Endpoint(base_url="http://nowhere.invalid", model="m"))
-    outcome = await transport.post(CHAT, BODY, 10.0)
+    outcome = await transport.post(CHAT, BODY, 10.0, whole)
     await transport.close()
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("connection", False)
@@ -123,7 +123,7 @@ async def test_a_reply_over_the_limit_is_not_read(kind):
 async def test_cancelling_closes_the_connection(kind):
     async with connected(kind, [{"latency_s": 30}]) as (transport, server):
         async with asyncio.TaskGroup() as group:
-            post = group.create_task(transport.post(CHAT, BODY, 60.0))
+            post = group.create_task(transport.post(CHAT, BODY, 60.0, whole))
             while not server.stats()["in_flight"]:  # noqa: ASYNC110 (the server has no event)
                 await asyncio.sleep(0.01)
             post.cancel()
@@ -140,7 +140,7 @@ async def test_many_requests_share_a_bounded_number_of_connections(kind):
     async with serving([{"latency_s": 0.02}], models=["m"]) as (url, server):
         transport = kind(Endpoint(base_url=url, model="m", max_in_flight=3))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(transport.post(CHAT, BODY, 10.0)) for _ in range(12)]
+            tasks = [group.create_task(transport.post(CHAT, BODY, 10.0, whole)) for _ in range(12)]
         await transport.close()
         assert all(isinstance(task.result(), Reply) for task in tasks)
         assert server.stats()["max_in_flight"] == 3

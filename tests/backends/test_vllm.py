@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backends import vllm
-from backends._transport import Reply
+from backends._transport import Read, Reply
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Generation, Sampling
@@ -158,8 +158,8 @@ class OneReply:
     def __init__(self, status: int, body: bytes) -> None:
         self._reply = Reply(status, {}, body)
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply:
-        return self._reply
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
+        return read(self._reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply:
         return self._reply

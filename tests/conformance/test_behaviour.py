@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from backends._direct_transport import lean_transport
+from backends._transport import whole
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Failure, Message, Prefix, Sampling, labels
@@ -155,7 +156,7 @@ async def test_a_request_that_is_given_up_stops_being_computed(server, backend):
     transport = lean_transport(endpoint, 3.0)
     before = await n_drawn(transport)
     tasks = [
-        asyncio.ensure_future(transport.post("/v1/chat/completions", endless, 60.0))
+        asyncio.ensure_future(transport.post("/v1/chat/completions", endless, 60.0, whole))
         for _ in range(4)
     ]
     await until(backend, lambda running: running == 4, 0.05)

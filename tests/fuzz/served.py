@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from backends._transport import Reply, Transport
+from backends._transport import Read, Reply, Transport, whole
 from launch._fake_server import serving
 from orchestrator import plugins
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
@@ -70,9 +70,10 @@ class _Keeper:
         self._inner = inner
         self._kept = kept
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
-        reply = await self._inner.post(path, body, timeout_s)
-        return self._keep(request_of(path, body), reply)
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
+        reply = await self._inner.post(path, body, timeout_s, whole)
+        self._keep(request_of(path, body), reply)
+        return reply if isinstance(reply, Failure) else read(reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         return self._keep(path, await self._inner.get(path, timeout_s))
@@ -98,8 +99,9 @@ class Garbler:
         self._body = body
         self._n = 0
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
-        return self._answer(request_of(path, body))
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
+        reply = self._answer(request_of(path, body))
+        return reply if isinstance(reply, Failure) else read(reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         return self._answer(path)

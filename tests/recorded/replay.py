@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backends._transport import Reply, Transport
+from backends._transport import Read, Reply, Transport, whole
 from orchestrator.records import Failure
 from tests.conftest import ROOT
 
@@ -96,8 +96,10 @@ class Recorder:
         self._inner = inner
         self._kept = kept
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
-        return self._keep(request_of(path, body), await self._inner.post(path, body, timeout_s))
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
+        reply = await self._inner.post(path, body, timeout_s, whole)
+        self._keep(request_of(path, body), reply)
+        return reply if isinstance(reply, Failure) else read(reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         return self._keep(request_of(path, None), await self._inner.get(path, timeout_s))
@@ -118,8 +120,8 @@ class Player:
         self._exchanges = exchanges
         self.sent: list[str] = []
 
-    async def post(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
-        return self._answer(request_of(path, body))
+    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
+        return read(self._answer(request_of(path, body)))
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         return self._answer(request_of(path, None))
