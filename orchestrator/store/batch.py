@@ -7,6 +7,7 @@ are put in many at a time, and what is only summed is written at the end.
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, Final
 
 from orchestrator.store import compression, reading
@@ -21,8 +22,8 @@ from orchestrator.store.entries import (
 from orchestrator.store.rows import compress_rows
 from orchestrator.store.writer import Entry
 
-# Rows of one statement; what is left over takes the next smaller.
-_SIZES: Final = (256, 64, 16, 4, 1)
+# Rows that one statement has room for: few forms of it, so that each is compiled once.
+_ROWS: Final = (1, 4, 16, 64, 256)
 # Numbers of places that one statement asks for: few forms of it, so that each is compiled once.
 _PLACES: Final = (4, 16, 64, 256, 1024)
 # From here on a unit may be evaluated again: it failed for the moment, or its method did.
@@ -34,7 +35,8 @@ _OUTCOME_COLUMNS: Final = (
 )  # fmt: skip
 _UNIT_COLUMNS: Final = ("id", "hash", "status", "frame", "cause", "rows")
 _PLACE_COLUMNS: Final = ("plan", "position", "unit")
-_KEY_COLUMNS: Final = ("row", "key")
+_NEW_KEYS: Final = """INSERT INTO outcome_key_new (row, key)
+    SELECT id, key FROM outcome WHERE id BETWEEN ? AND ?"""
 
 ADD_UP: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
     n=n+excluded.n, n_requests=n_requests+excluded.n_requests,
@@ -131,8 +133,8 @@ class Batch:
         ]
         self.rows = [(row[1], row[0]) for row in rows]
         self._insert("outcome", _OUTCOME_COLUMNS, rows)
-        self._insert("outcome_key_new", _KEY_COLUMNS, [row[:2] for row in rows])
         self._counters.outcome += len(rows)
+        self._execute(_NEW_KEYS, (first, self._counters.outcome))
         self._add_up(entries)
 
     def _add_up(self, entries: Sequence[OutcomeEntry]) -> None:
@@ -203,14 +205,21 @@ class Batch:
         return found
 
     def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        done = 0
-        for size in _SIZES:
-            marks = ",".join(["(" + ",".join("?" * len(columns)) + ")"] * size)
-            sql = f"INSERT INTO {table} ({','.join(columns)}) VALUES {marks}"  # noqa: S608 (our own text)
-            while len(rows) - done >= size:
-                values = [value for row in rows[done : done + size] for value in row]
-                self._execute(sql, values)
-                done += size
+        for part in reading.in_slices(rows, _ROWS[-1]):
+            size = next(size for size in _ROWS if size >= len(part))
+            values = [value for row in part for value in row]
+            values += [None] * (len(columns) * size - len(values))
+            self._execute(_insertion(table, columns, size), values)
+
+
+@cache
+def _insertion(table: str, columns: Sequence[str], n_rows: int) -> str:
+    """A statement that inserts rows, but none whose first column is NULL."""
+    row = "(" + ",".join("?" * len(columns)) + ")"
+    return (
+        f"INSERT INTO {table} ({','.join(columns)}) "  # noqa: S608 (our own text)
+        f"SELECT * FROM (VALUES {','.join([row] * n_rows)}) WHERE column1 IS NOT NULL"
+    )
 
 
 def _highest(connection: sqlite3.Connection, table: str) -> int:

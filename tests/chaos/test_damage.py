@@ -14,7 +14,7 @@ from tests.e2e.runs import frames
 
 SECTION = "The file"
 N_RANDOM = 20 if FULL else 3
-PAGE = 4096
+PAGE = 8192
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from orchestrator.records import Failure
 from orchestrator.store import Store, salvage
 from tests.store.helpers import choice, key, put
 
-N = 300
-PAGE = 4096
+N = 600
+PAGE = 8192
 
 
 def fill(path: Path, n: int = N) -> None:
