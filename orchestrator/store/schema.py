@@ -19,8 +19,8 @@ SCHEMA_VERSION: Final = 2
 BUSY_S: Final = 10.0
 # How long a reader waits before it takes the published snapshot instead, seconds.
 _SNAPSHOT_BUSY_S: Final = 1.0
-# A larger page leaves less unused beside the rows of long answers, of which one or two fit on it. Only
-# new files get it.
+# A larger page leaves less unused beside the rows of long answers, of which few fit on it. Only new
+# files get it.
 _PAGE_BYTES: Final = 8192
 # Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB: the more
 # commits share a copy, the fewer pages are written twice.
