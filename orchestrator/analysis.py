@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.statistics.association import association
 from orchestrator.statistics.coverage import summarise_coverage
 from orchestrator.statistics.position import (
     TIE,
@@ -298,8 +299,8 @@ def _agreement(
     ranks = [(model.rank, mode_rank[model.model]) for model in by_mean]
     known = np.array([(a, b) for a, b in ranks if a is not None and b is not None], np.float64)
     tau = np.nan
-    if len(known) > 1 and np.all(np.ptp(known, axis=0) > 0):
-        tau = _kendall_tau_b(known[:, 0], known[:, 1])
+    if len(known) > 1:
+        tau = association(known[:, 0], known[:, 1], "kendall")
     return Agreement(
         float((decisions[:, 0] == decisions[:, 1]).mean()),
         float((decisions[:, 1] == 0).mean()),
@@ -387,14 +388,3 @@ def _doubts(table: _Table) -> list[str]:
 def _no_interval(model: ModelRating) -> bool:
     bounded = model.low is not None or model.high is not None
     return not (bounded or model.low_open or model.high_open)
-
-
-def _kendall_tau_b(x: Floats, y: Floats) -> float:
-    """Kendall's tau-b of two rankings, nan where one is constant.
-
-    Own code, because `scipy.stats` takes longer to import than a whole command does.
-    """
-    over, under = np.triu_indices(x.size, 1)
-    dx, dy = np.sign(x[over] - x[under]), np.sign(y[over] - y[under])
-    scale = np.sqrt(np.sum(dx * dx) * np.sum(dy * dy))
-    return float(np.sum(dx * dy) / scale) if scale else float("nan")
