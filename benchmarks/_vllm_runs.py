@@ -15,18 +15,19 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import psutil
 
 import orchestrator
 from backends._direct_transport import DirectTransport
-from backends._transport import Reply, whole
+from backends._transport import Read, Reply, whole
 from launch import vllm as launch_kind
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
 from orchestrator.serving import RunningServer, ServedModel
 
+T = TypeVar("T")
 CANDIDATES: Final = ("m1", "m2", "m3", "m4")
 METHODS: Final[Mapping[str, dict[str, Any]]] = {
     "pairwise": {"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact"},
@@ -163,13 +164,15 @@ def recorded() -> Iterator[list[Sent]]:
     post = DirectTransport.post
 
     async def recording(
-        self: DirectTransport, path: str, body: bytes, timeout_s: float
-    ) -> Reply | Failure:
-        reply = await post(self, path, body, timeout_s)
-        # What is refused on purpose, to learn the server's bounds, computes nothing.
-        if path in _MODEL_ROUTES and isinstance(reply, Reply) and reply.status == 200:
-            sent.append(Sent(path, body))
-        return reply
+        self: DirectTransport, path: str, body: bytes, timeout_s: float, read: Read[T]
+    ) -> T | Failure:
+        def look_at(reply: Reply) -> T | Failure:
+            # What is refused on purpose, to learn the server's bounds, computes nothing.
+            if path in _MODEL_ROUTES and reply.status == 200:
+                sent.append(Sent(path, body))
+            return read(reply)
+
+        return await post(self, path, body, timeout_s, look_at)
 
     DirectTransport.post = recording  # type: ignore[method-assign]
     try:
