@@ -5,7 +5,6 @@ chain rule over the trie of the labels' tokens; how a server is asked for them i
 """
 
 import math
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
@@ -14,7 +13,7 @@ from backends._label_paths import label_paths
 from backends._openai_compatible import OpenaiCompatible
 from backends._tokens import Contexts, Ids, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
-from orchestrator.records import Choice, Failure, Label, Scored
+from orchestrator.records import Choice, Failure, Scored
 from orchestrator.wire import replies, trie
 from orchestrator.wire.trie import Path, Trie, Walk
 
@@ -128,17 +127,7 @@ class ByIds(OpenaiCompatible):
         if not begun and ask.prefix.text:
             begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
         whole = (*prompt, *begun)
-        return await labels_after(self._contexts, whole, len(begun), ask.labels, negligible)
-
-
-async def labels_after(
-    contexts: Contexts, whole: Ids, n_begun: int, labels: Sequence[Label], negligible: float
-) -> Labels:
-    """The labels as paths after ids, of which the last `n_begun` are the begun answer.
-
-    Raises:
-        Failed: If they can't be told apart, or the server does not say.
-    """
-    paths, tree = await label_paths(contexts, whole, n_begun, labels)
-    walk = Walk(tree, math.log(negligible) if negligible else -math.inf)
-    return Labels(whole, paths, tree, walk)
+        paths, tree = await label_paths(self._contexts, whole, len(begun), ask.labels)
+        return Labels(
+            whole, paths, tree, Walk(tree, math.log(negligible) if negligible else -math.inf)
+        )

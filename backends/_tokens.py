@@ -246,16 +246,6 @@ class Contexts:
                     return token
         raise Failed(_NO_END)
 
-    async def opening(self) -> Ids | None:
-        """What a prompt ends with, if it alone decides how a text after it is cut; else None.
-
-        Raises:
-            Failed: If the server does not say.
-        """
-        length = await self._tail_length(0)
-        tail = (self._opening or ())[-length:]
-        return tail if tail and (await self._context(tail)).whole else None
-
     async def _tail_length(self, n_begun: int) -> int:
         if self._opening is None:
             self._opening = await self._find_opening()

@@ -8,7 +8,6 @@ from orchestrator.records import Messages
 from orchestrator.wire import vllm as wire
 from orchestrator.wire import vllm_tokens as tokens
 
-CHAT: Final = "/v1/chat/completions"
 COMPLETIONS: Final = "/v1/completions"
 
 

@@ -14,18 +14,17 @@ import msgspec
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from backends._by_ids import ByIds, Labels, labels_after
+from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
 from backends._gate import Gate, gate_of
 from backends._openai_compatible import without_version
 from backends._tokens import Contexts, Failed, Ids, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
-from backends._vllm_tokenizer import CHAT, COMPLETIONS, VllmTokenizer
+from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
 from orchestrator.records import Choice, Failure, Generation, Scored
 from orchestrator.wire import vllm as wire
-from orchestrator.wire import vllm_chat as chat
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path, Walk
 
@@ -122,8 +121,6 @@ class Vllm(ByIds):
         self._keeps_apart = config.gate and not config.raw_logprobs
         self._gate: Gate | None = None
         self._n_extra = 0
-        # Whether prompts end as the template was seen to end them, and replies show it.
-        self._ends_alike = True
 
     # -- what is asked ----------------------------------------------------------------------------
 
@@ -180,9 +177,14 @@ class Vllm(ByIds):
         )
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
-        begun = await self._begin(ask)
-        found, n_cached = await self._begin_by_ids(ask) if begun is None else begun
-        whole, walk, n_requests, n_exact = found.whole, found.walk, 1, 0
+        found = await self._labels(ask, self._config.choose_negligible)
+        whole, walk = found.whole, found.walk
+        # The prompt and what labels begin with together, while it is surely in the prefix cache: in
+        # the server's queue others would come between. Of many nodes the root first, since what it
+        # rules out is not asked.
+        nodes = list(found.tree.children)
+        first = nodes if len(nodes) <= _NODES_AT_ONCE else [()]
+        n_cached, n_requests, n_exact = await self._look(walk, whole, first), 1, 0
         look_closer = self._force if self._forces else self._look_exactly
         while True:
             # What is read lowers what labels can have at most, and so what may be neglected.
@@ -197,51 +199,6 @@ class Vllm(ByIds):
         if n_exact:
             method += "+forced" if self._forces else "+token_ids"
         return found.choice(method, n_cached, n_requests + n_exact)
-
-    async def _begin(self, ask: ChooseAsk) -> tuple[Labels, int] | None:
-        """Labels with their first tokens read, and how many prompt tokens were cached.
-
-        The server tokenises the prompt where it computes it. None where the ids are needed before:
-        there is a begun answer, what a prompt ends with is not known, or a label has no spelling of
-        one token, so that what it begins with is read together with the prompt.
-        """
-        negligible, is_begun = (
-            self._config.choose_negligible,
-            ask.prefix.text or ask.prefix.token_ids,
-        )
-        end = None if is_begun or not self._ends_alike else await self._contexts.opening()
-        if end is None:
-            return None
-        labels = await labels_after(self._contexts, end, 0, ask.labels, negligible)
-        if not all(any(len(path) == 1 for path in group) for group in labels.paths):
-            return None
-        most, model = (
-            min(self._config.choose_top_logprobs, await self._most()),
-            self._endpoint.model,
-        )
-        async with self._reading():
-            begun = await self._ask(
-                CHAT,
-                lambda: chat.begin(model, ask.messages, most, self._config.chat_template_kwargs),
-                lambda body, secret: chat.begun(body, most, secret),
-            )
-        if begun.ids[-len(end) :] != end:
-            self._ends_alike = False
-            return None
-        labels.walk.add([()], [begun.reading])
-        labels.whole = begun.ids
-        return labels, begun.n_cached
-
-    async def _begin_by_ids(self, ask: ChooseAsk) -> tuple[Labels, int]:
-        """The same by the prompt's ids, with what the labels begin with.
-
-        Together, while the prompt is surely in the prefix cache: in the server's queue others would
-        come between. Of many nodes the root first, since what it rules out is not asked.
-        """
-        labels = await self._labels(ask, self._config.choose_negligible)
-        nodes = list(labels.tree.children)
-        first = nodes if len(nodes) <= _NODES_AT_ONCE else [()]
-        return labels, await self._look(labels.walk, labels.whole, first)
 
     async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
         """Read the alternatives at nodes; how many prompt tokens were cached, 0 if unknown."""

@@ -95,19 +95,19 @@ class Trial(msgspec.Struct, frozen=True):
 
 def score(model: str, ids: Path, top_logprobs: int) -> bytes:
     """Body of `/v1/completions` that reads the log-probabilities of the prompt's own tokens."""
-    return encode({**_prompted(model, ids), "prompt_logprobs": top_logprobs})
+    return encode({**_one_token(model, ids), "prompt_logprobs": top_logprobs})
 
 
 def look(model: str, prompts: Sequence[Path], top_logprobs: int) -> bytes:
     """Body of `/v1/completions` that reads the most likely next tokens after each prompt."""
     wanted = {"logprobs": top_logprobs, "return_tokens_as_token_ids": True}
-    return encode({**_prompted(model, prompts), **wanted})
+    return encode({**_one_token(model, prompts), **wanted})
 
 
 def look_exactly(model: str, prompts: Sequence[Path], ids: Sequence[int]) -> bytes:
     """The same for given next tokens, at most `MOST_EXACT_IDS` of them."""
     wanted = {"logprobs": 0, "logprob_token_ids": ids, "return_tokens_as_token_ids": True}
-    return encode({**_prompted(model, prompts), **wanted})
+    return encode({**_one_token(model, prompts), **wanted})
 
 
 def force(model: str, prompts: Sequence[Path], token: int) -> bytes:
@@ -117,7 +117,7 @@ def force(model: str, prompts: Sequence[Path], token: int) -> bytes:
     """
     return encode(
         {
-            **_prompted(model, prompts),
+            **_one_token(model, prompts),
             "logprobs": 0,
             "allowed_token_ids": [token],
             "return_tokens_as_token_ids": True,
@@ -127,22 +127,18 @@ def force(model: str, prompts: Sequence[Path], token: int) -> bytes:
 
 def trial(model: str, ids: Path, only: int | None = None) -> bytes:
     """Body of `/v1/completions` that draws one token, if `only` is given that one."""
-    body = {**_prompted(model, ids), "logprobs": 1, "return_token_ids": True}
+    body = {**_one_token(model, ids), "logprobs": 1, "return_token_ids": True}
     if only is not None:
         # Two, so that a token which ends the answer is told from one that fills it.
         body |= {"allowed_token_ids": [only], "max_tokens": 2}
     return encode(body)
 
 
-def _prompted(model: str, prompt: object) -> dict[str, Any]:
-    """One token after ids."""
-    return {**one_token(model), "prompt": prompt}
-
-
-def one_token(model: str) -> dict[str, Any]:
-    """One greedy token; a server generates at least one whatever is asked."""
+def _one_token(model: str, prompt: object) -> dict[str, Any]:
+    """One greedy token after ids; a server generates at least one whatever is asked."""
     return {
         "model": model,
+        "prompt": prompt,
         "max_tokens": 1,
         "temperature": 0.0,
         "top_p": 1.0,
@@ -198,13 +194,13 @@ def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> L
     if isinstance(found, Failure):
         return found
     listings, n_cached = found
-    full = [(row, least) for row, least in map(kept, listings) if len(row) >= n_least]
-    if len(full) < len(listings):
+    kept = [(row, least) for row, least in map(_kept, listings) if len(row) >= n_least]
+    if len(kept) < len(listings):
         return MIXED_UP
-    return Looked(tuple(Reading(row, least) for row, least in full), n_cached)
+    return Looked(tuple(Reading(row, least) for row, least in kept), n_cached)
 
 
-def kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
+def _kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
     """A list without what V1 pads it with, which is no token of it, and the least ln p there."""
     least = min(row.values())
     if least > -math.inf:
@@ -327,22 +323,16 @@ def _listings(
     for choice in choices:
         listed = choice.logprobs and choice.logprobs.top_logprobs
         if not listed or not listed[0]:
-            return NO_ALTERNATIVES
-        read = by_id(listed[0])
+            return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        read = _by_id(listed[0])
         if read is None:
-            return NOT_BY_IDS
+            said = "the server gives no log-probabilities of token ids"
+            return Failure("unparseable", said, permanent=True)
         listings.append(read)
     return listings, usage.n_cached
 
 
-NO_ALTERNATIVES: Final = Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
-NOT_BY_IDS: Final = Failure(
-    "unparseable", "the server gives no log-probabilities of token ids", permanent=True
-)
-"""Of a server that names tokens by their texts."""
-
-
-def by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
+def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     """By token id its ln p; None where a token is not named by its id or its number is none."""
     names = " ".join(listed)
     ids = names.replace("token_id:", "").split(" ")
@@ -371,5 +361,5 @@ def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs |
         for column, (token, known) in enumerate(pairs[:k]):
             ids[place, column], values[place, column] = token, known
     if len(rows) and np.isnan(values[:, 0]).any():
-        return NO_ALTERNATIVES
+        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
     return TopLogprobs(ids, values)

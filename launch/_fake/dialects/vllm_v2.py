@@ -102,10 +102,9 @@ class Vllm(Dialect):
             "finish_reason": draw.reason,
             "stop_reason": draw.stop,
         }
-        stated = {}
         if body.get("return_token_ids"):
-            choice["token_ids"], stated = draw.ids, {"prompt_token_ids": ids}
-        return self._reply("chat.completion", model, [choice], len(ids), len(draw.ids), stated)
+            choice["token_ids"] = draw.ids
+        return self._reply("chat.completion", model, [choice], len(ids), len(draw.ids))
 
     def _complete(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
         model, how = self.model_of(body), _sampling(body, 16)
@@ -213,16 +212,9 @@ class Vllm(Dialect):
             raise RefusedError(400, f"logprob_token_ids has more than {_MOST_EXACT} ids")
 
     def _reply(
-        self,
-        kind: str,
-        model: str,
-        choices: list[dict[str, Any]],
-        n_prompt: int,
-        n_new: int,
-        stated: Mapping[str, Any] | None = None,
+        self, kind: str, model: str, choices: list[dict[str, Any]], n_prompt: int, n_new: int
     ) -> tuple[bytes, int]:
         reply = {
-            **(stated or {}),
             "id": "fake",
             "object": kind,
             "model": model,
