@@ -78,7 +78,7 @@ def servers(query: Query) -> dict[int, StoredServer]:
         "ORDER BY s.id",
         (),
     )
-    return {number: _server(model, text) for number, model, text in found}
+    return {number: stored_server(model, text) for number, model, text in found}
 
 
 def server_of_model(query: Query, model: str) -> StoredServer | None:
@@ -88,7 +88,7 @@ def server_of_model(query: Query, model: str) -> StoredServer | None:
         "ORDER BY s.last_turn DESC, s.id LIMIT 1",
         (model,),
     )
-    return _server(model, found[0][0]) if found else None
+    return stored_server(model, found[0][0]) if found else None
 
 
 def servers_used(query: Query, model: str) -> list[ServerUse]:
@@ -237,7 +237,8 @@ class _Mark(msgspec.Struct, frozen=True):
     lent_by: str = ""
 
 
-def _server(model: str, text: str) -> StoredServer:
+def stored_server(model: str, text: str) -> StoredServer:
+    """A server as it is stored; damage is a `StoreError`."""
     return StoredServer(model, _decoded(text, Provenance), _decoded(text, _Mark).lent_by)
 
 

@@ -187,6 +187,8 @@ class _Source:
                 return False
             for (rows,) in self._connection.execute("SELECT rows FROM unit"):
                 decode_rows(rows)
+            for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
+                reading.stored_server("", provenance)
         except (sqlite3.Error, OrchestratorError, TypeError):
             return False
         return True
@@ -247,7 +249,7 @@ def _copy(source: _Source, target: Path) -> tuple[Counter[Group], int]:
             [MetaEntry(key, value) for key, value in source.meta().items() if _is_json(value)]
         )
         servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
-        tables.write([ServerEntry(*row) for row in servers if _is_json(row[2])])
+        tables.write([ServerEntry(*row) for row in servers if _is_server(row[2])])
         n_other = source.n_lost
         kept: Counter[Group] = Counter()
         seen: set[bytes] = set()
@@ -290,6 +292,15 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
     except (StoreError, TypeError, KeyError):
         pass
     return None
+
+
+def _is_server(value: str) -> bool:
+    """Whether a value says what a server is: a bit makes another field of a name, in good JSON."""
+    try:
+        reading.stored_server("", value)
+    except StoreError:
+        return False
+    return True
 
 
 def _is_json(value: str) -> bool:

@@ -26,7 +26,8 @@ def strike(arena, oracle, run_dir, url, rng, numbers):
     """Start the command, send it signals after some requests; how it ended."""
     process = arena.start(run_dir)
     until_sent(process, url, rng.randint(1, 30))
-    time.sleep(rng.random() * 0.1)
+    # Twice as long as a commit waits: about half of the calls end with one behind them.
+    time.sleep(rng.random() * 0.2)
     for place, number in enumerate(numbers):
         if place:
             time.sleep(0.01 + rng.random() * 0.05)

@@ -2,10 +2,12 @@
 
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure
 from orchestrator.store import Store, salvage
@@ -132,3 +134,20 @@ def test_pages_in_a_circle_are_not_read_for_ever(path: Path) -> None:
         kept = store.get_many(key(number) for number in range(n))
     assert 0 < len(kept) < n
     assert all(kept[key(number)] == choice(number) for number in range(n) if key(number) in kept)
+
+
+def test_a_server_whose_field_has_another_name_is_damage_although_it_is_json(path: Path) -> None:
+    fill(path)
+    with Store.open(path) as store:
+        store.server_id(
+            "judge", Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m")
+        )
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "UPDATE server SET provenance=replace(provenance, '\"model\"', '\"mndel\"')"
+        )
+    found = salvage(path)
+    assert found.damaged is not None
+    assert held(path) == N
+    with Store.open(path) as store:
+        assert store.server_of_model("judge") is None
