@@ -2,6 +2,8 @@
 
 import msgspec
 
+from orchestrator.records import Failure
+
 
 class LimitProgress(msgspec.Struct, frozen=True):
     """How the number of requests that a model may have at a time came about, in this call.
@@ -167,3 +169,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         if self.units_done < 1 or self.elapsed_s <= 0:
             return None
         return self.units_left * self.elapsed_s / self.units_done
+
+
+def connection_state(connection: str, *, down: float | None, dead: Failure | None) -> str:
+    """How a model is shown: given up and out of reach before what its connection is."""
+    if dead is not None:
+        return "dead"
+    return "down" if down is not None else connection

@@ -248,7 +248,7 @@ async def _to_end(told: "_Told", interrupts: Interrupts, dataset: Dataset) -> No
             watchers = [
                 group.create_task(_watch(told, interrupts)),
                 group.create_task(obey(told.run_dir, told.session, interrupts)),
-                group.create_task(told.fleet.mend()),
+                group.create_task(told.fleet.mend(told.session.fail)),
                 group.create_task(told.session.adaptive.run()),
                 group.create_task(told.session.loads.run()),
                 group.create_task(keep_items(lambda: told.session.n_sent, dataset, told.run_dir)),

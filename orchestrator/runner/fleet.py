@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from orchestrator import plugins
 from orchestrator.backend import Backend, Endpoint, Provenance
-from orchestrator.errors import ServerChangedError, UsageError
+from orchestrator.errors import OrchestratorError, ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.identity import address, provenance_words, server_label
@@ -260,12 +260,16 @@ class Fleet:
                 return found
             await asyncio.sleep(_LOOK_S)
 
-    async def mend(self) -> None:
-        """Bring back and look at servers, as far as is asked for, until cancelled."""
+    async def mend(self, fail: Callable[[OrchestratorError], None]) -> None:
+        """Bring back and look at servers, as far as is asked for, until cancelled.
+
+        Args:
+            fail: Is given what makes it impossible to go on.
+        """
         async with asyncio.TaskGroup() as group:
             while True:
                 errand = await self._errands.get()
-                group.create_task(errand())
+                group.create_task(_to_end(errand, fail))
 
     async def rest(self, models: Collection[str]) -> None:
         """End the servers of these models until they are asked again."""
@@ -358,6 +362,15 @@ class Fleet:
             _log.warning(
                 "%s can't be reached: %s", model, failure.message, extra={"model": model, "n": n}
             )
+
+
+async def _to_end(
+    errand: Callable[[], Coroutine[Any, Any, None]], fail: Callable[[OrchestratorError], None]
+) -> None:
+    try:
+        await errand()
+    except OrchestratorError as error:
+        fail(error)
 
 
 def _answered(earlier: StoredServer) -> str:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from orchestrator.ask import Request
 from orchestrator.driver import Driver, Finished
-from orchestrator.errors import MethodError
+from orchestrator.errors import MethodError, OrchestratorError
 from orchestrator.frames import pack_row
 from orchestrator.records import DONE, FAULTY, Failure, Generation, Outcome
-from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.progress import ModelProgress, Progress, connection_state
 from orchestrator.runner.adaptive import META, Adaptive
 from orchestrator.runner.budget import token_counts
 from orchestrator.runner.forming import Board
@@ -43,7 +43,6 @@ _OPENED_AT_ONCE = 32
 _MANY = 10
 
 _log = logging.getLogger(__name__)
-
 
 # Answers kept in memory, and the longest that is: a few megabytes at most.
 _RECENT = 512
@@ -131,6 +130,10 @@ class Session:
         if not self.stopping:
             self.stopping = why
         self._scheduler.stop()
+
+    def fail(self, error: OrchestratorError) -> None:
+        """Stop, and have `run` raise this; what is in flight is still recorded."""
+        self._scheduler.fail(error)
 
     def pause(self) -> None:
         """Send nothing more until `resume`; what is in flight is recorded."""
@@ -335,7 +338,9 @@ class Session:
         models = tuple(
             ModelProgress(
                 name=name,
-                state=_state(states.get(name, "idle"), down=state.down_since, dead=state.dead),
+                state=connection_state(
+                    states.get(name, "idle"), down=state.down_since, dead=state.dead
+                ),
                 in_flight=state.in_flight,
                 limit=state.limits.max_in_flight,
                 queued=state.n_queued,
@@ -389,12 +394,6 @@ class Session:
     def n_failed(self) -> int:
         """Units of this call that failed."""
         return self._n_failed
-
-
-def _state(connection: str, *, down: float | None, dead: Failure | None) -> str:
-    if dead is not None:
-        return "dead"
-    return "down" if down is not None else connection
 
 
 Watch = Callable[[Progress], None]

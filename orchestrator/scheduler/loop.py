@@ -7,23 +7,27 @@ unit goes on in the same turn of the event loop in which its answer came.
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
-import msgspec
 from asyncio_throttle.throttler import Throttler
 
-from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
-from orchestrator.backend import Asked, Backend, ComparesTexts, SharesOut
+from orchestrator.ask import Request
+from orchestrator.backend import Backend
+from orchestrator.errors import OrchestratorError
 from orchestrator.records import Failure, Outcome
-from orchestrator.scheduler.core import Core, Retried, Settled
+from orchestrator.scheduler._link import Link, send, throttler
+from orchestrator.scheduler.core import Core, ModelState, Retried, Settled
 
 Connect = Callable[[str], Awaitable[Backend | Failure]]
 T = TypeVar("T")
 
 # What an event loop's timer may come too early.
 _RESOLUTION_S = 1e-3
+
+_log = logging.getLogger(__name__)
 
 
 class Ends(Protocol):
@@ -40,23 +44,6 @@ class Ends(Protocol):
     def may_send(self, request: Request) -> bool:
         """Asked before each attempt; False stops the scheduler (a budget is used up)."""
         ...
-
-
-class _Link(msgspec.Struct, eq=False):
-    """The connection to one model and the workers that use it."""
-
-    model: str
-    throttle: Throttler | None
-    connecting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    pacing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    backend: Backend | None = None
-    shares: SharesOut | None = None
-    failure: Failure | None = None
-    n_refused: int = 0
-    n_workers: int = 0
-    idle: deque[asyncio.Future[None]] = msgspec.field(default_factory=deque)
-    timer: asyncio.TimerHandle | None = None
-    timer_at: float = 0.0
 
 
 class Scheduler:
@@ -77,7 +64,7 @@ class Scheduler:
         self._connect = connect
         self._ends = ends
         rates = per_minute or {}
-        self._links = {model: _Link(model, _throttler(rates.get(model))) for model in core.models}
+        self._links = {model: Link(model, throttler(rates.get(model))) for model in core.models}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = False
         self._loop = asyncio.get_running_loop()
@@ -93,8 +80,8 @@ class Scheduler:
             start: Called once workers may be made; submits the first requests.
 
         Raises:
-            OrchestratorError: Of `connect` or of who is told about ends; what is in flight is
-                cancelled.
+            OrchestratorError: Of `connect` or what `fail` was given, when what is in flight has
+                ended or this is cancelled; of who is told about ends, at once.
         """
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._close)
@@ -102,9 +89,11 @@ class Scheduler:
                 self._group = group
                 start()
                 self._check_drained()
-                await self._drained.wait()
-                if self._error is not None:
-                    raise self._error
+                try:
+                    await self._drained.wait()
+                finally:
+                    if self._error is not None:
+                        raise self._error
                 self._wake_all()
 
     async def _close(self) -> None:
@@ -147,7 +136,7 @@ class Scheduler:
             )
 
     async def _change(
-        self, links: list[_Link], work: Callable[[], Awaitable[None]], then: Callable[[], None]
+        self, links: list[Link], work: Callable[[], Awaitable[None]], then: Callable[[], None]
     ) -> None:
         for link in links:
             async with link.connecting:
@@ -183,7 +172,7 @@ class Scheduler:
         """The connection to a model; None while there is none."""
         return self._links[model].backend
 
-    def _fill(self, link: _Link) -> None:
+    def _fill(self, link: Link) -> None:
         """Wake or make as many workers as there is work for: no end of a request will do it."""
         state = self._core.models[link.model]
         for _ in range(min(state.n_queued, state.limits.max_in_flight - state.in_flight)):
@@ -199,6 +188,17 @@ class Scheduler:
             wait.reschedule(self._loop.time())
         self._waits.clear()
         self._check_drained()
+
+    def fail(self, error: Exception) -> None:
+        """Stop, and have `run` raise this: what other servers were paid for is recorded first.
+
+        Models that are held are not waited for, and what they still answer is not recorded: by
+        whom they are answered is what is not known.
+        """
+        if self._error is None:
+            self._error = error
+            _log.warning("ends when what is in flight is answered: %s", error)
+        self.stop()
 
     @property
     def stopping(self) -> bool:
@@ -222,10 +222,16 @@ class Scheduler:
         self._check_drained()
 
     def _check_drained(self) -> None:
-        if self._stopping and not self._core.in_flight() and not self._ended:
+        if not self._stopping or self._ended:
+            return
+        waited_for = (m for m in self._core.models.values() if not self._is_given_up(m))
+        if not any(model.in_flight for model in waited_for):
             self._drained.set()
 
-    def _wake(self, link: _Link) -> None:
+    def _is_given_up(self, model: ModelState) -> bool:
+        return self._error is not None and model.is_held
+
+    def _wake(self, link: Link) -> None:
         state = self._core.models[link.model]
         if state.in_flight >= state.limits.max_in_flight:
             return  # who ends one of them takes the next
@@ -245,7 +251,7 @@ class Scheduler:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    async def _work(self, link: _Link) -> None:
+    async def _work(self, link: Link) -> None:
         while not self._stopping:
             request = self._core.take(link.model, self._loop.time())
             if request is None:
@@ -258,7 +264,7 @@ class Scheduler:
             self._check_drained()
         link.n_workers -= 1
 
-    async def _serve(self, link: _Link, request: Request) -> None:
+    async def _serve(self, link: Link, request: Request) -> None:
         """One attempt and what follows from it."""
         latency_s = 0.0
         failure = await self._link_up(link)
@@ -267,27 +273,33 @@ class Scheduler:
         if failure is not None:
             now = self._loop.time()
             ends = self._core.not_connected(request, failure, now)
-        elif self._stopping or link.backend is None or not self._ends.may_send(request):
+        elif (
+            self._stopping
+            or (asked := link.asked(request)) is None
+            or not self._ends.may_send(request)
+        ):
             self._core.put_back(request, self._loop.time())
             self.stop()
             return
         else:
             started = self._loop.time()
-            asked = link.backend if link.shares is None else link.shares.for_group(request.group)
             outcome = await send(asked, request)
             now = self._loop.time()
             latency_s = now - started
+            if self._is_given_up(self._core.models[link.model]):
+                self._core.put_back(request, now)
+                return
             ends = self._core.done(request, outcome, now)
         for end in ends:
             self._report(end, latency_s, now)
 
-    async def _idle(self, link: _Link) -> None:
+    async def _idle(self, link: Link) -> None:
         self._set_timer(link)
         waiter: asyncio.Future[None] = self._loop.create_future()
         link.idle.append(waiter)
         await waiter
 
-    def _set_timer(self, link: _Link) -> None:
+    def _set_timer(self, link: Link) -> None:
         at = self._core.wake_at(link.model)
         if at is None or (link.timer is not None and link.timer_at <= at):
             return
@@ -296,7 +308,7 @@ class Scheduler:
         link.timer_at = at
         link.timer = self._loop.call_at(at + _RESOLUTION_S, self._on_timer, link)
 
-    def _on_timer(self, link: _Link) -> None:
+    def _on_timer(self, link: Link) -> None:
         link.timer = None
         for _ in range(min(len(link.idle), self._core.models[link.model].n_queued) or 1):
             self._wake(link)
@@ -308,12 +320,12 @@ class Scheduler:
             self._ends.retried(end.request, end.failure, end.at - now)
             self._set_timer(self._links[end.request.ask.model])
 
-    async def _pace(self, link: _Link, throttle: Throttler) -> None:
+    async def _pace(self, link: Link, throttle: Throttler) -> None:
         """Wait for the rate cap; one worker at a time, because the throttler polls."""
         async with link.pacing:
             await self._until_stop(throttle.acquire)
 
-    async def _link_up(self, link: _Link) -> Failure | None:
+    async def _link_up(self, link: Link) -> Failure | None:
         """See to it that there is a connection; None where there is one, or the run stops.
 
         A server that was out of reach may come back as another one, or be gone for good, so each
@@ -332,13 +344,17 @@ class Scheduler:
                     return None
                 await link.backend.close()
                 link.backend = None
-            found = await self._until_stop(lambda: self._connect(link.model))
+            try:
+                found = await self._until_stop(lambda: self._connect(link.model))
+            except OrchestratorError as error:
+                self.fail(error)
+                return None
             if isinstance(found, Failure):
                 link.failure = found
                 link.n_refused += 1
                 return found
-            link.backend = found
-            link.shares = _sharing(found)
+            if found is not None:
+                link.use(found)
             return None
 
     async def _until_stop(self, wait: Callable[[], Awaitable[T]]) -> T | None:
@@ -356,30 +372,3 @@ class Scheduler:
             return None
         finally:
             self._waits.discard(deadline)
-
-
-async def send(backend: Asked, request: Request) -> Outcome | Failure:
-    """One attempt: the call of the back-end that fits the ask."""
-    ask = request.ask
-    if isinstance(ask, ChooseAsk):
-        return await backend.choose(ask)
-    if isinstance(ask, GenerateAsk):
-        return await backend.generate(ask, request.seed)
-    if isinstance(ask, ScoreAsk):
-        return await backend.score(ask)
-    if isinstance(backend, ComparesTexts):
-        return await backend.similarity(ask)
-    return Failure("unsupported", f"no back-end computes {type(ask).__name__}", permanent=True)
-
-
-def _sharing(backend: object) -> SharesOut | None:
-    """A back-end over several servers; None for others."""
-    return backend if isinstance(backend, SharesOut) else None
-
-
-def _throttler(per_minute: float | None) -> Throttler | None:
-    """Spread over seconds: a minute's worth at once would be a burst that the endpoint refuses."""
-    if per_minute is None:
-        return None
-    at_once = max(1, int(per_minute / 60))
-    return Throttler(rate_limit=at_once, period=at_once * 60 / per_minute)

@@ -135,6 +135,55 @@ async def test_a_server_that_died_for_good_ends_the_session_at_the_next_trial():
     assert asyncio.get_running_loop().time() - start < 2
 
 
+def refusing_b(wait_s=1.0, latency_s=10.0):
+    """Model a answers after a while; the server of b is refused."""
+    servers = {"a": Server(latency_s=latency_s)}
+
+    async def connect(model):
+        if model == "a":
+            return servers["a"]
+        await asyncio.sleep(wait_s)
+        raise LaunchError("b is not what it was")
+
+    wiring, session = make(connect, names=("a", "b"), limits=Limits(max_in_flight=4))
+    return wiring, session, servers["a"]
+
+
+@pytest.mark.looptime
+async def test_what_others_have_in_flight_is_recorded_before_a_refusal_ends_the_session(caplog):
+    wiring, session, a = refusing_b()
+    start = asyncio.get_running_loop().time()
+    assert "b is not what it was" in str(await error_of(session))
+    assert a.n_asked == 4
+    assert len(wiring.store.outcomes) == 4
+    assert asyncio.get_running_loop().time() - start == pytest.approx(10.0, abs=0.1)
+    assert "ends when what is in flight is answered: b is not" in caplog.text
+
+
+@pytest.mark.looptime
+async def test_a_session_that_is_given_up_while_it_ends_still_says_why():
+    wiring, session, _ = refusing_b()
+    running = asyncio.ensure_future(error_of(session))
+    await asyncio.sleep(5.0)
+    running.cancel()
+    assert "b is not what it was" in str(await running)
+    assert not wiring.store.outcomes
+
+
+@pytest.mark.looptime
+async def test_a_model_in_doubt_is_not_waited_for_and_not_recorded():
+    wiring, session, _ = refusing_b(wait_s=100.0)
+    running = asyncio.ensure_future(error_of(session))
+    await asyncio.sleep(15.0)
+    wiring.core.models["a"].is_held = True
+    n = len(wiring.store.outcomes)
+    session.fail(LaunchError("another server answers for a"))
+    start = asyncio.get_running_loop().time()
+    assert "another server" in str(await running)
+    assert asyncio.get_running_loop().time() - start < 0.1
+    assert len(wiring.store.outcomes) == n == 4
+
+
 @pytest.mark.looptime
 async def test_three_faults_of_a_method_end_the_session_with_a_traceback():
     async def broken(unit, ask, config):
