@@ -86,7 +86,7 @@ bench: setup ## measure all targets and write docs/performance.md (an hour; noth
 	$(BIN)/python benchmarks/client.py memory --write
 	$(BIN)/python benchmarks/client.py resume --edited --write
 	$(BIN)/python benchmarks/ratings.py --write
-	$(BIN)/python benchmarks/adaptive.py --fixed 64 128 --repeat 2 --write
+	$(BIN)/python benchmarks/adaptive.py --write
 	$(BIN)/python benchmarks/prefix.py --write
 	$(BIN)/python -m benchmarks.peers --in-flight --write
 	$(BIN)/python -m benchmarks.peers --write

@@ -35,7 +35,7 @@ METHODS: Final[Mapping[str, dict[str, Any]]] = {
 }
 BLOCK: Final = 32
 _KEY: Final = "ORCHESTRATOR_BENCHMARK_KEY"
-_MODEL_ROUTES: Final = ("/v1/chat/completions", "/v1/completions")
+_ROUTES: Final = ("/v1/chat/completions", "/v1/completions", "/tokenize")
 _COUNTER: Final = re.compile(
     r"^vllm:(prompt_tokens_total|prefix_cache_hits_total)\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE
 )
@@ -46,6 +46,11 @@ class Sent(NamedTuple):
 
     path: str
     body: bytes
+
+    @property
+    def computes(self) -> bool:
+        """Whether the engine has to do with it; its HTTP server tokenises."""
+        return self.path != "/tokenize"
 
 
 class Processors(NamedTuple):
@@ -93,13 +98,17 @@ class Counted(NamedTuple):
 
 @asynccontextmanager
 async def judge_server(*extra_args: str) -> AsyncIterator[RunningServer]:
-    """A vLLM with the bundled judge, float32."""
+    """A vLLM with the bundled judge, float32.
+
+    Its engine leaves a core to its HTTP server and to the client: threads on all cores wait for
+    each other by spinning whenever one of them is taken away.
+    """
     config = launch_kind.Config(
         dtype="float32",
         max_model_len=1024,
         enforce_eager=True,
         cpu_kv_cache_gb=1,
-        cpu_threads=2,
+        cpu_threads=max(1, (psutil.cpu_count(logical=True) or 1) - 1),
         extra_args=("--block-size", str(BLOCK), *extra_args),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -159,7 +168,7 @@ async def run(recipe: Path, run_dir: Path, *overrides: str) -> tuple[float, dict
 
 @contextmanager
 def recorded() -> Iterator[list[Sent]]:
-    """What is sent to models inside this block, in the order in which it was answered."""
+    """What a server is sent for units inside this block, in the order of its answers."""
     sent: list[Sent] = []
     post = DirectTransport.post
 
@@ -168,7 +177,7 @@ def recorded() -> Iterator[list[Sent]]:
     ) -> T | Failure:
         def look_at(reply: Reply) -> T | Failure:
             # What is refused on purpose, to learn the server's bounds, computes nothing.
-            if path in _MODEL_ROUTES and reply.status == 200:
+            if path in _ROUTES and reply.status == 200:
                 sent.append(Sent(path, body))
             return read(reply)
 
@@ -191,7 +200,9 @@ async def send_again(server: RunningServer, sent: list[Sent], n: int, salt: str)
         salt: Of the cache; another one for each call.
     """
     transport = _transport(server, n)
-    bodies = iter([(one.path, _salted(one.body, salt)) for one in sent])
+    bodies = iter(
+        [(one.path, _salted(one.body, salt) if one.computes else one.body) for one in sent]
+    )
 
     async def work() -> None:
         for path, body in bodies:

@@ -67,7 +67,9 @@ async def measure(server: RunningServer, method: str, n_items: int) -> tuple[str
             await run(recipe, folder / "run", fixed)
         after = await counted(server)
     # What a connection asks to see whether the server is what it says is no part of the recipe.
-    asked = [one for one in sent if b"Task:" in one.body or b'"prompt":[' in one.body]
+    asked = [
+        one for one in sent if one.computes and (b"Task:" in one.body or b'"prompt":[' in one.body)
+    ]
     computed = after.computed - before.computed
     shuffled = asked.copy()
     random.Random(2).shuffle(shuffled)  # noqa: S311 (an order)

@@ -32,10 +32,6 @@ class Link(msgspec.Struct, eq=False):
         self.backend = backend
         self.shares = backend if isinstance(backend, SharesOut) else None
 
-    def asked(self, request: Request) -> Asked | None:
-        """Who gets a request: one of several servers, or the only one; None while there is none."""
-        return self.backend if self.shares is None else self.shares.for_group(request.group)
-
 
 async def send(backend: Asked, request: Request) -> Outcome | Failure:
     """One attempt: the call of the back-end that fits the ask."""

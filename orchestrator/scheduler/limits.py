@@ -23,6 +23,9 @@ CEILING: Final = 512
 # Share of what is computed that should wait: below the first the server may run dry between two
 # looks, above the second what waits only grows old. The gap between them is the hysteresis.
 _TOO_FEW, _TOO_MANY, _WANTED = 0.1, 1.0, 0.5
+# What waits a shorter time than this is not too much, however many there are: requests of one token
+# are computed in a few steps of a fifth of a second, and have to get to the server and back.
+_NO_WAIT_S = 1.0
 # Below 1 + _TOO_MANY, so that a step from too few can't end at too many.
 _MOST_UP, _MOST_DOWN = 1.75, 0.5
 _LOOKS_UP, _LOOKS_DOWN = 2, 4
@@ -149,11 +152,14 @@ class Controller:
         self._queue.append((seen.waiting, busy, seen.in_flight))
         del self._queue[:-_LOOKS_DOWN]
         waiting, computed, asked = (sum(of) / len(of) for of in zip(*self._queue, strict=True))
-        if waiting > max(_TOO_MANY * computed, self._floor):
+        # By Little's law, of what the server counts: it may be more than we have sent, others'
+        # requests and their parts.
+        in_time = (waiting + computed) * _NO_WAIT_S / max(self._pace.at_least_s(now), _NO_WAIT_S)
+        if waiting > max(_TOO_MANY * computed, self._floor, in_time):
             if len(self._queue) < _LOOKS_DOWN:
                 return None
-            # What the server counts may be more than we have sent: others' requests, their parts.
-            fits = asked * computed * (1 + _WANTED) / (waiting + computed)
+            kept = computed + _WANTED * max(computed, in_time)
+            fits = asked * kept / (waiting + computed)
             wanted = max(fits, self.limit * _MOST_DOWN)
             return self._turn_to(now, math.ceil(wanted), f"{waiting:.0f} wait in the server")
         is_full = seen.queued and seen.in_flight >= self.limit
@@ -222,6 +228,10 @@ class _Pace:
         self._n_ended = 0
         self._in_flight = 0.0
         self._n = 0
+
+    def at_least_s(self, now: float) -> float:
+        """The latency; before it is known, how long nothing has come."""
+        return self.latency_s or (0.0 if self._since is None else now - self._since)
 
     def add(self, now: float, seen: Seen) -> None:
         if self._since is None:

@@ -273,16 +273,13 @@ class Scheduler:
         if failure is not None:
             now = self._loop.time()
             ends = self._core.not_connected(request, failure, now)
-        elif (
-            self._stopping
-            or (asked := link.asked(request)) is None
-            or not self._ends.may_send(request)
-        ):
+        elif self._stopping or link.backend is None or not self._ends.may_send(request):
             self._core.put_back(request, self._loop.time())
             self.stop()
             return
         else:
             started = self._loop.time()
+            asked = link.backend if link.shares is None else link.shares.for_group(request.group)
             outcome = await send(asked, request)
             now = self._loop.time()
             latency_s = now - started
