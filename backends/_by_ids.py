@@ -9,13 +9,13 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from backends._label_paths import label_paths
+from backends._label_paths import Cut, LabelPaths
 from backends._openai_compatible import OpenaiCompatible
 from backends._tokens import Contexts, Ids, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.records import Choice, Failure, Scored
 from orchestrator.wire import replies, trie
-from orchestrator.wire.trie import Path, Trie, Walk
+from orchestrator.wire.trie import Walk
 
 _NO_FEATURES: Final = "{} gives no {}; the embedded server does"
 
@@ -39,21 +39,19 @@ class Labels(msgspec.Struct):
 
     Attributes:
         whole: Ids of the prompt and of the answer as far as it is begun.
-        paths: By label and spelling.
-        tree: Of all paths.
+        cut: The labels.
         walk: What was read.
     """
 
     whole: Ids
-    paths: list[list[Path]]
-    tree: Trie
+    cut: Cut
     walk: Walk
 
     def choice(self, method: str, n_cached: int, n_requests: int) -> Choice:
         """What the readings say."""
         values = [
             trie.total([trie.value(path, self.walk.read) for path in dict.fromkeys(group)])
-            for group in self.paths
+            for group in self.cut.paths
         ]
         logprobs, upper = zip(*values, strict=True)
         return Choice(logprobs, upper, method, len(self.whole), n_cached, n_requests)
@@ -70,6 +68,7 @@ class ByIds(OpenaiCompatible):
     server_name: ClassVar[str]
     score_method: ClassVar[str]
     _contexts: Contexts
+    _label_paths: LabelPaths | None = None
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -127,7 +126,8 @@ class ByIds(OpenaiCompatible):
         if not begun and ask.prefix.text:
             begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
         whole = (*prompt, *begun)
-        paths, tree = await label_paths(self._contexts, whole, len(begun), ask.labels)
-        return Labels(
-            whole, paths, tree, Walk(tree, math.log(negligible) if negligible else -math.inf)
-        )
+        if self._label_paths is None:
+            self._label_paths = LabelPaths(self._contexts)
+        cut = await self._label_paths.of(whole, len(begun), ask.labels)
+        least = math.log(negligible) if negligible else -math.inf
+        return Labels(whole, cut, Walk(cut.tree, least))

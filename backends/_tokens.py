@@ -209,13 +209,22 @@ class Contexts:
         Raises:
             Failed: If the server does not say.
         """
-        tail = prompt[-await self._tail_length(n_begun) :]
-        context = await self._context(tail)
-        if not context.whole:
+        tail = await self.deciding_tail(prompt, n_begun)
+        if tail is None:
             return await self._continue(await self._context(prompt), text)
+        context = await self._context(tail)
         return await self._continuations.learn(
             (tail, text), lambda: self._continue(context, text), lambda _: _TAIL + len(text)
         )
+
+    async def deciding_tail(self, prompt: Ids, n_begun: int = 0) -> Ids | None:
+        """The end of a prompt that alone says how a text after it is cut; None where all of it has.
+
+        Raises:
+            Failed: If the server does not say.
+        """
+        tail = prompt[-await self._tail_length(n_begun) :]
+        return tail if (await self._context(tail)).whole else None
 
     async def _continue(self, context: _Context, text: str) -> Continuation:
         alone = await self._alone(text)

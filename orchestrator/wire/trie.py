@@ -104,31 +104,33 @@ class Walk:
     def add(self, nodes: Iterable[Path], readings: Iterable[Reading]) -> None:
         """Take what was read at nodes; what was known of them stays known."""
         for node, reading in zip(nodes, readings, strict=True):
-            before = self.read.get(node, reading)
-            both = {**before.logprobs, **reading.logprobs}
-            self.read[node] = Reading(both, before.bound)
+            before = self.read.get(node)
+            if before is not None:
+                reading = Reading({**before.logprobs, **reading.logprobs}, before.bound)
+            self.read[node] = reading
 
     def unread(self) -> list[Path]:
         """Nodes nobody has looked at and that can't be neglected, parents before children."""
+        nodes = [node for node in self._tree.children if node not in self.read]
+        if not nodes:
+            return []
         least = self._least()
-        return [
-            node
-            for node in self._tree.children
-            if node not in self.read and value(node, self.read)[1] >= least
-        ]
+        return [node for node in nodes if value(node, self.read)[1] >= least]
 
     def missing(self) -> dict[Path, list[int]]:
         """Tokens that were not listed where they might have been and that can't be neglected."""
-        least = self._least()
-        found = {
-            node: [
-                token
-                for token in self._tree.children[node]
-                if token not in reading.logprobs and value((*node, token), self.read)[1] >= least
-            ]
+        unlisted = [
+            (node, token)
             for node, reading in self.read.items()
-        }
-        return {node: tokens for node, tokens in found.items() if tokens}
+            for token in self._tree.children[node]
+            if token not in reading.logprobs
+        ]
+        found: dict[Path, list[int]] = {}
+        least = self._least() if unlisted else 0.0
+        for node, token in unlisted:
+            if value((*node, token), self.read)[1] >= least:
+                found.setdefault(node, []).append(token)
+        return found
 
     def _least(self) -> float:
         """The ln p that a path must be able to have."""

@@ -7,6 +7,7 @@ ids and answered by token ids: texts of tokens collide, ids don't.
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +33,9 @@ ABSURD: Final = 10**6
 """More alternatives than any vocabulary has: the refusal says how many there may be."""
 
 _CAP: Final = re.compile(r"max(?:imum)? allowed:? *(\d+)", re.IGNORECASE)
-_NAMED: Final = re.compile(r"token_id:\d{1,9}(?: token_id:\d{1,9})*")
+_NAME: Final = "token_id:"
+_NAMED: Final = re.compile(_NAME + "[0-9]{1,9}")
+_NO_ID: Final = -1
 
 
 class _Logprob(msgspec.Struct, gc=False):
@@ -334,20 +337,23 @@ def _listings(
 
 def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     """By token id its ln p; None where a token is not named by its id or its number is none."""
-    names = " ".join(listed)
-    ids = names.replace("token_id:", "").split(" ")
-    if len(ids) != len(listed) or not _NAMED.fullmatch(names):
-        return None
+    ids = list(map(_id_in, listed))
     # All at once: labels of several tokens come with hundreds of entries a request.
     values = [value for value in listed.values() if value is not None]
-    if len(values) < len(ids):
+    if _NO_ID in ids or len(values) < len(ids):
         return None
     # The sum is no number where one of them is none.
     if not (min(values) > SENTINEL and max(values) <= 0 and sum(values) <= 0):
         values = [logprob(value) for value in values]
         if any(map(math.isnan, values)):
             return None
-    return dict(zip(map(int, ids), values, strict=True))
+    return dict(zip(ids, values, strict=True))
+
+
+@lru_cache(maxsize=1 << 14)
+def _id_in(name: str) -> int:
+    """The id in a token's name; remembered, for the same few are named again and again."""
+    return int(name[len(_NAME) :]) if _NAMED.fullmatch(name) else _NO_ID
 
 
 def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs | Failure:
