@@ -12,16 +12,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.judged import ROWS_AT_ONCE, Table, tabulate
 from orchestrator.statistics.association import association
 from orchestrator.statistics.coverage import summarise_coverage
 from orchestrator.statistics.position import (
     TIE,
     Orders,
     PositionEffects,
-    decisions,
     position_effects,
 )
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.prompt_sums import PromptSums
 from orchestrator.statistics.ranking import (
     Agreement,
     CategoryRatings,
@@ -40,27 +40,16 @@ from orchestrator.statistics.results import (
 )
 from orchestrator.statistics.win_rate import WinRates, mean_preferences, win_rates
 
-__all__ = ["COLUMNS", "RankingAnalysis", "analyse_ranking"]
+__all__ = ["RankingAnalysis", "analyse_ranking"]
 
 Floats = NDArray[np.float64]
 
 _CATEGORY_RESAMPLES: Final = 500
 _MOSTLY: Final = 0.5
-# Of the distributions, which bounds the memory of taking them apart.
-_ROWS_AT_ONCE: Final = 10_000
-_COLUMNS: Final = {
-    **dict.fromkeys(("item", "category", "model_a", "model_b", "judge"), pl.String()),
-    **dict.fromkeys(("coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba"), pl.Float64()),
-    **dict.fromkeys(("prefer_a", "mean_pre", "mode_pre"), pl.Float64()),
-    **dict.fromkeys(("exact", "same_text"), pl.Boolean()),
-    **dict.fromkeys(("status", "cause", "message"), pl.String()),
-}
-COLUMNS: Final = (*_COLUMNS, "p_ab", "p_ba")
-"""What is read of the judgments."""
 
 
 def analyse_ranking(
-    judgments: pl.DataFrame,
+    judgments: pl.DataFrame | Table,
     *,
     judge: str | None,
     confidence_level: float,
@@ -70,7 +59,8 @@ def analyse_ranking(
     """Ratings, differences, win rates, position effects and gaps of a frame of judgments.
 
     Args:
-        judgments: One row a unit, as `methods.pairwise_ranking` makes them; it may be empty.
+        judgments: One row a unit, as `methods.pairwise_ranking` makes them, or what
+            `judged.tabulate` has made of them; it may be empty.
         judge: Whose judgments; None pools all judges, clustered by item.
         confidence_level: In (0, 1).
         n_resamples: Resamples of the items; at least 1,000 for a level of 95 %.
@@ -80,16 +70,17 @@ def analyse_ranking(
         StatisticsError: If the level is not in (0, 1), or a preference not in [0, 1].
     """
     checked_level(confidence_level)
-    table = _tabulate(judgments, judge)
+    table = judgments if isinstance(judgments, Table) else tabulated(judgments)
+    if judge is not None:
+        table = table.of_judge(judge)
     setting = _Setting(confidence_level, n_resamples)
     mean_rng, mode_rng, category_rng = rng.spawn(3)
-    sums = table.sums("prefer_a")
+    sums = table.sums(table.used["prefer_a"])
     rated = setting.rate(sums, table, mean_rng)
     models = _model_ratings(rated, sums, table)
-    hard = table.sums("mode_wins")
+    hard = table.sums(table.mode_wins())
     mode_models = _model_ratings(setting.rate(hard, table, mode_rng), hard, table)
     neighbours = _neighbours(rated, sums, [model.model for model in models], table)
-    used = table.used
     approximate = any(0 < model.n_items < APPROXIMATE_BELOW for model in models)
     return RankingAnalysis(
         judge=judge,
@@ -99,16 +90,16 @@ def analyse_ranking(
         neighbours=neighbours,
         wins=_win_matrix(win_rates(sums, confidence_level), [m.model for m in models], table),
         position=_position(table, confidence_level),
-        coverage=summarise_coverage(_floats(used, "coverage_ab", "coverage_ba")),
-        agreement=_agreement(used, models, mode_models),
+        coverage=summarise_coverage(table.floats("coverage_ab", "coverage_ba")),
+        agreement=_agreement(table, models, mode_models),
         failures=_failures(table.missing),
         categories=_categories(table, setting, category_rng),
-        n_units=len(used) + len(table.missing),
-        n_judged=len(used),
-        n_exact=int(used["exact"].sum()),
-        n_same_text=int(used["same_text"].sum()),
+        n_units=table.n_judged + len(table.missing),
+        n_judged=table.n_judged,
+        n_exact=int(table.used["exact"].sum()),
+        n_same_text=int(table.used["same_text"].sum()),
         n_items=table.n_items,
-        n_items_used=len(table.items),
+        n_items_used=sums.n_prompts,
         approximate=approximate,
         confidence_level=confidence_level,
         n_resamples=n_resamples,
@@ -119,35 +110,11 @@ def analyse_ranking(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """The rows with a judgment and those without, and what they are indexed by."""
-
-    used: pl.DataFrame
-    missing: pl.DataFrame
-    models: tuple[str, ...]
-    items: tuple[str, ...]
-    judges: tuple[str, ...]
-    n_items: int
-
-    def codes(self, column: str, names: Sequence[str]) -> NDArray[np.int64]:
-        return self.used[column].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
-
-    def sums(self, column: str) -> PromptSums:
-        return sum_by_prompt(
-            self.codes("item", self.items),
-            self.codes("model_a", self.models),
-            self.codes("model_b", self.models),
-            self.used[column].to_numpy().astype(np.float64),
-            shape=(len(self.items), len(self.models)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class _Setting:
     confidence_level: float
     n_resamples: int
 
-    def rate(self, sums: PromptSums, table: _Table, rng: np.random.Generator) -> Ratings:
+    def rate(self, sums: PromptSums, table: Table, rng: np.random.Generator) -> Ratings:
         return rate(
             sums,
             table.models,
@@ -157,38 +124,17 @@ class _Setting:
         )
 
 
-def _tabulate(judgments: pl.DataFrame, judge: str | None) -> _Table:
-    rows = judgments if judgments.width else pl.DataFrame(schema=_COLUMNS)
-    if judge is not None and not rows["judge"].eq_missing(judge).all():
-        rows = rows.filter(pl.col("judge") == judge)
-    given = (pl.col("status") == "ok") & pl.col("prefer_a").is_finite().fill_null(value=False)
-    given &= pl.col("mode_pre").is_finite().fill_null(value=False)
-    is_given = rows.select(given.fill_null(value=False)).to_series()
-    # Taking all rows would copy them.
-    used = rows if is_given.all() else rows.filter(is_given)
-    return _Table(
-        used.with_columns(mode_wins=0.5 + 0.5 * pl.col("mode_pre").sign()),
-        rows.filter(~is_given),
-        _names(pl.concat([rows["model_a"], rows["model_b"]])),
-        _names(used["item"]),
-        _names(rows["judge"]),
-        rows["item"].n_unique(),
-    )
-
-
-def _names(column: pl.Series) -> tuple[str, ...]:
-    return tuple(sorted(column.drop_nulls().unique().to_list()))
-
-
-def _floats(frame: pl.DataFrame, *columns: str) -> Floats:
-    return frame.select(pl.col(columns).cast(pl.Float64).fill_null(np.nan)).to_numpy()
+def tabulated(judgments: pl.DataFrame) -> Table:
+    """A frame of judgments as a table; it may be empty."""
+    slices = judgments.iter_slices(ROWS_AT_ONCE) if judgments.height else ()
+    return tabulate(slices, judgments.height)
 
 
 def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _model_ratings(rated: Ratings, sums: PromptSums, table: _Table) -> tuple[ModelRating, ...]:
+def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[ModelRating, ...]:
     """Best first; models that cannot be ranked last."""
     preferences = mean_preferences(sums, rated.confidence_level)
     missing = pl.concat([table.missing["model_a"], table.missing["model_b"]]).value_counts()
@@ -218,7 +164,7 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: _Table) -> tuple[Mod
 
 
 def _neighbours(
-    rated: Ratings, sums: PromptSums, order: Sequence[str], table: _Table
+    rated: Ratings, sums: PromptSums, order: Sequence[str], table: Table
 ) -> tuple[Neighbours, ...]:
     index = {model: i for i, model in enumerate(table.models)}
     shared = win_rates(sums, rated.confidence_level).n_prompts
@@ -241,7 +187,7 @@ def _neighbours(
     )
 
 
-def _win_matrix(rates: WinRates, order: Sequence[str], table: _Table) -> WinMatrix:
+def _win_matrix(rates: WinRates, order: Sequence[str], table: Table) -> WinMatrix:
     at = [table.models.index(model) for model in order]
     grid = np.ix_(at, at)
 
@@ -252,48 +198,32 @@ def _win_matrix(rates: WinRates, order: Sequence[str], table: _Table) -> WinMatr
     return WinMatrix(tuple(order), cells(rates.values), cells(rates.low), cells(rates.high), counts)
 
 
-def _position(table: _Table, confidence_level: float) -> PositionEffects | None:
-    orders = _floats(table.used, "prefer_a_ab", "prefer_a_ba")
+def _position(table: Table, confidence_level: float) -> PositionEffects | None:
+    orders = table.floats("prefer_a_ab", "prefer_a_ba")
     both = np.isfinite(orders).all(axis=1)
     if not both.any():
         return None
+    items, n_items = table.items()
     return position_effects(
         Orders(
-            prompts=table.codes("item", table.items)[both],
+            prompts=items[both],
             prefer_ab=orders[both, 0],
             prefer_ba=orders[both, 1],
-            decision_ab=_decisions(table.used, "p_ab")[both],
-            decision_ba=_decisions(table.used, "p_ba")[both],
-            differ=~table.used["same_text"].fill_null(value=False).to_numpy()[both],
+            decision_ab=table.used["decision_ab"][both].astype(np.float64),
+            decision_ba=table.used["decision_ba"][both].astype(np.float64),
+            differ=~table.used["same_text"][both],
         ),
-        len(table.items),
+        n_items,
         confidence_level,
     )
 
 
-def _decisions(used: pl.DataFrame, name: str) -> Floats:
-    """Which verdict each row's distribution is for, from A's view; its levels run from A to B."""
-    levels = pl.col(name)
-    half = levels.list.len() // 2
-
-    def decided(rows: pl.DataFrame) -> Floats:
-        masses = rows.select(
-            levels.list.head(half).list.sum().alias("better"),
-            levels.list.get(half, null_on_oob=True).alias("tie"),
-            levels.list.tail(half).list.sum().alias("worse"),
-        )
-        return decisions(*(masses[side].to_numpy().astype(np.float64) for side in masses.columns))
-
-    parts = used.select(name).iter_slices(_ROWS_AT_ONCE)
-    return np.concatenate([np.empty(0), *map(decided, parts)])
-
-
 def _agreement(
-    used: pl.DataFrame, by_mean: Sequence[ModelRating], by_mode: Sequence[ModelRating]
+    table: Table, by_mean: Sequence[ModelRating], by_mode: Sequence[ModelRating]
 ) -> Agreement:
-    if used.is_empty():
+    if not table.n_judged:
         return Agreement(None, None, None)
-    values = _floats(used, "mean_pre", "mode_pre")
+    values = table.floats("mean_pre", "mode_pre")
     decisions = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
     mode_rank = {model.model: model.rank for model in by_mode}
     ranks = [(model.rank, mode_rank[model.model]) for model in by_mean]
@@ -327,35 +257,32 @@ def _failures(missing: pl.DataFrame) -> tuple[FailureCount, ...]:
 
 
 def _categories(
-    table: _Table, setting: _Setting, rng: np.random.Generator
+    table: Table, setting: _Setting, rng: np.random.Generator
 ) -> tuple[CategoryRatings, ...]:
-    names = _names(table.used["category"])
+    names = [table.categories[code] for code in np.unique(table.used["category"]) if code >= 0]
     if len(names) < 2:
         return ()
     fewer = replace(setting, n_resamples=min(setting.n_resamples, _CATEGORY_RESAMPLES))
     found = []
     for name, child in zip(names, rng.spawn(len(names)), strict=True):
-        used = table.used.filter(pl.col("category") == name)
-        missing = table.missing.filter(pl.col("category") == name)
-        items = _names(used["item"])
-        part = replace(table, used=used, missing=missing, items=items)
-        sums = part.sums("prefer_a")
+        part = table.of_category(name)
+        sums = part.sums(part.used["prefer_a"])
         rated = fewer.rate(sums, part, child)
         found.append(
-            CategoryRatings(name, len(items), _model_ratings(rated, sums, part), rated.notes)
+            CategoryRatings(name, sums.n_prompts, _model_ratings(rated, sums, part), rated.notes)
         )
     return tuple(found)
 
 
-def _notes(table: _Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple[str, ...]:
-    n_used, n_missing = len(table.used), len(table.missing)
+def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple[str, ...]:
+    n_used, n_missing = table.n_judged, len(table.missing)
     if not n_used:
         failed = f"all {n_missing} judgments failed" if n_missing else "there are no judgments"
         return (f"{failed}: nothing to rank",)
     notes = [*rated.notes, *_doubts(table)]
     if n_missing:
         notes.append(f"{n_missing} of {n_used + n_missing} judgments are missing and not filled in")
-    if len(table.items) == 1:
+    if table.items()[1] == 1:
         notes.append("one item: no interval can be given")
     few = [model.model for model in models if 1 < model.n_items < APPROXIMATE_BELOW]
     if few:
@@ -374,9 +301,9 @@ def _notes(table: _Table, rated: Ratings, models: Sequence[ModelRating]) -> tupl
     return tuple(notes)
 
 
-def _doubts(table: _Table) -> list[str]:
+def _doubts(table: Table) -> list[str]:
     """A warning where the judge would mostly have said something else than a label."""
-    low = summarise_coverage(_floats(table.used, "coverage_ab", "coverage_ba")).share_low
+    low = summarise_coverage(table.floats("coverage_ab", "coverage_ba")).share_low
     if not low > _MOSTLY:
         return []
     return [

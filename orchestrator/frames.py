@@ -184,6 +184,18 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         """A frame that is read as far as what is asked of it needs."""
         return pl.scan_parquet(self._paths[name])
 
+    def slices(self, name: str, wanted: Sequence[str], n_rows: int) -> Iterator[pl.DataFrame]:
+        """So many rows at a time of what `columns` gives; none where there is no such column."""
+        if name not in self._paths:
+            return
+        if name in self._frames:
+            yield from self.columns(name, wanted).iter_slices(n_rows)
+            return
+        there = list(pl.read_parquet_schema(self._paths[name]))
+        found = self.scan(name).select([column for column in wanted if column in there])
+        for begin in range(0, self.scan(name).select(pl.len()).collect().item(), n_rows):
+            yield found.slice(begin, n_rows).collect()
+
     def columns(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
         """Those of the wanted columns that a frame has; none of them where there is no frame."""
         if name not in self._paths:
@@ -204,6 +216,15 @@ def columns_of(
         return frames.columns(name, wanted)
     frame = frames.get(name, pl.DataFrame())
     return frame.select([column for column in wanted if column in frame.columns])
+
+
+def slices_of(
+    frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str], n_rows: int
+) -> Iterator[pl.DataFrame]:
+    """What `columns_of` gives, so many rows at a time; of files only these are held."""
+    if isinstance(frames, FrameFiles):
+        return frames.slices(name, wanted, n_rows)
+    return columns_of(frames, name, wanted).iter_slices(n_rows)
 
 
 def _frames(

@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.analysis import COLUMNS, RankingAnalysis, analyse_ranking
+from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.datasets import Dataset
-from orchestrator.frames import columns_of, write_parquet, writing_parquet
+from orchestrator.frames import columns_of, slices_of, write_parquet, writing_parquet
+from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
 from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.identity import provenance_words, server_label
@@ -247,12 +248,11 @@ def analyse(
 ) -> list[RankingAnalysis]:
     """The ranking of each method's judges, and over its judges where there are several."""
     found = []
-    for source, judgments in _ranked(frames):
-        judges = judgments["judge"].unique(maintain_order=True).to_list()
+    for source, judges, table in _ranked(frames):
         wanted: list[str | None] = [*judges, None] if len(judges) > 1 else [*judges]
         for judge in wanted:
             analysis = analyse_ranking(
-                judgments,
+                table,
                 judge=judge,
                 confidence_level=confidence_level,
                 n_resamples=n_resamples,
@@ -262,21 +262,22 @@ def analyse(
     return found
 
 
-def _ranked(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Pairwise judgments by the name of their method."""
+def _ranked(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, list[str], Table]]:
+    """Names of methods, their judges, and their pairwise judgments."""
     for name in _RANKED:
-        # Without the lists and texts of the rows, which are most of a frame.
-        frame = columns_of(frames, name, ("method", *COLUMNS))
-        if not frame.width:
-            continue
-        if "method" not in frame.columns:
-            yield "", frame
-            continue
-        methods = frame["method"].unique(maintain_order=True)
-        for method in methods:
-            # Taking all rows would copy them.
-            rows = frame if len(methods) == 1 else frame.filter(pl.col("method") == method)
-            yield str(method), rows
+        judges: dict[str, dict[str, None]] = {}
+        n_rows = 0
+        for rows in slices_of(frames, name, ("method", "judge"), ROWS_AT_ONCE):
+            n_rows += len(rows)
+            for pair in rows.unique(maintain_order=True).iter_rows(named=True):
+                judges.setdefault(pair.get("method", ""), {})[pair["judge"]] = None
+        for method, of_method in judges.items():
+            yield str(method), [*of_method], tabulate(_rows_of(frames, name, method), n_rows)
+
+
+def _rows_of(frames: Mapping[str, pl.DataFrame], name: str, method: str) -> Iterator[pl.DataFrame]:
+    for rows in slices_of(frames, name, ("method", *COLUMNS), ROWS_AT_ONCE):
+        yield rows.filter(pl.col("method") == method) if "method" in rows.columns else rows
 
 
 def answer_summary(answers: pl.DataFrame) -> dict[str, float | None]:

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _DENSE_CELLS: Final = 2**21
+# Cells for each judgment up to which all of them are counted, with or without a judgment.
+_MOSTLY_FULL: Final = 4
 
 
 @dataclass(frozen=True)
@@ -128,23 +130,43 @@ def sum_by_prompt(
         raise StatisticsError("a model was compared with itself")
     n_prompts, n_models = shape
     swap = first > second
-    low, high = np.where(swap, second, first), np.where(swap, first, second)
+    pairs, pair = _pairs(np.where(swap, second, first), np.where(swap, first, second), n_models)
     wins = np.where(swap, 1.0 - preference, preference)
-    code = low * n_models + high
-    pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
-    column = np.zeros(n_models * n_models, dtype=np.int64)
-    column[pairs] = np.arange(len(pairs))
-    at, table = (prompts, column[code]), (n_prompts, len(pairs))
-    # Going from coordinates to rows adds up what is in the same cell; zeros stay cells.
-    won = scipy.sparse.coo_array((wins, at), shape=table).tocsr()
-    counted = scipy.sparse.coo_array((np.ones(len(wins)), at), shape=table).tocsr()
     return PromptSums(
-        first=pairs // n_models,
-        second=pairs % n_models,
-        prompt=np.repeat(np.arange(n_prompts), np.diff(counted.indptr)),
-        pair=counted.indices.astype(np.int64),
-        wins=won.data,
-        counts=counted.data,
+        pairs // n_models,
+        pairs % n_models,
+        *_cells(prompts, pair, wins, (n_prompts, len(pairs))),
         n_prompts=n_prompts,
         n_models=n_models,
     )
+
+
+def _pairs(low: Ints, high: Ints, n_models: int) -> tuple[Ints, NDArray[np.int32]]:
+    """Pairs of models that met, as low * n_models + high, and which of them each judgment is of."""
+    code = low * n_models
+    code += high
+    pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
+    column = np.zeros(n_models * n_models, dtype=np.int32)
+    column[pairs] = np.arange(len(pairs))
+    return pairs, column[code]
+
+
+def _cells(
+    prompts: Ints, pair: NDArray[np.int32], wins: Floats, table: tuple[int, int]
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Prompt, pair, wins and counts of each cell of a table that has judgments, row by row."""
+    n_cells = table[0] * table[1]
+    if n_cells <= _MOSTLY_FULL * len(wins):
+        # In place, for the judgments of a large run are most of what an analysis holds.
+        at = prompts * table[1]
+        at += pair
+        counts = np.bincount(at, minlength=n_cells)
+        cells: Ints = np.flatnonzero(counts)
+        won: Floats = np.bincount(at, wins, minlength=n_cells)[cells].astype(np.float64)
+        row, column = np.divmod(cells, table[1])
+        return row, column, won, counts[cells].astype(np.float64)
+    # Going from coordinates to rows adds up what is in the same cell; zeros stay cells.
+    summed = scipy.sparse.coo_array((wins, (prompts, pair)), shape=table).tocsr()
+    counted = scipy.sparse.coo_array((np.ones(len(wins)), (prompts, pair)), shape=table).tocsr()
+    rows = np.repeat(np.arange(table[0]), np.diff(counted.indptr))
+    return rows, counted.indices.astype(np.int64), summed.data, counted.data

@@ -1,0 +1,230 @@
+"""Pairwise judgments as a ranking needs them: which can be used, and what they are counted by.
+
+A run may have a million of them. They are taken in slices of some rows, of which only numbers are
+kept, a few dozen bytes a judgment: as a frame they take several times as much.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.statistics.position import decisions
+from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
+
+ROWS_AT_ONCE: Final = 10_000
+"""Rows of a slice; more bring nothing, fewer are slower."""
+_NAMED: Final = ("category", "model_a", "model_b", "judge")
+_FLOATS: Final = (
+    "coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba", "prefer_a", "mean_pre", "mode_pre",
+)  # fmt: skip
+_FLAGS: Final = ("exact", "same_text")
+_DISTRIBUTIONS: Final = {"p_ab": "decision_ab", "p_ba": "decision_ba"}
+_OF_MISSING: Final = ("category", "model_a", "model_b", "judge", "status", "cause", "message")
+_KEPT: Final = {
+    "item": np.int64,
+    **dict.fromkeys(_NAMED, np.int32),
+    **dict.fromkeys(_FLOATS, np.float64),
+    **dict.fromkeys(_FLAGS, np.bool_),
+    **dict.fromkeys(_DISTRIBUTIONS.values(), np.int8),
+}
+COLUMNS: Final = (
+    "item", *_NAMED, *_FLOATS, *_FLAGS, "status", "cause", "message", *_DISTRIBUTIONS,
+)  # fmt: skip
+"""What is read of the judgments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows with a judgment and those without.
+
+    Attributes:
+        used: Of those with a judgment, by column: shape (n,) each. Items, categories, models and
+            judges are numbers by the order of their names, -1 where there is none; `decision_ab`
+            and `decision_ba` are the likeliest verdicts, 1, 0 or -1, from A's view.
+        missing: Those without one; their items are numbers too.
+        models: Of both, in order.
+        judges: Of both, in order.
+        categories: Of both, in order.
+    """
+
+    used: Mapping[str, NDArray[Any]]
+    missing: pl.DataFrame
+    models: tuple[str, ...]
+    judges: tuple[str, ...]
+    categories: tuple[str, ...]
+
+    @property
+    def n_judged(self) -> int:
+        """Rows with a judgment."""
+        return len(self.used["item"])
+
+    @property
+    def n_items(self) -> int:
+        """Items of all rows."""
+        return len(np.union1d(self.used["item"], self.missing["item"].to_numpy()))
+
+    def items(self) -> tuple[Ints, int]:
+        """The item of each used row, shape (n,), from 0 on without gaps; how many there are."""
+        there = np.bincount(self.used["item"]) > 0
+        return (np.cumsum(there) - 1)[self.used["item"]], int(there.sum())
+
+    def mode_wins(self) -> Floats:
+        """1, 0.5 or 0 by the more probable side, shape (n,)."""
+        won: Floats = 0.5 + 0.5 * np.sign(self.used["mode_pre"])
+        return won
+
+    def sums(self, wins: Floats) -> PromptSums:
+        """Wins of `model_a`, shape (n,) in [0, 1], summed by item and pair of models."""
+        items, n_items = self.items()
+        return sum_by_prompt(
+            items,
+            self.used["model_a"].astype(np.int64),
+            self.used["model_b"].astype(np.int64),
+            wins,
+            shape=(n_items, len(self.models)),
+        )
+
+    def floats(self, *columns: str) -> Floats:
+        """Columns side by side: shape (n, columns)."""
+        return np.stack([self.used[column] for column in columns], axis=1)
+
+    def of_judge(self, judge: str) -> "Table":
+        """The rows of a judge; models are those that it has met."""
+        if self.judges == (judge,):
+            return self
+        found = self._where("judge", judge, self.judges)
+        codes = np.concatenate([found.used["model_a"], found.used["model_b"]])
+        named = {self.models[code] for code in np.unique(codes)}
+        for side in ("model_a", "model_b"):
+            named.update(found.missing[side].to_list())
+        models = tuple(sorted(named))
+        number = np.array([models.index(m) if m in named else -1 for m in self.models], np.int32)
+        again = {side: number[found.used[side]] for side in ("model_a", "model_b")}
+        judges = (judge,) if found.n_judged or len(found.missing) else ()
+        return replace(found, used={**found.used, **again}, models=models, judges=judges)
+
+    def of_category(self, category: str) -> "Table":
+        """The rows of a category."""
+        return self._where("category", category, self.categories)
+
+    def _where(self, column: str, name: str, names: tuple[str, ...]) -> "Table":
+        code = names.index(name) if name in names else -2
+        chosen = self.used[column] == code
+        return replace(
+            self,
+            used={key: values[chosen] for key, values in self.used.items()},
+            missing=self.missing.filter(pl.col(column) == name),
+        )
+
+
+def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
+    """What slices of a frame of judgments say, which together are one row a unit.
+
+    Args:
+        slices: With the columns of `COLUMNS`.
+        n_most: Rows they have at most, all together.
+    """
+    names = {"category": _Names(), "model": _Names(), "judge": _Names()}
+    used: dict[str, NDArray[Any]] = {
+        column: np.empty(n_most, dtype) for column, dtype in _KEPT.items()
+    }
+    items = [pl.Series("item", [], pl.String())]
+    given = [pl.Series("given", [], pl.Boolean())]
+    missing = [pl.DataFrame(schema=dict.fromkeys(_OF_MISSING, pl.String()))]
+    n = 0
+    for rows in slices:
+        is_given = _is_given(rows)
+        begin, n = n, n + int(is_given.sum())
+        for column, values in _numbers(rows, is_given, names).items():
+            used[column][begin:n] = values
+        items.append(rows["item"])
+        given.append(is_given)
+        missing.append(rows.filter(~is_given).select(_OF_MISSING))
+    for column in _NAMED:
+        used[column][:n] = names[_kind(column)].in_order(used[column][:n])
+    item, is_given = _ranked(pl.concat(items)), pl.concat(given)
+    used["item"][:n] = item.filter(is_given).to_numpy()
+    return Table(
+        {column: values[:n] for column, values in used.items()},
+        pl.concat(missing).with_columns(item=item.filter(~is_given)),
+        names["model"].sorted,
+        names["judge"].sorted,
+        names["category"].sorted,
+    )
+
+
+def _is_given(rows: pl.DataFrame) -> pl.Series:
+    given = (pl.col("status") == "ok") & pl.col("prefer_a").is_finite().fill_null(value=False)
+    given &= pl.col("mode_pre").is_finite().fill_null(value=False)
+    return rows.select(given.fill_null(value=False)).to_series()
+
+
+def _ranked(items: pl.Series) -> pl.Series:
+    """Items by the order of their names, of which there may be as many as judgments."""
+    return items.rank("dense").cast(pl.Int64) - 1
+
+
+def _numbers(
+    rows: pl.DataFrame, is_given: pl.Series, names: Mapping[str, "_Names"]
+) -> dict[str, NDArray[Any]]:
+    """The columns of the rows with a judgment, but items."""
+    chosen = is_given.to_numpy()
+    found: dict[str, NDArray[Any]] = {
+        # Also models and judges of rows without a judgment are known by this.
+        column: names[_kind(column)].numbered(rows[column])[chosen]
+        for column in _NAMED
+    }
+    used = rows if chosen.all() else rows.filter(is_given)
+    for column in _FLOATS:
+        values = used[column].cast(pl.Float64).fill_null(np.nan)
+        found[column] = values.to_numpy()
+    for column in _FLAGS:
+        found[column] = used[column].fill_null(value=False).to_numpy()
+    for column, name in _DISTRIBUTIONS.items():
+        found[name] = _decisions(used, column).astype(np.int8)
+    return found
+
+
+def _kind(column: str) -> str:
+    return "model" if column.startswith("model") else column
+
+
+class _Names:
+    """Numbers names as they come, and in their order once all have come."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def numbered(self, column: pl.Series) -> NDArray[np.int32]:
+        """By the order in which they came; -1 for no name."""
+        for name in column.drop_nulls().unique().to_list():
+            self._known.setdefault(name, len(self._known))
+        codes = column.cast(pl.Enum(list(self._known))).to_physical()
+        return codes.cast(pl.Int32).fill_null(-1).to_numpy()
+
+    @property
+    def sorted(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(sorted(self._known))
+
+    def in_order(self, numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The numbers of `sorted`."""
+        places = {name: place for place, name in enumerate(self.sorted)}
+        # The last one is for -1.
+        return np.array([*(places[name] for name in self._known), -1], np.int32)[numbers]
+
+
+def _decisions(used: pl.DataFrame, name: str) -> Floats:
+    """Which verdict each row's distribution is for, from A's view; its levels run from A to B."""
+    levels = pl.col(name)
+    half = levels.list.len() // 2
+    masses = used.select(
+        levels.list.head(half).list.sum().alias("better"),
+        levels.list.get(half, null_on_oob=True).alias("tie"),
+        levels.list.tail(half).list.sum().alias("worse"),
+    )
+    return decisions(*(masses[side].to_numpy().astype(np.float64) for side in masses.columns))
