@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -95,7 +96,7 @@ def test_files_are_read_in_slices_and_methods_apart(frame, tmp_path):
     sizes = [len(rows) for rows in files.slices("judgments", COLUMNS, 50)]
     assert sum(sizes) == len(both)
     assert max(sizes) == 50
-    settings = {"confidence_level": 0.9, "n_resamples": 50, "seed": 5}
+    settings: dict[str, Any] = {"confidence_level": 0.9, "n_resamples": 50, "seed": 5}
     found = {(one.source, one.judge): asdict(one) for one in analyse(files, **settings)}
     held = {
         (one.source, one.judge): asdict(one) for one in analyse({"judgments": both}, **settings)
