@@ -17,9 +17,8 @@ from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
-from orchestrator.store import RunDirectory, ServerUse, Store
+from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store
 
-_SCHEMAS = "frames"
 _UNITS = "units"
 NOT_NEEDED = "units not needed"
 """The number of a plan, and how many of its units a stopping rule found to be not needed."""
@@ -40,7 +39,7 @@ def remember_schemas(plan: Plan, store: Store) -> None:
     """Keep the columns of the plan's frames in the store, so that it can be read without recipe."""
     schemas = {part.method.FRAME: part.columns for part in plan.parts}
     for key, text in (
-        (_SCHEMAS, msgspec.json.encode(schemas).decode()),
+        (FRAMES, msgspec.json.encode(schemas).decode()),
         (_UNITS, str(len(plan))),
     ):
         if store.get_meta(key) != text:
@@ -75,9 +74,19 @@ def export(store: Store, folder: Path, late: Late | None = None) -> dict[str, Pa
         return paths
     mark = version(store)
     store.check_places(plan_id)
+    n_read = 0
+
+    def rows(frame: str) -> Iterator[tuple[Any, ...]]:
+        nonlocal n_read
+        for unit in store.iter_rows(plan_id, frame):
+            (late or Late()).look()
+            n_read += 1
+            yield from unit.rows
+
     for frame, schema in schemas.items():
-        write_parquet(schema, _rows(store, plan_id, frame, late or Late()), paths[frame])
+        write_parquet(schema, rows(frame), paths[frame])
     if paths:
+        store.check_places(plan_id, n_read)
         (folder / _EXPORTED).write_text(mark, encoding="utf-8")
     return paths
 
@@ -96,7 +105,7 @@ def version(store: Store) -> str:
 
 def _schemas(store: Store) -> dict[str, dict[str, str]]:
     """Columns of each frame of the current plan."""
-    known = store.get_meta(_SCHEMAS)
+    known = store.get_meta(FRAMES)
     if known is None:
         return {}
     return msgspec.json.decode(known, type=dict[str, dict[str, str]])
@@ -162,12 +171,6 @@ def _read(path: Path) -> str | None:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-
-
-def _rows(store: Store, plan_id: int, frame: str, late: Late) -> Iterator[tuple[Any, ...]]:
-    for unit in store.iter_rows(plan_id, frame):
-        late.look()
-        yield from unit.rows
 
 
 def notes_of(

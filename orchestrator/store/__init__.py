@@ -2,6 +2,7 @@
 
 from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import (
+    FRAMES,
     FailureCount,
     Origin,
     OutcomeCount,
@@ -20,6 +21,7 @@ from orchestrator.store.salvage import Salvaged, damaged_files, salvage
 from orchestrator.store.store import Store
 
 __all__ = [
+    "FRAMES",
     "FailureCount",
     "Lender",
     "Lent",

@@ -1,7 +1,7 @@
 """What is queued for the writer, and what is read back."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
 
@@ -11,6 +11,8 @@ from orchestrator.store.blobs import Content, printable
 from orchestrator.store.clock import wall_ms
 from orchestrator.store.codec import Packed
 
+FRAMES: Final = "frames"
+"""The value of a run that holds its frames by name, as JSON."""
 # What an entry and its place in the queue take beside its blobs, bytes.
 _OVERHEAD_BYTES = 400
 _MAX_MESSAGE = 500

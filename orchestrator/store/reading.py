@@ -5,7 +5,7 @@ write-ahead log from being moved into the file. What is long is read in slices.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -47,6 +47,11 @@ _PLACES: Final = """SELECT position, unit FROM place
 _OPEN: Final = "SELECT id FROM unit WHERE status>=2 AND id>? ORDER BY id LIMIT ?"
 _ASTRAY: Final = """SELECT count(*) FROM place p LEFT JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND u.id IS NULL"""
+# Each page is read: a search in an order that is damaged would not find all.
+_COUNTED: Final = """SELECT count(*), (SELECT n_units FROM plan WHERE id=?)
+    FROM place WHERE +plan=?"""
+_FRAMES: Final = """SELECT DISTINCT u.frame FROM place p JOIN unit u ON u.id=p.unit
+    WHERE p.plan=(SELECT id FROM plan WHERE current)"""
 _ROWS: Final = """SELECT p.position, p.unit, u.status, u.rows
     FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND p.position>? AND u.frame=(SELECT id FROM name WHERE text=?)
@@ -155,15 +160,37 @@ def _open_units(query: Query) -> set[int]:
     return still_open
 
 
-def check_places(query: Query, plan_id: int) -> None:
+def check_places(query: Query, plan_id: int, n_read: int | None = None) -> None:
     """See that there is a unit wherever the plan says that one stands.
 
+    Args:
+        query: Of the file.
+        plan_id: The plan.
+        n_read: Units that the frames of the plan were found to have, all together, if that is to be
+            looked at: a bit in a unit's frame or in an index of the file hides a unit, or all.
+
     Raises:
-        StoreError: If there is none somewhere, as only damage makes it.
+        StoreError: If that is not so, as only damage makes it.
     """
     ((n_astray,),) = query(_ASTRAY, (plan_id,))
     if n_astray:
         raise damaged("the order of units is", f"{n_astray:,} positions have a unit that is gone")
+    ((n_places, n_units),) = query(_COUNTED, (plan_id, plan_id))
+    if n_read not in {None, n_places} or n_places > n_units:
+        said = f"of {n_units:,} units {n_places:,} have a position, {n_read or 0:,} are in a frame"
+        raise damaged("the order of units is", said)
+
+
+def check_frames(query: Query, frames: Collection[str]) -> None:
+    """See that every unit of the current plan is in one of its frames.
+
+    Raises:
+        StoreError: If one is in none, as only damage makes it.
+    """
+    known = {number for number, text in query("SELECT id, text FROM name", ()) if text in frames}
+    lost = {number for (number,) in query(_FRAMES, ())} - known
+    if lost:
+        raise damaged("units are", f"{len(lost):,} frames of units have no name")
 
 
 def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredUnit]:

@@ -20,6 +20,7 @@ from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure
 from orchestrator.store import codec, reading, schema
 from orchestrator.store.entries import (
+    FRAMES,
     MetaEntry,
     NameEntry,
     OutcomeEntry,
@@ -181,10 +182,12 @@ class _Source:
         try:
             if any(self._connection.execute(sql).fetchone()[0] for sql in _FAULTS):
                 return False
-            reading.check(lambda sql, values: self._connection.execute(sql, values).fetchall(),
-                          self._path)  # fmt: skip
-            if not all(_is_json(value) for value in self.meta().values()):
+            reading.check(self._query, self._path)
+            meta = self.meta()
+            if not all(map(_is_json, meta.values())):
                 return False
+            if FRAMES in meta:
+                reading.check_frames(self._query, msgspec.json.decode(meta[FRAMES], type=dict))
             for (rows,) in self._connection.execute("SELECT rows FROM unit"):
                 decode_rows(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
@@ -192,6 +195,9 @@ class _Source:
         except (sqlite3.Error, OrchestratorError, TypeError):
             return False
         return True
+
+    def _query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
 
     def _last(self, table: str) -> int:
         """The highest number that a row of a table may have."""

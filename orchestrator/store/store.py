@@ -337,9 +337,9 @@ class Store:
         """The units of a frame in the order of the plan, read `batch` at a time."""
         return reading.iter_rows(self._flushed_query(), plan_id, frame, batch)
 
-    def check_places(self, plan_id: int) -> None:
-        """See that every unit of the plan is there; a `StoreError` says that some are not."""
-        reading.check_places(self._flushed_query(), plan_id)
+    def check_places(self, plan_id: int, n_read: int | None = None) -> None:
+        """See that all units of the plan are there, and were read; if not it is a `StoreError`."""
+        reading.check_places(self._flushed_query(), plan_id, n_read)
 
     def units_stamp(self, plan_id: int) -> int:
         """A number that grows whenever units of the plan end or are adopted."""

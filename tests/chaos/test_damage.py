@@ -70,6 +70,7 @@ DAMAGE = {
         sql("UPDATE outcome SET head=(SELECT head FROM outcome WHERE id=:one+1) WHERE id=:one"), 3,
     ),
     "outcomes deleted": (sql("DELETE FROM outcome WHERE id=:one"), 5),
+    "units' frames changed": (sql("UPDATE unit SET frame=frame+1 WHERE id=:one"), 2),
     "the index of keys deleted": (sql("DELETE FROM outcome_key"), 1),
     "places of units moved": (
         sql("UPDATE place SET unit=unit+1 WHERE position=:one"), 3,

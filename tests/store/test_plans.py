@@ -1,5 +1,6 @@
 """Units and where they stand in a plan that changes between calls."""
 
+import contextlib
 import sqlite3
 from pathlib import Path
 
@@ -135,6 +136,28 @@ def test_a_unit_that_is_gone_is_damage(path: Path) -> None:
     connection.close()
     with Store.open(path) as store, pytest.raises(StoreError, match="1 positions have a unit that"):
         store.check_places(plan)
+
+
+@pytest.mark.parametrize(
+    ("damage", "n_read"),
+    [
+        ("UPDATE unit SET frame=frame+1 WHERE id=2", 2),
+        ("UPDATE place SET position=7 WHERE position=1", 3),
+        ("UPDATE unit SET frame=frame", 0),
+    ],
+)
+def test_units_that_are_in_no_frame_or_too_many_are_damage(path: Path, damage, n_read) -> None:
+    with Store.open(path) as store:
+        plan = store.open_plan(A, 3)
+        put_units(store, plan, dict.fromkeys(range(3), DONE))
+        store.check_places(plan, 3)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(damage)
+        if "position" in damage:
+            connection.execute("INSERT INTO place VALUES (1, 1, 3)")
+        connection.commit()
+    with Store.open(path) as store, pytest.raises(StoreError, match="of 3 units"):
+        store.check_places(plan, n_read)
 
 
 def test_what_is_done_is_told_without_the_rows_of_units_also_in_an_older_store(path: Path) -> None:
