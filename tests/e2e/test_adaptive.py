@@ -9,7 +9,8 @@ from tests.e2e.runs import fake_server, run, stats, write_recipe
 
 @pytest.mark.slow
 def test_a_server_that_grows_gets_more_and_the_end_says_so(tmp_path):
-    rules = {"rules": [{"latency_s": 0.1}], "capacity": [[0, 8], [700, 100]]}
+    # At first 20 requests a second: what waits then waits for seconds.
+    rules = {"rules": [{"latency_s": 0.2}], "capacity": [[0, 4], [250, 100]]}
     with fake_server(rules) as url:
         recipe = write_recipe(tmp_path / "grows.json", url, n=700, limits={})
         run_dir = tmp_path / "run"
