@@ -43,7 +43,6 @@ class Turn(NamedTuple):
     """A run and the loops after it; seconds, by requests at a time."""
 
     n_sent: int
-    n_tokenized: int
     wall_s: float
     used: Processors
     limits: str
@@ -104,7 +103,6 @@ async def _measure(server: RunningServer, n_items: int, fixed: list[int], number
     bare, used_by_bare = await _loops(server, computed, [middle], f"{number} bare")
     return Turn(
         len(computed),
-        len(sent) - len(computed),
         wall_s,
         used,
         f"{limits['first']} → {judge['limit']} in {limits['n_changes']}",

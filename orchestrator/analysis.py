@@ -70,7 +70,7 @@ def analyse_ranking(
         StatisticsError: If the level is not in (0, 1), or a preference not in [0, 1].
     """
     checked_level(confidence_level)
-    table = judgments if isinstance(judgments, Table) else tabulated(judgments)
+    table = judgments if isinstance(judgments, Table) else _tabulated(judgments)
     if judge is not None:
         table = table.of_judge(judge)
     setting = _Setting(confidence_level, n_resamples)
@@ -124,7 +124,7 @@ class _Setting:
         )
 
 
-def tabulated(judgments: pl.DataFrame) -> Table:
+def _tabulated(judgments: pl.DataFrame) -> Table:
     """A frame of judgments as a table; it may be empty."""
     slices = judgments.iter_slices(ROWS_AT_ONCE) if judgments.height else ()
     return tabulate(slices, judgments.height)

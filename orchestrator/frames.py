@@ -191,8 +191,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         if name in self._frames:
             yield from self.columns(name, wanted).iter_slices(n_rows)
             return
-        there = list(pl.read_parquet_schema(self._paths[name]))
-        found = self.scan(name).select([column for column in wanted if column in there])
+        found = self.scan(name).select(self._there(name, wanted))
         for begin in range(0, self.scan(name).select(pl.len()).collect().item(), n_rows):
             yield found.slice(begin, n_rows).collect()
 
@@ -203,9 +202,12 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         held = self._frames.get(name)
         if held is not None:
             return held.select([column for column in wanted if column in held.columns])
-        there = list(pl.read_parquet_schema(self._paths[name]))
-        found = [column for column in wanted if column in there]
+        found = self._there(name, wanted)
         return pl.read_parquet(self._paths[name], columns=found) if found else pl.DataFrame()
+
+    def _there(self, name: str, wanted: Sequence[str]) -> list[str]:
+        there = pl.read_parquet_schema(self._paths[name])
+        return [column for column in wanted if column in there]
 
 
 def columns_of(

@@ -192,7 +192,7 @@ class _Source:
                 decode_rows(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
                 reading.stored_server("", provenance)
-        except (sqlite3.Error, OrchestratorError, TypeError):
+        except (sqlite3.Error, OrchestratorError, msgspec.MsgspecError, TypeError):
             return False
         return True
 

@@ -36,6 +36,7 @@ _CAP: Final = re.compile(r"max(?:imum)? allowed:? *(\d+)", re.IGNORECASE)
 _NAME: Final = "token_id:"
 _NAMED: Final = re.compile(_NAME + "[0-9]{1,9}")
 _NO_ID: Final = -1
+_LONGEST: Final = len(_NAME) + 9
 
 
 class _Logprob(msgspec.Struct, gc=False):
@@ -337,7 +338,8 @@ def _listings(
 
 def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     """By token id its ln p; None where a token is not named by its id or its number is none."""
-    ids = list(map(_id_in, listed))
+    # What is remembered must be short: a reply may name tokens by megabytes.
+    ids = [_id_in(name) if len(name) <= _LONGEST else _NO_ID for name in listed]
     # All at once: labels of several tokens come with hundreds of entries a request.
     values = [value for value in listed.values() if value is not None]
     if _NO_ID in ids or len(values) < len(ids):

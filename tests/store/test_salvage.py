@@ -151,3 +151,12 @@ def test_a_server_whose_field_has_another_name_is_damage_although_it_is_json(pat
     assert held(path) == N
     with Store.open(path) as store:
         assert store.server_of_model("judge") is None
+
+
+@pytest.mark.parametrize("value", ["[]", "zanswers", '{"answers": 1'])
+def test_frames_that_are_no_mapping_are_damage(path: Path, value) -> None:
+    fill(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('frames', ?)", (value,))
+    assert salvage(path).damaged is not None
+    assert held(path) == N

@@ -241,3 +241,11 @@ def test_every_sampling_field_of_a_reading_is_written_out():
     assert body["repetition_penalty"] == body["top_p"] == 1
     assert body["add_special_tokens"] is False
     assert (body["max_tokens"], body["logprobs"]) == (1, 5)
+
+
+def test_long_names_of_tokens_are_refused_and_not_remembered():
+    before = vllm._id_in.cache_info().currsize
+    body = completion({"logprobs": {"top_logprobs": [{"token_id:" + "1" * 5000: -0.5}]}})
+    found = vllm.looked(body, [(1, 2, 3)], 1, "")
+    assert isinstance(found, Failure)
+    assert vllm._id_in.cache_info().currsize == before
