@@ -72,9 +72,10 @@ class ServerSpec:
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     """Command line that runs a module of ours with this interpreter.
 
-    `-P` keeps the working directory off the module path: a folder `launch` may lie there.
+    `-P` keeps the working directory off the module path, and `own_packages` has our `launch` come
+    before another one on PYTHONPATH.
     """
-    return (sys.executable, "-P", "-m", module, *arguments)
+    return (sys.executable, "-P", "-m", "orchestrator.own_packages", module, *arguments)
 
 
 def server_env(

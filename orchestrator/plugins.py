@@ -10,6 +10,7 @@ import pkgutil
 from functools import cache
 from types import ModuleType
 
+from orchestrator import own_packages
 from orchestrator.errors import PluginError
 
 BACKENDS = "backends"
@@ -33,17 +34,14 @@ def kinds(family: str) -> tuple[str, ...]:
     """Names of the plug-ins in a family; files that begin with an underscore are not plug-ins.
 
     Raises:
-        PluginError: If another package of that name shadows ours.
+        PluginError: If another package of that name was imported before ours.
     """
+    if family in own_packages.NAMES:
+        own_packages.claim(family)
     package = importlib.import_module(family)
     names = sorted(
         info.name for info in pkgutil.iter_modules(package.__path__) if info.name[0] != "_"
     )
-    if not names and not family.startswith("orchestrator."):
-        raise PluginError(
-            f"the package {family!r} in {list(package.__path__)} has no plug-ins: another package "
-            f"of that name is in the way; start orchestrator from another folder"
-        )
     return tuple(names)
 
 

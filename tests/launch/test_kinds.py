@@ -11,6 +11,8 @@ from launch.embedded import server
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.serving import ServedModel
 
+OWN = (sys.executable, "-P", "-m", "orchestrator.own_packages")
+
 
 def options(command: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(command[::2], command[1::2], strict=True))
@@ -28,10 +30,10 @@ def options(command: tuple[str, ...]) -> dict[str, str]:
 )
 def test_embedded_settings_become_its_command_line(tmp_path, settings, expected):
     command = embedded.argv(embedded.Config(**settings), (("a", tmp_path), ("b", tmp_path)), 4242)
-    assert command[:4] == (sys.executable, "-P", "-m", "launch.embedded.server")
-    assert command[4:8] == ("--model", f"a={tmp_path}", "--model", f"b={tmp_path}")
-    assert command[8:12] == ("--host", "127.0.0.1", "--port", "4242")
-    assert options(command[4:]).items() >= expected.items()
+    assert command[:5] == (*OWN, "launch.embedded.server")
+    assert command[5:9] == ("--model", f"a={tmp_path}", "--model", f"b={tmp_path}")
+    assert command[9:13] == ("--host", "127.0.0.1", "--port", "4242")
+    assert options(command[5:]).items() >= expected.items()
 
 
 def test_what_is_left_to_the_embedded_server_is_not_on_its_command_line(tmp_path):
@@ -45,8 +47,8 @@ def test_what_is_left_to_the_embedded_server_is_not_on_its_command_line(tmp_path
 def test_fake_settings_become_its_command_line(rules, expected):
     models = (ServedModel("a", "x"), ServedModel("b", "y"))
     command = fake.argv(fake.Config(rules=rules), models, 4242)
-    assert command[:4] == (sys.executable, "-P", "-m", "launch._fake_server")
-    assert list(command[4:]) == ["--port", "4242", "--model", "a", "--model", "b", *expected]
+    assert command[:5] == (*OWN, "launch._fake_server")
+    assert list(command[5:]) == ["--port", "4242", "--model", "a", "--model", "b", *expected]
 
 
 @pytest.mark.parametrize(

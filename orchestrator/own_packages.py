@@ -1,0 +1,67 @@
+"""The packages `backends` and `launch` that belong to this `orchestrator`.
+
+Their names are common, so that a folder or package of a user can come before them on the module
+path. They are therefore imported from where `orchestrator` itself lies.
+`python -m orchestrator.own_packages MODULE ARGUMENT…` runs one of their modules in the same way.
+"""
+
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from orchestrator.errors import PluginError
+
+NAMES = ("backends", "launch")
+_HOME = Path(__file__).resolve().parents[1]
+
+
+def claim(name: str) -> ModuleType:
+    """Import our package of this name, whatever else is on the module path.
+
+    Raises:
+        PluginError: If it is not installed, or if another package of that name has been imported
+            into this process.
+    """
+    folder = _HOME / name
+    present = sys.modules.get(name)
+    if present is not None:
+        if not _is_in(present, folder):
+            raise PluginError(
+                f"the package {name!r} of {_origin(present)} was imported before orchestrator's "
+                f"own {name!r}, which this run needs; rename yours, or start the run from another "
+                f"process (orchestrator run RECIPE)"
+            )
+        return present
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None or not (folder / "__init__.py").is_file():
+        raise PluginError(
+            f"the package {name!r} is missing from {_HOME}; install orchestrator again"
+        )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_in(module: ModuleType, folder: Path) -> bool:
+    return any(Path(entry).resolve() == folder for entry in getattr(module, "__path__", ()))
+
+
+def _origin(module: ModuleType) -> str:
+    return str(next(iter(getattr(module, "__path__", ())), None) or module.__file__)
+
+
+def main(arguments: list[str]) -> None:
+    """Run a module of `backends` or `launch` as `python -m` would, with the other arguments."""
+    for name in NAMES:
+        claim(name)
+    sys.argv = arguments
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
