@@ -31,6 +31,10 @@ _RAW_PREFIX: Final = bytes((_UNCHECKED, _RAW))
 _ZSTD_PREFIX: Final = bytes((_UNCHECKED, _ZSTD))
 # Compressed at once, which takes about as much memory again.
 _BYTES_AT_ONCE: Final = 4 << 20
+MOST_BYTES: Final = 64 << 20
+"""The longest body of a record: no reply is longer. Longer ones are neither written nor read."""
+MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
+"""The longest arrays of an outcome: a number takes four bytes, in a reply at least two."""
 REPAIR: Final = "`orchestrator repair RUN` keeps what can be read, and the run asks the rest again"
 
 
@@ -58,8 +62,23 @@ def damaged(what: str, error: object) -> StoreError:
 
 
 def seal(body: bytes) -> bytes:
-    """A blob of the body as it is, without checksums."""
+    """A blob of the body as it is, without checksums.
+
+    Raises:
+        ValueError: If it is longer than a body may be.
+    """
+    check_length(len(body), MOST_BYTES)
     return _RAW_PREFIX + body
+
+
+def check_length(n_bytes: int, most_bytes: int) -> None:
+    """Hold a length to its limit.
+
+    Raises:
+        ValueError: If it is exceeded.
+    """
+    if n_bytes > most_bytes:
+        raise ValueError(f"{n_bytes:,} bytes, and a record holds at most {most_bytes:,}")
 
 
 def shorten(blobs: Sequence[bytes]) -> list[bytes]:
@@ -82,9 +101,23 @@ def open_blob(blob: bytes) -> bytes | memoryview:
     if blob[1] == _RAW:
         return body
     try:
-        return _zstd.decompressor.decompress(body)
-    except (zstandard.ZstdError, MemoryError) as error:
+        return inflate(body, MOST_BYTES)
+    except (zstandard.ZstdError, ValueError) as error:
         raise damaged("a stored record is", error) from error
+
+
+def inflate(frame: bytes | memoryview, most_bytes: int) -> bytes:
+    """The content of a zstd frame.
+
+    Memory for the length that the frame states is allocated before anything is read, so that length
+    is held to the limit first. A frame with more content than it states is refused by zstd.
+
+    Raises:
+        zstandard.ZstdError: If it is no frame, or states no length or another than it has.
+        ValueError: If it is longer than `most_bytes`.
+    """
+    check_length(zstandard.frame_content_size(frame), most_bytes)
+    return _zstd.decompressor.decompress(frame)
 
 
 def checked(blob: bytes, belonging: bytes = b"") -> bytes:
@@ -177,12 +210,14 @@ def decompressed(frame: bytes, n_bytes: int) -> bytes:
         StoreError: If it is not.
     """
     try:
-        # The frame says its size; one that lies would make zstd allocate it.
-        if zstandard.frame_content_size(frame) == n_bytes:
-            return _zstd.decompressor.decompress(frame)
-    except zstandard.ZstdError as error:
+        # The expected length comes from the head, which may be as wrong as the frame.
+        check_length(n_bytes, MOST_ARRAYS_BYTES)
+        content = inflate(frame, n_bytes)
+    except (zstandard.ZstdError, ValueError) as error:
         raise damaged("stored arrays are", error) from error
-    raise damaged("stored arrays are", f"{len(frame)} bytes hold no {n_bytes}")
+    if len(content) != n_bytes:
+        raise damaged("stored arrays are", f"{len(content)} bytes where {n_bytes} belong")
+    return content
 
 
 def text_to_bytes(text: str) -> bytes:

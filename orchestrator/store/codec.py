@@ -107,10 +107,11 @@ def pack(outcome: Outcome | Failure) -> Packed:
     """The blobs of an outcome, uncompressed.
 
     Raises:
-        StoreError: If an array has another type or rank than `records` says.
+        StoreError: If an array has another type or rank than `records` says, or it is too long.
     """
     try:
         head, arrays = _take_apart(outcome)
+        blobs.check_length(len(arrays), blobs.MOST_ARRAYS_BYTES)
         return Packed(blobs.seal(_encode_head(head)), arrays)
     except (TypeError, ValueError, AttributeError, OverflowError, struct.error) as error:
         raise StoreError(f"a {type(outcome).__name__} can't be stored: {error}") from error

@@ -16,16 +16,16 @@ def pack_rows(rows: Sequence[Sequence[object]]) -> bytes:
     """Rows of plain values (numpy scalars become Python's) as one blob, uncompressed.
 
     Raises:
-        StoreError: If a value is of a type that can't be stored.
+        StoreError: If a value is of a type that can't be stored, or they are too long.
     """
     try:
         try:
             body = _encode(rows)
         except UnicodeEncodeError:
             body = _encode([[_surrogates_to_ext(value) for value in row] for row in rows])
+        return blobs.seal(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"a row can't be stored: {error}") from error
-    return blobs.seal(body)
 
 
 def compress_rows(packed: Sequence[bytes]) -> list[bytes]:
