@@ -37,7 +37,7 @@ from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Choice, Row, Unit, labels
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = "preferences"
 SCHEMA: Final = {
     "item": "str",
@@ -91,7 +91,9 @@ class Config(MethodSettings):
     order: Literal["published", "both"] = Field(
         "published", description="One order, drawn by the instruction; or both, averaged."
     )
-    seed: int = Field(SEED, description="With the instruction it decides the order.")
+    seed: int = Field(
+        SEED, description="Seed of the order, with the instruction; AlpacaEval's is 0."
+    )
 
     @model_validator(mode="after")
     def _one_template(self) -> "Config":

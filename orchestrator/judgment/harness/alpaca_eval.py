@@ -14,8 +14,9 @@ from typing import Final
 
 DRAW: Final = 1.5
 """The preference where both outputs are equal; nothing is asked then."""
-SEED: Final = 123
-"""The annotators' default seed, part of what decides the order."""
+SEED: Final = 0
+"""The seed that `BaseAnnotator` passes to every annotator and processor, part of what decides the
+order. (The 123 in the processors' own signature is a default that is always overridden.)"""
 
 
 def preference(logprob_m: float, logprob_big_m: float) -> float | None:
@@ -47,9 +48,10 @@ def flipped(preferred: float | None) -> float | None:
 
 
 def is_switched(instruction: str, seed: int = SEED) -> bool:
-    """Whether AlpacaEval shows the outputs of an instruction in the order 2, 1.
+    """Return True if AlpacaEval shows the outputs of an instruction in the order 2, 1.
 
-    The same as published, bit for bit: Python's own generator, seeded by the text.
+    The same as published, bit for bit: Python's own generator, seeded by the text. With the default
+    seed it gives the orders that the published judgments record.
     """
     drawn = Random(f"is_switched_outputs{instruction}{seed}")  # noqa: S311 (as published)
     return drawn.choices([False, True], k=1)[0]

@@ -59,7 +59,7 @@ def test_a_preference_in_the_other_order_is_flipped(one, two):
         assert alpaca_eval.flipped(preferred) == pytest.approx(other)
 
 
-def test_order_is_alpaca_evals_own():
+def test_about_half_of_the_instructions_are_switched_and_a_seed_decides_which():
     switched = [alpaca_eval.is_switched(f"instruction {i}") for i in range(400)]
     assert switched[:8] == [alpaca_eval.is_switched(f"instruction {i}") for i in range(8)]
     assert 160 < sum(switched) < 240
