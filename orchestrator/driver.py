@@ -28,6 +28,7 @@ from orchestrator.ask import (
     seed_of,
 )
 from orchestrator.errors import MethodError
+from orchestrator.methods._rows import failed_row
 from orchestrator.plan import Plan, Work
 from orchestrator.records import (
     DONE,
@@ -189,8 +190,7 @@ class Driver:
                 self._end(unit, end.value)
                 return
             except AskFailed as failed:
-                status = FAILED if failed.failure.permanent else FAILED_FOR_NOW
-                self._finish(unit, status, [_failed_row(unit, failed.failure)])
+                self._fail(unit, failed.failure)
                 return
             except Exception as error:  # noqa: BLE001 (the boundary around a method's own faults)
                 self._fault(unit, error)
@@ -334,17 +334,32 @@ class Driver:
         unit.n_bytes += n_bytes
         self.n_bytes += n_bytes
 
-    def _end(self, unit: _Running, rows: object) -> None:
-        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+    def _end(self, unit: _Running, returned: object) -> None:
+        try:
+            rows = unit.work.part.rows.check(returned, unit.work.unit)
+        except MethodError as error:
+            # Its text says all: a traceback would only show the check.
+            self._fault(unit, error, str(error))
+        else:
             self._finish(unit, DONE, rows)
-            return
-        said = f"the method {unit.work.part.kind!r} returned {type(rows).__name__}"
-        self._fault(unit, MethodError(f"{said}; a method returns a list of rows"))
 
-    def _fault(self, unit: _Running, error: Exception) -> None:
+    def _fail(self, unit: _Running, failure: Failure) -> None:
+        status = FAILED if failure.permanent else FAILED_FOR_NOW
+        try:
+            row = unit.work.part.rows.failed(unit.work.unit, failure)
+        except Exception as error:  # noqa: BLE001 (the boundary around a method's own faults)
+            self._fault(unit, error)
+        else:
+            self._finish(unit, status, [row])
+
+    def _fault(self, unit: _Running, error: Exception, said: str = "") -> None:
         failure = Failure("method", f"{type(error).__name__}: {error}")
-        fault = "".join(format_exception(error))
-        self._finish(unit, FAULTY, [_failed_row(unit, failure)], fault)
+        fault = said or "".join(format_exception(error))
+        try:
+            row = unit.work.part.rows.failed(unit.work.unit, failure)
+        except Exception:  # noqa: BLE001 (its `columns` is at fault, too)
+            row = failed_row(failure)
+        self._finish(unit, FAULTY, [row], fault)
 
     def _finish(self, unit: _Running, status: int, rows: list[Row], fault: str = "") -> None:
         self.n_open -= 1
@@ -359,15 +374,6 @@ class Driver:
             for unit, _ in request.waiters:
                 unit.coroutine.close()
         self._in_flight.clear()
-
-
-def _failed_row(unit: _Running, failure: Failure) -> Row:
-    return {
-        **unit.work.part.method.columns(unit.work.unit),
-        "status": "failed",
-        "cause": failure.cause,
-        "message": failure.message,
-    }
 
 
 def _given(unit: _Running) -> Any:  # noqa: ANN401

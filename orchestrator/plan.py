@@ -15,6 +15,7 @@ import msgspec
 from orchestrator.ask import AnyAsk, DigestAround, digest, item_digest
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Combination, Method, Stage
+from orchestrator.methods._rows import RowContract
 from orchestrator.records import Failure, Generation, Item, Unit
 
 # Who takes part is in the positions and in the identities, not in a unit's fingerprint: adding a
@@ -54,6 +55,7 @@ class Part(msgspec.Struct, frozen=True):
         config: Its settings.
         candidates: The models that it evaluates.
         fingerprint: Of kind, version, name and settings.
+        rows: The contract of its rows.
         name: In the column `method` of its rows.
     """
 
@@ -62,26 +64,18 @@ class Part(msgspec.Struct, frozen=True):
     config: Any
     candidates: tuple[str, ...]
     fingerprint: bytes
+    rows: RowContract
     name: str = ""
 
     @property
     def columns(self) -> dict[str, str]:
         """Columns of its rows in its frame, name to type."""
-        return _columns(self.method)
+        return self.rows.columns
 
     @property
     def settings(self) -> str:
         """Its settings as JSON, without who takes part and what it is called."""
         return settings_of(self.config)
-
-
-def _columns(method: Method) -> dict[str, str]:
-    """What a method declares, between what every row has.
-
-    `server_epoch` is the highest among the outcomes that the row rests on: 0 where each is of the
-    first server of its model.
-    """
-    return {"method": "str", **method.SCHEMA, "server_epoch": "i64"}
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -168,10 +162,11 @@ def make_part(
 ) -> Part:
     """A part with the fingerprint of method, columns, settings and name (`kind` where left out)."""
     name = name or kind
+    rows = RowContract(kind, method)
     # Rows hold the name, and have these columns: others make new ones.
-    columns = tuple(_columns(method).items())
+    columns = tuple(rows.columns.items())
     fingerprint = digest(kind, method.VERSION, name, settings_of(config), columns)
-    return Part(kind, method, config, tuple(candidates), fingerprint, name)
+    return Part(kind, method, config, tuple(candidates), fingerprint, rows, name)
 
 
 def _demonstrates(part: Part) -> bool:

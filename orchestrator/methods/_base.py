@@ -20,10 +20,12 @@ A method file exports
 * `comparers(config)`, if it compares texts: what does, as name -> (kind of back-end, settings); it
   runs on this machine and is asked by that name (`orchestrator/recipe/similarity.py`),
 * `companions(config)`: other methods whose frames come with it, from the same answers,
-* `evaluate(unit, ask, config)`: the coroutine itself.
+* `evaluate(unit, ask, config)`: the coroutine itself. It returns rows. A row whose status is "ok"
+  gives every column of `SCHEMA`, None where a value is undefined, except "cause" and "message";
+  one whose status is "failed" gives a cause. Any other row is a fault of the method.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -35,6 +37,11 @@ from orchestrator.records import Row, Sampling, Unit
 
 _Temperature = Annotated[float, Field(ge=0)]
 STATUS_COLUMNS = {"status": "str", "cause": "str", "message": "str"}
+
+
+def blank_row(schema: Mapping[str, str]) -> Row:
+    """Return a row in which every column is undefined, for methods that fill in some of them."""
+    return dict.fromkeys(schema)
 
 
 class Combination(msgspec.Struct, frozen=True):

@@ -16,7 +16,14 @@ from orchestrator.ask import Ask, AskFailed
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
 from orchestrator.methods import answers
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, MethodSettings, Stage
+from orchestrator.methods._base import (
+    STATUS_COLUMNS,
+    Combination,
+    Drawing,
+    MethodSettings,
+    Stage,
+    blank_row,
+)
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.prompts import PromptError
@@ -324,6 +331,7 @@ def rating_row(unit: Unit, number: int, form: Format, verdict: Verdict) -> Row:
     seen = verdict.distribution
     p = None if seen is None else seen.probabilities
     return {
+        **blank_row(SCHEMA),
         **columns(unit),
         "turn": number,
         "rating": verdict.value,
@@ -348,6 +356,7 @@ def _winner_row(unit: Unit, number: int, form: Format, ab: Verdict, ba: Verdict)
     seen = [verdict.distribution for verdict in (ab, ba) if verdict.distribution is not None]
     failed = next((verdict for verdict in (ab, ba) if not verdict.counts), ab)
     return {
+        **blank_row(SCHEMA),
         **columns(unit),
         "turn": number,
         "winner": two_games(one, two),

@@ -31,6 +31,7 @@ from orchestrator.methods._base import (
     Drawing,
     MethodSettings,
     Stage,
+    blank_row,
 )
 from orchestrator.methods._conversation import Turn, converse, questions
 from orchestrator.prompts import compact
@@ -165,6 +166,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
     rows = []
     for n, (model, baseline) in enumerate(turns, 1):
         row = {
+            **blank_row(SCHEMA),
             **columns(unit),
             "turn": n,
             "same_text": model.answer.text == baseline.answer.text,

@@ -27,6 +27,7 @@ from orchestrator.methods._base import (
     Drawing,
     MethodSettings,
     Stage,
+    blank_row,
 )
 from orchestrator.recipe.similarity import Similarity, comparer_name
 from orchestrator.recipe.similarity import comparers as named_comparers
@@ -138,6 +139,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
 
 def _row(unit: Unit, first: str, other: str, again: int) -> Row:
     return {
+        **blank_row(SCHEMA),
         **columns(unit),
         "turn": 1,
         "again": again,

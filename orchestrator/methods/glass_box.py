@@ -34,7 +34,7 @@ from orchestrator.ask import Ask, AskFailed, GenerateAsk, ScoreAsk
 from orchestrator.judgment.glass_box import combo
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage, blank_row
 from orchestrator.methods._conversation import Turn, converse
 from orchestrator.methods._glass_box import Observed, Values
 from orchestrator.methods._glass_box_settings import (
@@ -152,6 +152,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
 async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     answer = turn.answer
     row: Row = {
+        **blank_row(SCHEMA),
         **columns(unit),
         "turn": turn.number,
         "answer": answer.text,

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, field_validator
 from orchestrator.ask import Ask
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import answers, pairwise_ranking
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Stage
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Stage, blank_row
 from orchestrator.methods._conversation import Turn, questions, references, replies
 from orchestrator.methods._judging import (
     Judged,
@@ -140,6 +140,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
     rows = []
     for turn, first, last in made:
         row = {
+            **blank_row(SCHEMA),
             **columns(unit),
             "turn": turn.number,
             "answer": first.text,

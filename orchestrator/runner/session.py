@@ -30,7 +30,7 @@ from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.window import Window
 
-# A method that raises is broken for every unit; a few tracebacks are enough to see why.
+# A fault in a method is likely to fail every unit; a few are enough to see why.
 _MAX_FAULTS = 3
 # Bytes that may wait for the disk before no more units are opened.
 _MAX_PENDING_BYTES = 64 << 20
@@ -111,7 +111,7 @@ class Session:
         """Evaluate until all is done, a bound is reached or `stop` is called.
 
         Raises:
-            MethodError: If a method raised in several units.
+            MethodError: If a method is at fault in several units.
             OrchestratorError: Whatever makes it impossible to go on.
         """
         try:
@@ -121,8 +121,8 @@ class Session:
             self._driver.close()
         if len(self._faults) >= _MAX_FAULTS:
             raise MethodError(
-                f"a method raised in {len(self._faults)} units; all that was answered is kept in "
-                f"{self._w.run_dir}. The last traceback:\n{self._faults[-1]}"
+                f"a fault in a method failed {len(self._faults)} units; all answers so far are "
+                f"kept in {self._w.run_dir}. The last fault:\n{self._faults[-1]}"
             )
 
     def stop(self, why: str) -> None:
@@ -326,9 +326,9 @@ class Session:
             self._failures[cause] = self._failures.get(cause, 0) + 1
         if end.status == FAULTY:
             self._faults.append(end.fault)
-            _log.warning("a method raised; its unit failed", extra={"position": end.position})
+            _log.warning("a fault in a method: its unit failed", extra={"position": end.position})
             if len(self._faults) >= _MAX_FAULTS:
-                self.stop("a method raised an exception")
+                self.stop("a fault in a method")
 
     # -- looked at by displays ---------------------------------------------------------------------
 

@@ -1,11 +1,13 @@
 """A tiny plan, method and store for tests of the driver and the scheduler."""
 
+import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from orchestrator.ask import AskFailed, Request, Several, digest
-from orchestrator.methods._base import Combination, Settings, Stage
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Method, Settings, Stage
+from orchestrator.methods._rows import RowContract
 from orchestrator.plan import Part, Plan, make_part
 from orchestrator.records import (
     Choice,
@@ -50,6 +52,11 @@ def columns(unit: Unit) -> Row:
     return {"item": unit.item.key, "models": "/".join(unit.models)}
 
 
+def row(unit: Unit, value: str = "") -> Row:
+    """A good row of a unit."""
+    return {**columns(unit), "value": value, "status": "ok"}
+
+
 def method(
     evaluate: Callable[..., object],
     combinations: Sequence[Combination] | None = None,
@@ -63,7 +70,7 @@ def method(
         Config=Config,
         VERSION=1,
         FRAME="rows",
-        SCHEMA={"item": "str", "models": "str", "value": "str", "status": "str", "cause": "str"},
+        SCHEMA={"item": "str", "models": "str", "value": "str", **STATUS_COLUMNS},
         combinations=combine,
         columns=columns,
         companions=lambda config: [],
@@ -72,6 +79,13 @@ def method(
         ],
         evaluate=evaluate,
     )
+
+
+def contract(**changes: Any) -> RowContract:
+    """The contract of a method's rows, with parts of the method exchanged."""
+    changed = method(lambda unit, ask, config: [])
+    vars(changed).update(changes)
+    return RowContract("fake", changed)
 
 
 def plan(
@@ -100,7 +114,8 @@ def answer(request: Request) -> Outcome:
 
 def answered(coroutine: Any, respond: Callable[[Any], Any]) -> Any:
     """Drive a method's coroutine to its end, each ask answered by `respond`, which may give a
-    Failure; asks are not joined and nothing is kept."""
+    Failure; asks are not joined and nothing is kept. Rows must keep the method's contract."""
+    made_in = sys.modules[coroutine.cr_frame.f_globals["__name__"]]
     value: Any = None
     try:
         while True:
@@ -113,6 +128,9 @@ def answered(coroutine: Any, respond: Callable[[Any], Any]) -> Any:
             else:
                 value = respond(asked)
     except StopIteration as end:
+        if hasattr(made_in, "SCHEMA"):
+            unit = Unit(Items(1).item(0), ("m",))
+            return RowContract(made_in.__name__, cast("Method", made_in)).check(end.value, unit)
         return end.value
 
 
@@ -130,9 +148,12 @@ __all__ = [
     "Scored",
     "answer",
     "answered",
+    "columns",
+    "contract",
     "digest",
     "generation",
     "make_part",
     "method",
     "plan",
+    "row",
 ]

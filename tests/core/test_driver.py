@@ -21,18 +21,18 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from tests.core.fakes import BAD, BUSY, SAMPLING, answer, generation, plan
+from tests.core.fakes import BAD, BUSY, SAMPLING, answer, generation, plan, row
 
 
 async def one(unit, ask, config):
     got = await ask.generate(unit.models[0], unit.item.messages, SAMPLING)
-    return [{"item": unit.item.key, "value": got.text, "status": "ok"}]
+    return [row(unit, got.text)]
 
 
 async def chain(unit, ask, config):
     first = await ask.generate(unit.models[0], unit.item.messages, SAMPLING)
     second = await ask.generate(unit.models[0], unit.item.messages, SAMPLING, repeat=1)
-    return [{"item": unit.item.key, "value": first.text + second.text, "status": "ok"}]
+    return [row(unit, first.text + second.text)]
 
 
 def make(evaluate, lookup=lambda key: None, systems=None, **kwargs):
@@ -96,7 +96,7 @@ def test_a_method_may_catch_a_failure():
         try:
             await ask.generate("m", unit.item.messages, SAMPLING)
         except AskFailed as failed:
-            return [{"item": unit.item.key, "value": failed.failure.cause, "status": "ok"}]
+            return [row(unit, failed.failure.cause)]
         return []
 
     driver = make(careful)
@@ -128,7 +128,7 @@ def test_settle_gives_failures_as_values():
             ask.generate("m", unit.item.messages, SAMPLING),
             ask.generate("m", unit.item.messages, SAMPLING, repeat=1),
         )
-        return [{"value": str(sum(isinstance(one, Failure) for one in got)), "status": "ok"}]
+        return [row(unit, str(sum(isinstance(one, Failure) for one in got)))]
 
     driver = make(tolerant)
     driver.open(0)
@@ -221,7 +221,7 @@ def test_repeats_and_items_are_draws_of_their_own_where_the_text_is_sampled(temp
 async def two(unit, ask, config):
     asks = [ask.generate("m", unit.item.messages, SAMPLING, repeat=n) for n in range(2)]
     await ask.all(*asks)
-    return [{"item": unit.item.key, "status": "ok"}]
+    return [row(unit)]
 
 
 @pytest.mark.parametrize("model", ["nobody", "m"])
@@ -251,18 +251,6 @@ def test_what_the_store_raises_is_no_fault_of_the_method():
     assert not driver.finished
 
 
-@pytest.mark.parametrize("returned", [None, [None], {"item": "i0"}])
-def test_a_method_that_returns_no_rows_is_at_fault(returned):
-    async def forgetful(unit, ask, config):
-        return returned
-
-    driver = make(forgetful)
-    driver.open(0)
-    (end,) = driver.finished
-    assert end.status == FAULTY
-    assert "list of rows" in end.fault
-
-
 def test_texts_of_open_units_are_counted_until_the_unit_ends():
     driver = make(two, n_items=2)
     driver.open(0)
@@ -277,7 +265,7 @@ def test_texts_of_open_units_are_counted_until_the_unit_ends():
 
 async def observing(unit, ask, config):
     got = await ask.generate(unit.models[0], unit.item.messages, SAMPLING, top_logprobs=2)
-    return [{"item": unit.item.key, "value": got.observed, "status": "ok"}]
+    return [row(unit, got.observed)]
 
 
 async def observing_among_others(unit, ask, config):
@@ -285,7 +273,7 @@ async def observing_among_others(unit, ask, config):
         ask.generate(unit.models[0], unit.item.messages, SAMPLING, top_logprobs=2),
         ask.generate(unit.models[0], unit.item.messages, SAMPLING, repeat=1),
     )
-    return [{"item": unit.item.key, "value": got.observed, "status": "ok"}]
+    return [row(unit, got.observed)]
 
 
 def drawn(top):

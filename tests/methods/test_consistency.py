@@ -49,7 +49,7 @@ def test_similarity_is_that_of_the_first_answer_and_each_other():
 def test_without_an_encoder_nothing_is_compared_but_words():
     config = Config()
     (row, _) = rows_of(Model("a", "b", "c"), config)
-    assert "similarity" not in row
+    assert row["similarity"] is None
     assert comparers(config) == {}
     assert combinations(("m",), config)[0].judge == ""
 

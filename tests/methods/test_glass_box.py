@@ -260,7 +260,7 @@ def test_an_empty_answer_has_no_features_and_costs_no_score():
     (row,) = rows_of(model)
     assert (row["undefined"], row["n_tokens"], row["status"]) == ("empty answer", 0, "ok")
     assert model.scored() == []
-    assert "mean_logprob" not in row
+    assert row["mean_logprob"] is None
 
 
 def test_a_token_without_a_finite_log_probability_is_said():

@@ -51,7 +51,7 @@ def test_equal_texts_are_not_judged_and_count_as_the_same():
     world = World("a1")
     (row,) = rows_of(world)
     assert (row["verdict"], row["same_text"]) == (0.0, True)
-    assert "prefer_rewriting" not in row
+    assert row["prefer_rewriting"] is None
     assert not any(isinstance(ask, ChooseAsk) for ask in world.asked)
 
 

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from orchestrator.methods._base import Combination
+from orchestrator.plan import Plan
 from orchestrator.runner.forming import Board
-from tests.core.fakes import plan
+from tests.core.fakes import Config, Items, digest, make_part, method
 
 MODELS = ("a", "b", "c")
 PAIRS = [Combination(pair) for pair in (("a", "b"), ("a", "c"), ("b", "c"))]
@@ -17,10 +18,11 @@ async def nothing(unit, ask, config):
 
 
 def board(n_items=8, **options):
-    made = plan(nothing, MODELS, n_items, PAIRS)
-    (part,) = made.parts
-    part.method.SCHEMA.update(model_a="str", model_b="str", prefer_a="f64")
-    return part, Board(made, **options)
+    compared = method(nothing, PAIRS)
+    compared.SCHEMA.update(model_a="str", model_b="str", prefer_a="f64")
+    part = make_part("fake", compared, Config(), MODELS)
+    identities = {name: digest(name) for name in MODELS}
+    return part, Board(Plan([part], Items(n_items), identities, seed=0), **options)
 
 
 def row(pair, preference, **more):

@@ -14,7 +14,7 @@ from orchestrator.runner.session import Session
 from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
-from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan
+from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan, row
 
 pytestmark = pytest.mark.looptime
 
@@ -77,7 +77,7 @@ class Server:
 
 async def pair(unit, ask, config):
     await ask.all(*(ask.generate(name, unit.item.messages, SAMPLING) for name in unit.models))
-    return [{"item": unit.item.key, "models": "/".join(unit.models), "status": "ok"}]
+    return [row(unit)]
 
 
 def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=None, store=None):

@@ -1,3 +1,4 @@
+import msgspec
 import numpy as np
 
 from orchestrator.methods._base import Combination
@@ -15,8 +16,8 @@ def two_methods(n_items=4):
     one = plan(nothing, ("a", "b"), n_items)
     two = plan(nothing, ("a", "b"), n_items, [Combination(("a", "b"))])
     parts = [one.parts[0], two.parts[0]]
-    renamed = [type(p)(p.kind, p.method, p.config, p.candidates, p.fingerprint, n)
-               for p, n in zip(parts, ("answers", "pairs"), strict=True)]  # fmt: skip
+    names = ("answers", "pairs")
+    renamed = [msgspec.structs.replace(p, name=n) for p, n in zip(parts, names, strict=True)]
     return Plan(renamed, one.items, one.identities, 0)
 
 

@@ -1,0 +1,189 @@
+"""The contract between a method and its rows: declared columns, and values that they can hold.
+
+The check runs for every row, so all that it needs is computed once a method. It compares exact
+types first and looks closely only at values whose type is not the usual one of their column.
+"""
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, Final
+
+import numpy as np
+
+from orchestrator.errors import MethodError
+from orchestrator.methods._base import Method
+from orchestrator.records import Failure, Row, Unit
+
+OK: Final = "ok"
+FAILED: Final = "failed"
+_ONLY_OF_FAILED_ROWS: Final = frozenset({"cause", "message"})
+_INT64: Final = 1 << 63
+# Characters of a value that a message repeats.
+_SHOWN: Final = 60
+
+_Kind = tuple[frozenset[type], Callable[[Any], bool], str]
+
+
+def _is_whole(value: object) -> bool:
+    if type(value) is int:
+        return -_INT64 <= value < _INT64
+    match value:
+        case bool() | np.bool_():
+            return False
+        case float() | np.floating():
+            return float(value).is_integer() and abs(float(value)) < _INT64
+        case int() | np.integer():
+            return _is_whole(int(value))
+        case _:
+            return False
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | np.floating) or _is_whole(value)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_NONE: Final = type(None)
+# By type of column: types of values that it surely holds, a closer look at others, and words.
+# Whole numbers are always looked at, because Python's have no bound.
+_SCALARS: Final[dict[str, _Kind]] = {
+    "str": (frozenset({str, _NONE}), _is_text, "text"),
+    "f64": (frozenset({float, _NONE}), _is_number, "a number"),
+    "i64": (frozenset({_NONE}), _is_whole, "a whole number of at most 64 bits"),
+    "bool": (frozenset({bool, _NONE}), _is_bool, "True or False"),
+}
+
+
+def _listed(inner: str) -> _Kind:
+    plain, holds, words = _SCALARS[inner]
+
+    def is_list(value: object) -> bool:
+        if not isinstance(value, list | tuple):
+            return False
+        # The set of types is made in C: a list may have an entry for every token.
+        return {*map(type, value)} <= plain or all(v is None or holds(v) for v in value)
+
+    return frozenset({_NONE}), is_list, f"a list, each entry {words}"
+
+
+_KINDS: Final = {**_SCALARS, "list[f64]": _listed("f64"), "list[str]": _listed("str")}
+COLUMN_TYPES: Final = tuple(_KINDS)
+
+
+class RowContract:
+    """The columns of a method's rows in their order, and the check of rows against them.
+
+    Args:
+        kind: Of the method, for messages.
+        method: Its module; each type in its `SCHEMA` is one of `COLUMN_TYPES`.
+
+    Attributes:
+        columns: Column to type, with those that the run adds: `method`, and `server_epoch`, the
+            highest among the outcomes that a row rests on (0: the first server of each model).
+    """
+
+    def __init__(self, kind: str, method: Method) -> None:
+        schema = method.SCHEMA
+        self.columns = {"method": "str", **schema, "server_epoch": "i64"}
+        self._kind = kind
+        self._identify = method.columns
+        self._names = frozenset(schema)
+        self._wanted = self._names - _ONLY_OF_FAILED_ROWS
+        self._kinds = {name: _KINDS[type_] for name, type_ in schema.items()}
+
+    def check(self, rows: object, unit: Unit) -> list[Row]:
+        """Return the rows that `evaluate` returned for a unit, if they keep the contract.
+
+        A row whose status is "ok" gives every column (None where a value is undefined) except
+        "cause" and "message". A row whose status is "failed" has a cause and may leave out others.
+
+        Raises:
+            MethodError: If they don't; its text names method, column and unit.
+        """
+        if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
+            raise self._error(unit, f"returned {type(rows).__name__}, not a list of dicts")
+        for row in rows:
+            if not self._wanted <= row.keys() <= self._names:
+                self._check_names(row, unit)
+            self._check_values(row, unit)
+            if row["status"] != OK:
+                self._check_failed(row, unit)
+        return rows
+
+    def failed(self, unit: Unit, failure: Failure) -> Row:
+        """Return the row of a unit that failed.
+
+        Raises:
+            MethodError: If the method's `columns` does not keep the contract.
+        """
+        row = self._identify(unit)
+        if not isinstance(row, dict):
+            raise self._error(unit, f"columns(unit) returned {type(row).__name__}, not a dict")
+        self._refuse_unknown(row, unit)
+        self._check_values(row, unit)
+        return row | failed_row(failure)
+
+    def _check_names(self, row: Row, unit: Unit) -> None:
+        self._refuse_unknown(row, unit)
+        if "status" not in row:
+            raise self._error(unit, f"a row has no 'status'; give {OK!r} or {FAILED!r}")
+        missing = self._wanted - row.keys()
+        if row["status"] == OK and missing:
+            raise self._error(
+                unit,
+                f"a row has no {_quoted(missing)}; give every column of SCHEMA, None where a value "
+                f"is undefined",
+            )
+
+    def _refuse_unknown(self, row: Row, unit: Unit) -> None:
+        for name in row.keys() - self._names:
+            near = get_close_matches(str(name), self._names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise self._error(
+                unit, f"a row has {_short(name)}, which SCHEMA does not declare{hint}"
+            )
+
+    def _check_values(self, row: Row, unit: Unit) -> None:
+        kinds = self._kinds
+        for name, value in row.items():
+            plain, holds, words = kinds[name]
+            if type(value) not in plain and not holds(value):
+                said = f"column {name!r} can't hold {_short(value)} ({type(value).__name__})"
+                raise self._error(unit, f"{said}; it must be {words}, or None")
+
+    def _check_failed(self, row: Row, unit: Unit) -> None:
+        if row["status"] != FAILED:
+            said = f"a row's status is {_short(row['status'])}"
+            raise self._error(unit, f"{said}; it must be {OK!r} or {FAILED!r}")
+        if not row.get("cause"):
+            raise self._error(unit, "a failed row has no 'cause'")
+
+    def _error(self, unit: Unit, said: str) -> MethodError:
+        judge = f", judge {unit.judge}" if unit.judge else ""
+        where = f"item {unit.item.key!r}, models {', '.join(unit.models)}{judge}"
+        return MethodError(f"method {self._kind!r}: {said} (unit: {where})")
+
+
+def failed_row(failure: Failure) -> Row:
+    """Return what every failed row has."""
+    return {"status": FAILED, "cause": failure.cause, "message": failure.message}
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:
+        # A whole number of more digits than Python writes.
+        return "a very large number"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -1,0 +1,58 @@
+"""Faults of a method: the unit fails with its cause, and the others go on."""
+
+import msgspec
+import pytest
+
+from orchestrator.driver import Driver
+from orchestrator.plan import Plan
+from orchestrator.records import FAULTY
+from tests.core.fakes import BAD, columns, contract, plan
+from tests.core.test_driver import make, one
+
+
+@pytest.mark.parametrize("returned", [None, [None], {"item": "i0"}])
+def test_a_method_that_returns_no_rows_is_at_fault(returned):
+    async def forgetful(unit, ask, config):
+        return returned
+
+    driver = make(forgetful)
+    driver.open(0)
+    (end,) = driver.finished
+    assert end.status == FAULTY
+    assert "not a list of dicts" in end.fault
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (lambda unit: {"itm": unit.item.key}, "did you mean 'item'?"),
+        (lambda unit: {"item": unit.no_such_part}, "no_such_part"),
+        (lambda unit: None, "columns(unit) returned NoneType"),
+    ],
+)
+def test_wrong_columns_of_a_failed_unit_are_the_method_s_fault(columns, words):
+    p = plan(one)
+    wrong = msgspec.structs.replace(p.parts[0], rows=contract(columns=columns))
+    driver = Driver(Plan([wrong], p.items, p.identities, 0), lambda key: None, {})
+    driver.open(0)
+    driver.deliver(driver.outbox.popleft(), BAD)
+    (end,) = driver.finished
+    assert end.status == FAULTY
+    assert words in end.fault
+    assert words in end.rows[0]["message"]
+    assert end.rows[0]["cause"] == "method"
+
+
+def test_a_misspelt_column_is_the_method_s_fault():
+    async def misspelt(unit, ask, config):
+        return [{**columns(unit), "valeu": "x", "status": "ok"}]
+
+    driver = make(misspelt)
+    driver.open(1)
+    (end,) = driver.finished
+    assert end.status == FAULTY
+    (failed,) = end.rows
+    assert failed["cause"] == "method"
+    assert "method 'fake': a row has 'valeu'" in failed["message"]
+    assert "did you mean 'value'?" in failed["message"]
+    assert "item 'i1', models m" in failed["message"]

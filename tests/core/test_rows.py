@@ -1,0 +1,147 @@
+"""Rows keep to the columns that their method declares, or are the method's fault."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import MethodError
+from orchestrator.frames import make_frame, pack_row
+from orchestrator.methods._base import STATUS_COLUMNS
+from orchestrator.methods._rows import COLUMN_TYPES
+from orchestrator.records import Failure, Item, Message, Unit
+from orchestrator.store.rows import decode_rows, pack_rows
+from tests.core.fakes import contract
+
+UNIT = Unit(Item(key="i7", messages=(Message("user", "?"),)), ("weak", "strong"), "judge")
+OK = {"status": "ok"}
+
+
+def of(type_):
+    """The contract of rows with one value of a type."""
+    return contract(SCHEMA={"x": type_, **STATUS_COLUMNS}, columns=lambda unit: {})
+
+
+def refused(made, *rows):
+    with pytest.raises(MethodError) as caught:
+        made.check(list(rows), UNIT)
+    return str(caught.value)
+
+
+def test_a_good_row_is_returned_as_it_is():
+    row = {"x": 1.5, **OK}
+    assert of("f64").check([row], UNIT) == [row]
+    assert of("f64").check([], UNIT) == []
+
+
+def test_an_unknown_column_is_named_with_method_unit_and_the_nearest_name():
+    made = contract(SCHEMA={"score": "f64", **STATUS_COLUMNS})
+    said = refused(made, {"scroe": 1.0, **OK})
+    assert "method 'fake'" in said
+    assert "'scroe'" in said
+    assert "did you mean 'score'?" in said
+    assert "item 'i7', models weak, strong, judge judge" in said
+
+
+def test_an_unknown_column_beside_all_known_ones_is_refused():
+    assert "'y'" in refused(of("f64"), {"x": 1.0, "y": 1.0, **OK})
+    assert "'method'" in refused(of("f64"), {"x": 1.0, "method": "mine", **OK})
+
+
+def test_a_missing_column_of_a_good_row_is_refused_and_none_is_not():
+    assert "a row has no 'x'" in refused(of("f64"), OK)
+    of("f64").check([{"x": None, **OK}], UNIT)
+
+
+def test_every_row_of_a_unit_is_checked():
+    assert "can't hold 'high' (str)" in refused(of("f64"), {"x": 1.0, **OK}, {"x": "high", **OK})
+
+
+def test_a_failed_row_may_leave_out_columns_but_needs_a_cause():
+    of("f64").check([{"status": "failed", "cause": "unparseable"}], UNIT)
+    assert "no 'cause'" in refused(of("f64"), {"status": "failed"})
+    assert "which SCHEMA does not declare" in refused(
+        of("f64"), {"status": "failed", "cause": "a", "y": 1}
+    )
+
+
+@pytest.mark.parametrize("status", ["okay", None, 1])
+def test_a_status_is_ok_or_failed(status):
+    assert "status" in refused(of("f64"), {"x": 1.0, "cause": "c", "status": status})
+
+
+def test_a_row_without_a_status_is_refused():
+    assert "no 'status'" in refused(of("f64"), {"x": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("str", 1),
+        ("str", b"bytes"),
+        ("f64", "1.0"),
+        ("f64", True),
+        ("f64", 1 << 70),
+        ("f64", 1j),
+        pytest.param("f64", 10**5000, id="f64-5001 digits"),
+        ("i64", 1.5),
+        ("i64", float("nan")),
+        ("i64", float("inf")),
+        ("i64", 1 << 63),
+        ("i64", -(1 << 63) - 1),
+        ("i64", 1e19),
+        ("i64", False),
+        ("i64", "1"),
+        ("bool", 1),
+        ("bool", "yes"),
+        ("list[f64]", 1.0),
+        ("list[f64]", [1.0, "2"]),
+        ("list[f64]", [[1.0]]),
+        ("list[f64]", np.zeros(2)),
+        ("list[f64]", "abc"),
+        ("list[str]", ["a", 1]),
+        ("list[str]", {"a": 1}),
+    ],
+)
+def test_a_value_that_the_column_can_t_hold_is_refused(type_, value):
+    said = refused(of(type_), {"x": value, **OK})
+    assert "column 'x' can't hold" in said
+    assert "item 'i7'" in said
+    assert len(said) < 400
+
+
+REALS = st.floats() | st.integers(-(1 << 63), (1 << 63) - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+HELD = {
+    "str": TEXTS,
+    "f64": REALS | st.floats(width=32).map(np.float32) | st.floats().map(np.float64),
+    "i64": st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.integers(-(1 << 53), 1 << 53).map(float)
+    | st.integers(-(1 << 63), (1 << 63) - 1).map(np.int64),
+    "bool": st.booleans() | st.booleans().map(np.bool_),
+    "list[f64]": st.lists(st.none() | REALS) | st.lists(st.floats()).map(tuple),
+    "list[str]": st.lists(st.none() | TEXTS),
+}
+
+
+@pytest.mark.parametrize("type_", COLUMN_TYPES)
+@given(data=st.data())
+def test_what_the_check_lets_through_is_stored_and_stands_in_a_frame(type_, data):
+    values = data.draw(st.lists(st.none() | HELD[type_], min_size=1, max_size=4))
+    made = of(type_)
+    rows = made.check([{"x": value, **OK} for value in values], UNIT)
+    stored = decode_rows(pack_rows([pack_row(made.columns, row) for row in rows]))
+    frame = make_frame(made.columns, stored)
+    assert frame["x"].is_null().to_list() == [value is None for value in values]
+    plain = [list(value) if isinstance(value, tuple) else value for value in values]
+    if type_ in {"str", "i64", "bool", "list[str]"}:
+        assert frame["x"].to_list() == plain
+
+
+def test_the_row_of_a_failed_unit_has_what_identifies_it():
+    made = contract()
+    row = made.failed(UNIT, Failure("timeout", "nothing came"))
+    assert row == {
+        "item": "i7", "models": "weak/strong",
+        "status": "failed", "cause": "timeout", "message": "nothing came",
+    }  # fmt: skip
