@@ -269,7 +269,7 @@ class Native(OpenaiCompatible):
 class NativeConfig(BaseModel):
     """Settings of a connection to a server with our own routes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     keepalive_s: float = Field(
         KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."

@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 class Config(BaseModel):
     """Settings of the connection."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     choose_top_logprobs: int | None = Field(
         None,

@@ -35,7 +35,7 @@ CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top")
 class Config(BaseModel):
     """Settings of the connection."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     transport: Literal["auto", "openai", "aiohttp"] = Field(
         "auto",

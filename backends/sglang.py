@@ -34,7 +34,7 @@ _NO_PROMPT: Final = Failure(
 class Config(BaseModel):
     """Settings of the connection."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     choose_negligible: float = Field(
         1e-4,

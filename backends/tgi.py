@@ -35,7 +35,7 @@ _TAIL: Final = 24
 class Config(BaseModel):
     """Settings of the connection."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     top_n_tokens: int = Field(
         5,

@@ -53,7 +53,7 @@ _EXPLICIT: Final = {
 class Config(BaseModel):
     """Settings of the connection."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     choose_top_logprobs: int = Field(
         64, ge=1, le=1000, description="Alternatives that labels are looked for among."

@@ -28,7 +28,7 @@ _QUALITY: Final = re.compile(r":(0?\.\d+|[01](?:\.\d+)?)$")
 class Config(BaseModel):
     """Settings of the fake server."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rules: list[JsonValue] | dict[str, JsonValue] | None = Field(
         None, description="How it answers, delays and fails, as the fake server reads them."

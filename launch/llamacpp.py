@@ -42,7 +42,7 @@ _ENV: Final = {
 class Config(BaseModel):
     """Settings of llama-server."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: str | None = Field(
         None,

@@ -40,7 +40,7 @@ _ENV: Final = {
 class Config(BaseModel):
     """Settings of an SGLang server."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     python: str = Field(
         "python3", min_length=1, description="The interpreter that has SGLang: a name or a path."

@@ -35,7 +35,7 @@ _ENV: Final = {"HF_HUB_OFFLINE": "1"}
 class Config(BaseModel):
     """Settings of a TGI server."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: str = Field(
         "text-generation-launcher",

@@ -54,7 +54,7 @@ _ENV: Final = {
 class Config(BaseModel):
     """Settings of a vLLM server."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: str | None = Field(
         None,

@@ -1,20 +1,25 @@
 """Every plug-in keeps the contract of its family; a new file is tested by existing."""
 
 import inspect
+import math
+from collections.abc import Iterator
 from types import ModuleType
+from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from orchestrator import plugins
 from orchestrator.backend import Capabilities
 from orchestrator.datasets import DATASETS
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import STATUS_COLUMNS
+from orchestrator.recipe.schema import RecipeFile
 from orchestrator.recipe.settings import descriptions
 
 FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, DATASETS)
 ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
+ANALYSES = [(plugins.ANALYSES, kind) for kind in plugins.kinds(plugins.ANALYSES)]
 
 
 def modules(family: str) -> list[object]:
@@ -47,6 +52,45 @@ def test_its_settings_are_frozen_and_refuse_what_they_do_not_know(module):
     assert module.Config.model_config.get("extra") == "forbid"
     with pytest.raises(ValidationError):
         module.Config.model_validate({"no_such_setting": 1})
+
+
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """The settings models that an annotation is made of, nested ones too."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from models_in(field.annotation)
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
+def numbers_in(annotation: object) -> bool:
+    return annotation is float or any(map(numbers_in, get_args(annotation)))
+
+
+NUMBERS = sorted(
+    {
+        (model, name)
+        for config in (RecipeFile, *(plugins.load(*pair).Config for pair in ALL + ANALYSES))
+        for model in models_in(config)
+        for name, field in model.model_fields.items()
+        if numbers_in(field.annotation)
+    },
+    key=lambda pair: (pair[0].__module__, pair[0].__name__, pair[1]),
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), NUMBERS, ids=lambda of: of if isinstance(of, str) else of.__module__
+)
+def test_a_number_among_the_settings_is_finite(model, name):
+    field = model.model_fields[name]
+    fields: dict[str, Any] = {name: (field.annotation, field)}
+    alone = create_model("Alone", __config__=model.model_config, **fields)
+    for number in (math.inf, -math.inf, math.nan, "inf", "nan"):
+        for value in (number, [number], {"key": number}):
+            with pytest.raises(ValidationError):
+                alone.model_validate({name: value})
 
 
 @pytest.mark.parametrize("backend", modules(plugins.BACKENDS))

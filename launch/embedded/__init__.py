@@ -31,7 +31,7 @@ _ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLEL
 class Config(BaseModel):
     """Settings of the embedded server."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads; null leaves it to the server."

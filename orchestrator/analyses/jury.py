@@ -8,7 +8,7 @@ that other judges could sit in the jury is not in them.
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import polars as pl
@@ -48,7 +48,7 @@ class Config(Settings):
         None,
         description="Name of a judging method with several judges; the first such where left out.",
     )
-    weights: dict[str, float] = Field(
+    weights: dict[str, Annotated[float, Field(ge=0)]] = Field(
         {}, description="Weight of each judge in the jury's mean; 1 where left out, 0 for none."
     )
 
@@ -120,8 +120,8 @@ def _seated(context: Context) -> _Jury:
     if unknown := sorted(set(config.weights) - set(judges)):
         raise UsageError(f"{context.name}: {', '.join(unknown)} does not judge in {source.name!r}")
     weights = np.array([config.weights.get(judge, 1.0) for judge in judges])
-    if np.any(weights < 0) or not weights.any():
-        raise UsageError(f"{context.name}: weights must not be negative, nor all 0")
+    if not weights.any():
+        raise UsageError(f"{context.name}: weights must not all be 0")
     keys = ["item", "turn", "model_a", "model_b"]
     joined = by_judge[judges[0]].rows
     for at, judge in enumerate(judges):

@@ -96,9 +96,9 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Settings(BaseModel):
-    """Base of every settings model: frozen, and unknown keys are faults."""
+    """Base of every settings model: frozen; unknown keys and infinite numbers are faults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class MethodSettings(Settings):

@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field
 
 from orchestrator.ask import Ask
 from orchestrator.methods import answers
@@ -70,16 +70,8 @@ class Config(RewritingSettings):
     tau: float = Field(
         TIE_THRESHOLD,
         ge=0,
-        allow_inf_nan=False,
         description="Models tie on a prompt where their d differ by no more than this.",
     )
-
-    @field_validator("deltas")
-    @classmethod
-    def _finite(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not all(map(math.isfinite, value)):
-            raise ValueError("thresholds are finite numbers")
-        return value
 
 
 def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001

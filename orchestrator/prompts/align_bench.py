@@ -24,7 +24,7 @@ class Dimensions(BaseModel):
         definitions: What a dimension means, by its name.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     types: dict[str, str]
     sets: dict[str, tuple[str, ...]]

@@ -46,7 +46,7 @@ class Wording(BaseModel):
         form: "braces" or "jinja".
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     user: str
     system: str = ""

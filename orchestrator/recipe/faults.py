@@ -1,6 +1,7 @@
 """Pydantic's findings as faults a user can act on: where, what, and the nearest right name."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args, get_origin
@@ -76,9 +77,12 @@ def from_pydantic(
 
 
 def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """One finding for what may be a number or a word and is neither."""
+    """One finding for what may be a number or a word and is neither, or fits one arm only."""
     found: list[ErrorDetails] = []
-    for detail in details:
+    all_of_them = list(details)
+    for detail in all_of_them:
+        if any(_fits_better(other, detail) for other in all_of_them):
+            continue
         before = found[-1] if found else None
         if (
             before is not None
@@ -92,6 +96,21 @@ def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
     return found
 
 
+def _fits_better(other: ErrorDetails, detail: ErrorDetails) -> bool:
+    """Whether another arm of a union takes what this arm takes for the wrong type altogether.
+
+    Pydantic names the arm in the location: `("rules", "dict[str,json]", "latency_s")`.
+    """
+    place, arm = detail["loc"][:-1], detail["loc"][-1:]
+    return (
+        detail["type"] in {"literal_error", "list_type", "dict_type"}
+        and isinstance(detail["input"], Mapping | list)
+        and "[" in str(arm)
+        and len(other["loc"]) > len(detail["loc"])
+        and other["loc"][: len(place)] == place
+    )
+
+
 def refuse_secrets(written: Written) -> list[Fault]:
     """A fault for each key that stands in a recipe; none of them shows the key."""
     message = (
@@ -102,6 +121,19 @@ def refuse_secrets(written: Written) -> list[Fault]:
         written.fault(path, f"{joined(path)}: {message}")
         for path, _ in walk(written.data)
         if path and LITERAL_KEY.match(str(path[-1])) and path[:-1] != ("models",)
+    ]
+
+
+def refuse_infinite(written: Written) -> list[Fault]:
+    """A fault for each number of a recipe that is infinite or no number.
+
+    Our own settings refuse them one by one; this is for values that no field of ours checks: JSON
+    that is handed on to a server, and settings of plug-ins from elsewhere.
+    """
+    return [
+        written.fault(path, f"{joined(path)}: {_TYPES['finite_number']}, got {value!r}")
+        for path, value in walk(written.data)
+        if isinstance(value, float) and not math.isfinite(value)
     ]
 
 

@@ -13,7 +13,14 @@ from orchestrator import plugins
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.paths import STORE_NAME, answers
 from orchestrator.recipe import source
-from orchestrator.recipe.faults import complaint, from_pydantic, joined, nearest, refuse_secrets
+from orchestrator.recipe.faults import (
+    complaint,
+    from_pydantic,
+    joined,
+    nearest,
+    refuse_infinite,
+    refuse_secrets,
+)
 from orchestrator.recipe.models import ModelLoader, existing
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
@@ -126,6 +133,8 @@ class _Loading:
         methods = self._methods(data)
         analyses = self._analyses(data)
         reuse = [] if checked is None else self._reuse(checked.reuse)
+        said = set(self._faults)
+        self._faults += [one for one in refuse_infinite(self._written) if one not in said]
         if self._faults or checked is None or dataset is None:
             return None, self._faults
         recipe = Recipe(

@@ -1,6 +1,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from pydantic import ValidationError
 
 from orchestrator.analyses import jury
 from orchestrator.errors import UsageError
@@ -91,12 +92,17 @@ def test_ratings_of_single_answers_can_have_a_jury_too():
 
 @pytest.mark.parametrize(
     "config",
-    [{"weights": {"nobody": 1}}, {"weights": {"one": -1}}, {"method": "no such"},
+    [{"weights": {"nobody": 1}}, {"method": "no such"},
      {"weights": dict.fromkeys(("one", "two", "three"), 0)}],
 )  # fmt: skip
 def test_a_jury_that_can_not_sit_is_refused(config):
     with pytest.raises(UsageError):
         tables(ALIKE, jury.Config(**config))
+
+
+def test_a_negative_weight_is_refused_with_the_recipe():
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        jury.Config(weights={"one": -1})
 
 
 def test_one_judge_is_no_jury():
