@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full constraints clean
+.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -103,8 +103,14 @@ bench-peers: setup ## the client beside inspect_ai, curator, lm-eval and others 
 bench-peers-full: setup ## the same with larger sizes, thrice (an hour)
 	$(BIN)/python -m benchmarks.peers --full $(ARGS)
 
-constraints: setup ## write the versions in .venv to constraints.txt
+constraints: setup ## write the versions in .venv, and hashes of their files, to constraints.txt
 	$(BIN)/python tools/write_constraints.py
+
+sbom: setup ## write dist/sbom.cdx.json, the software bill of materials (CycloneDX)
+	@$(BIN)/python tools/sbom.py
+
+licences: setup ## list the licence of each package that is installed
+	@$(BIN)/python tools/sbom.py --licences
 
 clean: ## remove caches and build outputs; .venv and runs/ stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage

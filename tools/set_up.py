@@ -12,12 +12,14 @@ import argparse
 import contextlib
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +37,8 @@ PYTHON: Final = VENV / "bin" / "python"
 STAMP: Final = VENV / ".setup-stamp"
 LOG: Final = VENV / "setup.log"
 CONSTRAINTS: Final = ROOT / "constraints.txt"
+# The versions alone: with hashes, pip would refuse the project itself, which has none.
+PINS: Final = VENV / "pins.txt"
 
 NEEDED_DISK_GB: Final = 3.0
 NEEDED_DISK_CUDA_GB: Final = 12.0
@@ -82,9 +86,10 @@ def _set_up(torch_index: str) -> None:
     check_machine(torch_index)
     start = time.monotonic()
     _make_venv()
+    PINS.write_text("\n".join(pins(CONSTRAINTS.read_text(encoding="utf-8"))), encoding="utf-8")
     with LOG.open("w", encoding="utf-8") as log:
-        n_bytes = 0.0
-        for what, arguments in steps(project, torch_index):
+        n_bytes = _install_torch(torch_index, log)
+        for what, arguments in steps(project):
             print(f"set-up: {what}")
             n_bytes += _pip(arguments, log)
     STAMP.write_text(wanted, encoding="utf-8")
@@ -176,32 +181,83 @@ def _runs() -> bool:
     )
 
 
-def steps(project: dict[str, object], torch_index: str) -> list[tuple[str, list[str]]]:
-    """What pip is asked for, in order, each with a line for the user.
+def steps(project: dict[str, object]) -> list[tuple[str, list[str]]]:
+    """Return pip's arguments for each step after torch, in order, with a line for the user.
 
-    torch comes first and alone, so that an index for it is asked for nothing else. The build tool
-    (hatchling asks for editables when it builds an editable install) is installed rather than
-    fetched into an isolated build, so that a rebuild needs no network.
+    The build tool (hatchling asks for editables when it builds an editable install) is installed
+    rather than fetched into an isolated build, so that a rebuild needs no network. The second step
+    finds everything present, unless torch is a build that needs more (CUDA's libraries).
     """
-    index = ["--index-url", torch_index] if torch_index else []
-    pins = ["--constraint", str(CONSTRAINTS)]
-    torch = next(
-        line.strip()
-        for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines()
-        if line.startswith("torch==")
-    )
-    build = _strings(_table(project, "build-system"), "requires")
     dev = _strings(_table(project, "dependency-groups"), "dev")
     extras = ",".join(_table(_table(project, "project"), "optional-dependencies"))
+    n_packages = len(pins(CONSTRAINTS.read_text(encoding="utf-8")))
     return [
-        (f"installing {torch}", ["install", "--no-deps", *index, torch]),
-        ("installing the build tool", ["install", *pins, *build, "editables"]),
+        (
+            f"installing the {n_packages} packages of {CONSTRAINTS.name} by their hashes",
+            ["install", "--no-deps", "--require-hashes", "--requirement", str(CONSTRAINTS)],
+        ),
         (
             "installing the project with all extras and the development tools",
-            ["install", *pins, "--no-build-isolation", "--editable", f"{ROOT}[{extras}]", *dev],
+            ["install", "--constraint", str(PINS), "--no-build-isolation", "--editable",
+             f"{ROOT}[{extras}]", *dev],
         ),
         ("checking that everything fits together", ["check"]),
-    ]
+    ]  # fmt: skip
+
+
+def _install_torch(torch_index: str, log: IO[str]) -> float:
+    """Install torch alone and return how many bytes that took.
+
+    Alone, so that an index for it is asked for nothing else; and its hash is checked here, because
+    pip told of hashes prefers the index's CUDA build to a CPU build that lies in a folder.
+    """
+    text = CONSTRAINTS.read_text(encoding="utf-8")
+    pin = next(pin for pin in pins(text) if pin.startswith("torch=="))
+    version = pin.partition("==")[2]
+    code = (
+        f"from importlib.metadata import version; assert version('torch').startswith('{version}')"
+    )
+    if subprocess.run([str(PYTHON), "-c", code], capture_output=True, check=False).returncode == 0:
+        return 0.0
+    print(f"set-up: installing {pin}")
+    index = ["--index-url", torch_index] if torch_index else []
+    with tempfile.TemporaryDirectory(dir=VENV) as folder:
+        n_bytes = _pip(["download", "--no-deps", "--dest", folder, *index, pin], log)
+        (file,) = Path(folder).iterdir()
+        if sha256(file) not in hashes(text, pin):
+            if not torch_index:
+                raise SetupError(
+                    pip_failure(f"THESE PACKAGES DO NOT MATCH THE HASHES: {file.name}")
+                )
+            print(f"set-up: {file.name} is not among the tested files; installing it as asked")
+        _pip(["install", "--no-deps", str(file)], log)
+    return n_bytes
+
+
+def _differs(what: str) -> str:
+    return (
+        f"{what} differs from the file that was tested ({CONSTRAINTS.name}); do not install it "
+        f"unless you know why"
+    )
+
+
+def sha256(file: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def hashes(text: str, pin: str) -> set[str]:
+    """Return the SHA-256 of each file that the text of constraints.txt allows for a package."""
+    _, _, rest = text.partition(f"\n{pin} \\\n")
+    lines = itertools.takewhile(lambda line: line.startswith(" "), rest.splitlines())
+    return {line.rstrip(" \\").rpartition(":")[2] for line in lines}
+
+
+def pins(text: str) -> list[str]:
+    """Return the `name==version` of each package in the text of constraints.txt."""
+    lines = (line.removesuffix(" \\") for line in text.splitlines())
+    return [line for line in lines if re.match(r"[\w.-]+==", line)]
 
 
 def _table(table: dict[str, object], name: str) -> dict[str, object]:
@@ -219,7 +275,7 @@ def _strings(table: dict[str, object], name: str) -> list[str]:
 def _pip(arguments: list[str], log: IO[str]) -> float:
     """Run pip, show what it downloads, keep the rest in the log; bytes downloaded."""
     options = ["--disable-pip-version-check", "--no-input"]
-    bar = ["--progress-bar", "off"] if arguments[0] == "install" else []
+    bar = ["--progress-bar", "off"] if arguments[0] in {"install", "download"} else []
     command = [str(PYTHON), "-m", "pip", *options, *arguments, *bar]
     n_bytes = 0.0
     lines: list[str] = []
@@ -243,7 +299,9 @@ def pip_failure(tail: str) -> str:
     """What to tell of a failed pip, from the end of its output."""
     hint = ""
     causes = r"connection|timed out|name resolution|could not find a version"
-    if re.search(causes, tail, re.IGNORECASE):
+    if "DO NOT MATCH THE HASHES" in tail:
+        hint = _differs("a package")
+    elif re.search(causes, tail, re.IGNORECASE):
         hint = f"pip's index lacks it or can't be reached; see {PYTHON} -m pip config list"
     return f"pip failed (all of its output is in {LOG}):\n{tail}{hint}"
 

@@ -1,33 +1,180 @@
-"""Writes the versions installed in this environment to constraints.txt, without addresses."""
+"""Write the versions installed in this environment to constraints.txt, with hashes of their files.
 
+`python tools/write_constraints.py [--check]`, called by `make constraints`. The hashes are those
+that pip's configured index states for each file of a version that Linux or macOS can use, so that
+one list serves every Python and processor; no address is written. With --check nothing is written:
+exit code 1 where the file and the index disagree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
 import re
 import subprocess
 import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
-HEAD = """\
-# Versions that are tested together; pip takes them as constraints (see tools/set_up.py).
-# Renew: make constraints
+from packaging.tags import Tag
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import Version
+from pip._internal.models.index import PyPI
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+CONSTRAINTS: Final = ROOT / "constraints.txt"
+HEAD: Final = """\
+# Versions that are tested together, with the SHA-256 of each of their files (tools/set_up.py
+# installs no other). Renew: make constraints
 """
-NOT_PINNED = {"pip", "wheel"}
+NOT_PINNED: Final = {"pip", "wheel"}
+PYTHONS: Final = re.compile(r"(py3|cp3|cp31[1-4])")
+ABIS: Final = re.compile(r"(none|abi3|cp31[1-4])")
+PLATFORMS: Final = re.compile(
+    r"any|(many|musl)linux.*_(x86_64|aarch64)|macosx.*_(arm64|x86_64|universal2)"
+)
 
 
 def main() -> None:
-    """Write the file and say how many versions it pins."""
+    """Write or check the file, and print how many versions and hashes it has."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    options = parser.parse_args()
+    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines() if options.check else freeze()
+    pins = [pin for line in lines if (pin := pinned(line.removesuffix(" \\")))]
+    places = Places()
+    with ThreadPoolExecutor(8) as pool:
+        hashes = list(pool.map(places.hashes, pins))
+    if missing := [pin for pin, found in zip(pins, hashes, strict=True) if not found]:
+        sys.exit(f"constraints: the configured indexes have no files of {', '.join(missing)}")
+    text = HEAD + "".join(
+        " \\\n".join([pin, *(f"    --hash=sha256:{one}" for one in found)]) + "\n"
+        for pin, found in zip(pins, hashes, strict=True)
+    )
+    if not options.check:
+        CONSTRAINTS.write_text(text, encoding="utf-8")
+    elif text != CONSTRAINTS.read_text(encoding="utf-8"):
+        sys.exit(f"constraints: {CONSTRAINTS.name} has other hashes than the configured indexes")
+    print(f"{len(pins)} versions with {sum(map(len, hashes)):,} hashes in {CONSTRAINTS.name}")
+
+
+def freeze() -> list[str]:
+    """Return what is installed, a line each."""
     command = [sys.executable, "-m", "pip", "freeze", "--all", "--exclude-editable"]
-    frozen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    pins = [pin for line in frozen.splitlines() if (pin := pinned(line))]
-    path = Path(__file__).resolve().parents[1] / "constraints.txt"
-    path.write_text(HEAD + "\n".join(pins) + "\n", encoding="utf-8")
-    print(f"{len(pins)} versions pinned in {path.name}")
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def pinned(line: str) -> str | None:
-    """`name==version` without a local part such as +cpu; None for what can't be pinned so."""
+    """Return `name==version` without a local part such as +cpu; None for what is not pinned."""
     match = re.fullmatch(r"([\w.-]+)==([\w.!]+)(\+[\w.]+)?", line.strip())
     if match is None or match[1].lower() in NOT_PINNED:
         return None
     return f"{match[1]}=={match[2]}"
+
+
+class Places:
+    """Where pip looks for files on this machine."""
+
+    def __init__(self) -> None:
+        settings = json.loads(
+            subprocess.run(
+                [sys.executable, "-c", _PIP_SETTINGS], capture_output=True, text=True, check=True
+            ).stdout
+        )
+        self._folders = [Path(place) for place in settings["find-links"] if Path(place).is_dir()]
+        self._indexes = [
+            *(settings["index-url"] or [PyPI.simple_url]),
+            *settings["extra-index-url"],
+        ]
+
+    def hashes(self, pin: str) -> list[str]:
+        """Return the SHA-256 of each usable file of a version, sorted."""
+        name, _, version = pin.partition("==")
+        found = {
+            digest
+            for filename, digest in self._files(canonicalize_name(name))
+            if is_usable(filename, Version(version))
+        }
+        return sorted(found)
+
+    def _files(self, name: str) -> Iterator[tuple[str, str]]:
+        for index in self._indexes:
+            yield from _listed(f"{index.rstrip('/')}/{name}/")
+        for folder in self._folders:
+            for path in sorted(folder.iterdir()):
+                if canonicalize_name(path.name.partition("-")[0]) == name:
+                    yield path.name, hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+_PIP_SETTINGS: Final = """
+import json
+from pip._internal.configuration import Configuration
+settings = Configuration(isolated=False)
+settings.load()
+found = {}
+for name in ("find-links", "index-url", "extra-index-url"):
+    values = [str(value) for key, value in settings.items() if key.rpartition(".")[2] == name]
+    found[name] = [one for value in values for one in value.split()]
+print(json.dumps(found))
+"""
+
+
+def _listed(address: str) -> Iterator[tuple[str, str]]:
+    """Yield the files that an index page lists, with their SHA-256, by the Simple API."""
+    if address.startswith("file:"):
+        folder = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path))
+        address = (folder / "index.html").as_uri() if (folder / "index.html").is_file() else ""
+    if not address:
+        return
+    accepted = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+    request = urllib.request.Request(address, headers={"Accept": accepted})  # noqa: S310 (pip's)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
+            body = reply.read().decode()
+    except urllib.error.HTTPError as error:
+        if error.code in {404, 410}:
+            return
+        raise
+    if body.lstrip().startswith("{"):
+        for file in json.loads(body)["files"]:
+            yield file["filename"], file["hashes"]["sha256"]
+    else:
+        for link in re.finditer(r'href="[^"]*/?([^"/#]+)#sha256=([0-9a-f]{64})', body):
+            yield urllib.parse.unquote(link[1]), link[2]
+
+
+def is_usable(filename: str, version: Version) -> bool:
+    """Return whether a file is of this version, a local part aside, and for Linux or macOS."""
+    try:
+        if filename.endswith(".whl"):
+            _, of_file, _, tags = parse_wheel_filename(filename)
+            if not any(map(_fits, tags)):
+                return False
+        else:
+            _, of_file = parse_sdist_filename(filename)
+    except (InvalidSdistFilename, InvalidWheelFilename):
+        return False
+    return of_file.public == version.public
+
+
+def _fits(tag: Tag) -> bool:
+    parts = ((PYTHONS, tag.interpreter), (ABIS, tag.abi), (PLATFORMS, tag.platform))
+    return all(pattern.fullmatch(part) for pattern, part in parts) or (
+        # Built for the stable ABI of an older Python.
+        tag.abi == "abi3" and bool(PLATFORMS.fullmatch(tag.platform))
+    )
 
 
 if __name__ == "__main__":

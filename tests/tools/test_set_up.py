@@ -1,4 +1,5 @@
 import importlib.util
+import io
 import shutil
 import subprocess
 import sys
@@ -6,8 +7,9 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
-from tools import set_up
+from tools import set_up, write_constraints
 
 ROOT = Path(__file__).parents[2]
 PROJECT = {
@@ -25,19 +27,62 @@ def test_what_is_installed_decides_the_stamp_and_tool_settings_do_not():
     assert stamp != set_up.stamp(PROJECT, b"a==1", "http://127.0.0.1/cpu")
 
 
-def test_an_index_for_torch_is_asked_for_torch_alone():
-    commands = [command for _, command in set_up.steps(PROJECT, "http://127.0.0.1/cpu")]
-    with_index = [command for command in commands if "--index-url" in command]
-    assert len(with_index) == 1
-    assert with_index[0][-1].startswith("torch==")
-    assert "--no-deps" in with_index[0]
+def test_an_index_for_torch_is_asked_for_torch_alone(monkeypatch, tmp_path):
+    asked = []
+
+    def pip(arguments, _log):
+        asked.append(arguments)
+        if arguments[0] == "download":
+            file = Path(arguments[arguments.index("--dest") + 1]) / "torch-1-py3-none-any.whl"
+            file.write_bytes(b"another build")
+        return 0.0
+
+    monkeypatch.setattr(set_up, "_pip", pip)
+    monkeypatch.setattr(set_up, "VENV", tmp_path)
+    monkeypatch.setattr(set_up, "PYTHON", Path("/bin/false"))
+    set_up._install_torch("http://127.0.0.1/cpu", io.StringIO())
+    assert [command for command in asked if "--index-url" in command] == asked[:1]
+    assert asked[0][-1].startswith("torch==")
+    assert "--no-deps" in asked[0]
+    asked.clear()
+    with pytest.raises(set_up.SetupError, match="differs from the file that was tested"):
+        set_up._install_torch("", io.StringIO())
+    assert [command[0] for command in asked] == ["download"]
 
 
-def test_everything_is_installed_with_the_pinned_versions():
-    commands = [command for _, command in set_up.steps(PROJECT, "")]
-    assert f"{ROOT}[x,y]" in commands[2]
-    assert commands[2][-1] == "ruff"
-    assert all(str(set_up.CONSTRAINTS) in command for command in commands[1:3])
+def test_all_packages_are_installed_by_the_hashes_of_their_files():
+    commands = [command for _, command in set_up.steps(PROJECT)]
+    assert {"--require-hashes", "--no-deps", str(set_up.CONSTRAINTS)} < set(commands[0])
+    assert f"{ROOT}[x,y]" in commands[1]
+    assert commands[1][-1] == "ruff"
+
+
+def test_constraints_pin_what_the_project_needs_with_hashes_and_no_address():
+    text = set_up.CONSTRAINTS.read_text(encoding="utf-8")
+    pins = set_up.pins(text)
+    assert pins
+    assert all(set_up.hashes(text, pin) for pin in pins)
+    assert all(len(one) == 64 for pin in pins for one in set_up.hashes(text, pin))
+    assert text.count("--hash=sha256:") == sum(len(set_up.hashes(text, pin)) for pin in pins)
+    assert "//" not in text
+
+
+@pytest.mark.parametrize(
+    ("filename", "usable"),
+    [
+        ("a-1.0-py3-none-any.whl", True),
+        ("a-1.0.tar.gz", True),
+        ("a-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl", True),
+        ("a-1.0-cp39-abi3-macosx_11_0_arm64.whl", True),
+        ("a-1.0-cp311-cp311-win_amd64.whl", False),
+        ("a-1.0-cp39-cp39-manylinux_2_28_x86_64.whl", False),
+        ("a-1.0-cp311-cp311-manylinux_2_28_s390x.whl", False),
+        ("a-1.0.1-py3-none-any.whl", False),
+        ("a-1.0.exe", False),
+    ],
+)
+def test_only_files_for_linux_and_macos_of_the_pinned_version_are_hashed(filename, usable):
+    assert write_constraints.is_usable(filename, Version("1.0")) is usable
 
 
 def test_a_python_without_venv_is_told_what_to_install(monkeypatch):
@@ -87,3 +132,8 @@ def test_files_are_checked_before_a_commit(tmp_path, content, name, fault):
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == bool(fault)
     assert fault in result.stderr
+
+
+def test_a_file_that_differs_is_named_as_such():
+    tail = "THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE"
+    assert "differs from the file that was tested" in set_up.pip_failure(tail)
