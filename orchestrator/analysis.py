@@ -34,6 +34,7 @@ from orchestrator.statistics.ranking import (
 from orchestrator.statistics.ratings import METHOD, Ratings, holm, rate
 from orchestrator.statistics.results import (
     APPROXIMATE_BELOW,
+    BY_CLUSTER,
     UNCERTAINTY,
     UNCERTAINTY_POOLED,
     checked_level,
@@ -61,7 +62,7 @@ def analyse_ranking(
     Args:
         judgments: One row a unit, as `methods.pairwise_ranking` makes them, or what
             `judged.tabulate` has made of them; it may be empty.
-        judge: Whose judgments; None pools all judges, clustered by item.
+        judge: Whose judgments; None pools all judges, clustered by item or cluster of items.
         confidence_level: In (0, 1).
         n_resamples: Resamples of the items; at least 1,000 for a level of 95 %.
         rng: Source of the resamples; the order of the rows does not matter.
@@ -81,7 +82,7 @@ def analyse_ranking(
     hard = table.sums(table.mode_wins())
     mode_models = _model_ratings(setting.rate(hard, table, mode_rng), hard, table)
     neighbours = _neighbours(rated, sums, [model.model for model in models], table)
-    approximate = any(0 < model.n_items < APPROXIMATE_BELOW for model in models)
+    approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)
     return RankingAnalysis(
         judge=judge,
         judges=table.judges,
@@ -99,14 +100,22 @@ def analyse_ranking(
         n_exact=int(table.used["exact"].sum()),
         n_same_text=int(table.used["same_text"].sum()),
         n_items=table.n_items,
-        n_items_used=sums.n_prompts,
+        n_items_used=table.n_items_used,
+        n_clusters=table.n_clusters,
         approximate=approximate,
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         method=METHOD,
-        uncertainty=UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED,
+        uncertainty=_uncertainty(table),
         notes=_notes(table, rated, models),
     )
+
+
+def _uncertainty(table: Table) -> str:
+    words = UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED
+    if table.n_clusters == table.n_items_used:
+        return words
+    return f"{BY_CLUSTER}{words[words.index(',') :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,7 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[Mode
     preferences = mean_preferences(sums, rated.confidence_level)
     missing = pl.concat([table.missing["model_a"], table.missing["model_b"]]).value_counts()
     n_missing = dict(missing.iter_rows())
+    n_items = table.items_of_models()
     found = []
     for i, model in enumerate(table.models):
         rank = int(rated.rank[i])
@@ -154,7 +164,8 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[Mode
                 rank_low=int(rated.rank_low[i]) if rank else None,
                 rank_high=int(rated.rank_high[i]) if rank else None,
                 n_judgments=round(preferences.n_judgments[i]),
-                n_items=int(rated.n_prompts[i]),
+                n_items=int(n_items[i]),
+                n_clusters=int(rated.n_prompts[i]),
                 n_missing=n_missing.get(model, 0),
                 mean_preference=_number(preferences.values[i]),
                 share_unbounded=_number(rated.share_unbounded[i]),
@@ -203,17 +214,17 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
     both = np.isfinite(orders).all(axis=1)
     if not both.any():
         return None
-    items, n_items = table.items()
+    clusters, n_clusters = table.clusters()
     return position_effects(
         Orders(
-            prompts=items[both],
+            prompts=clusters[both],
             prefer_ab=orders[both, 0],
             prefer_ba=orders[both, 1],
             decision_ab=table.used["decision_ab"][both].astype(np.float64),
             decision_ba=table.used["decision_ba"][both].astype(np.float64),
             differ=~table.used["same_text"][both],
         ),
-        n_items,
+        n_clusters,
         confidence_level,
     )
 
@@ -269,7 +280,13 @@ def _categories(
         sums = part.sums(part.used["prefer_a"])
         rated = fewer.rate(sums, part, child)
         found.append(
-            CategoryRatings(name, sums.n_prompts, _model_ratings(rated, sums, part), rated.notes)
+            CategoryRatings(
+                name,
+                part.n_items_used,
+                part.n_clusters,
+                _model_ratings(rated, sums, part),
+                rated.notes,
+            )
         )
     return tuple(found)
 
@@ -282,14 +299,15 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
     notes = [*rated.notes, *_doubts(table)]
     if n_missing:
         notes.append(f"{n_missing} of {n_used + n_missing} judgments are missing and not filled in")
-    if table.items()[1] == 1:
-        notes.append("one item: no interval can be given")
-    few = [model.model for model in models if 1 < model.n_items < APPROXIMATE_BELOW]
+    alone = table.n_clusters == table.n_items_used
+    if table.n_clusters == 1:
+        notes.append(f"one {'item' if alone else 'cluster of items'}: no interval can be given")
+    few = [model.model for model in models if 1 < model.n_clusters < APPROXIMATE_BELOW]
     if few:
-        names = ", ".join(few)
-        notes.append(f"intervals are approximate: under {APPROXIMATE_BELOW} items for {names}")
+        least = f"{APPROXIMATE_BELOW} {'items' if alone else 'clusters of items'}"
+        notes.append(f"intervals are approximate: under {least} for {', '.join(few)}")
     for model in models:
-        if model.n_items > 1 and model.rating is not None and _no_interval(model):
+        if model.n_clusters > 1 and model.rating is not None and _no_interval(model):
             notes.append(f"{model.model}: every item says the same, no spread for an interval")
         elif model.rating is not None and (model.low_open or model.high_open):
             side = "below" if model.low_open else "above"

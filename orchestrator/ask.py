@@ -64,7 +64,10 @@ class DigestAround:
 
 
 def item_digest(item: Item) -> bytes:
-    """Content address of everything in an item."""
+    """Content address of everything that a method may use of an item.
+
+    Its cluster is left out: naming one changes intervals and asks nothing anew.
+    """
     asked = (item.messages, item.followups)
     known = (item.reference, item.references, item.category, item.fields)
     return digest(item.key, *asked, *known)

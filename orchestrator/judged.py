@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.clusters import CLUSTER
 from orchestrator.statistics.position import decisions
 from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
 
@@ -42,9 +43,9 @@ class Table:
     """The rows with a judgment and those without.
 
     Attributes:
-        used: Of those with a judgment, by column: shape (n,) each. Items, categories, models and
-            judges are numbers by the order of their names, -1 where there is none; `decision_ab`
-            and `decision_ba` are the likeliest verdicts, 1, 0 or -1, from A's view.
+        used: Of those with a judgment, by column: shape (n,) each. Items, clusters, categories,
+            models and judges are numbers by the order of their names, -1 where there is none;
+            `decision_ab` and `decision_ba` are the likeliest verdicts, 1, 0 or -1, from A's view.
         missing: Those without one; their items are numbers too.
         models: Of both, in order.
         judges: Of both, in order.
@@ -67,10 +68,32 @@ class Table:
         """Items of all rows."""
         return len(np.union1d(self.used["item"], self.missing["item"].to_numpy()))
 
-    def items(self) -> tuple[Ints, int]:
-        """The item of each used row, shape (n,), from 0 on without gaps; how many there are."""
-        there = np.bincount(self.used["item"]) > 0
-        return (np.cumsum(there) - 1)[self.used["item"]], int(there.sum())
+    @property
+    def n_items_used(self) -> int:
+        """Items with a judgment."""
+        return int((np.bincount(self.used["item"]) > 0).sum())
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters of items with a judgment; as many as these items where each stands alone."""
+        return self.clusters()[1]
+
+    def clusters(self) -> tuple[Ints, int]:
+        """The cluster of each used row, shape (n,), from 0 on without gaps; how many there are.
+
+        It is what every interval and test is over: an item that stands alone is a cluster.
+        """
+        there = np.bincount(self.used[CLUSTER]) > 0
+        return (np.cumsum(there) - 1)[self.used[CLUSTER]], int(there.sum())
+
+    def items_of_models(self) -> Ints:
+        """Items on which each model was judged, shape (models,)."""
+        n_models = len(self.models)
+        met = np.zeros((int(self.used["item"].max(initial=-1)) + 1, n_models), np.bool_)
+        for side in ("model_a", "model_b"):
+            met[self.used["item"], self.used[side]] = True
+        counts: Ints = met.sum(axis=0).astype(np.int64)
+        return counts
 
     def mode_wins(self) -> Floats:
         """1, 0.5 or 0 by the more probable side, shape (n,)."""
@@ -78,14 +101,14 @@ class Table:
         return won
 
     def sums(self, wins: Floats) -> PromptSums:
-        """Wins of `model_a`, shape (n,) in [0, 1], summed by item and pair of models."""
-        items, n_items = self.items()
+        """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models."""
+        clusters, n_clusters = self.clusters()
         return sum_by_prompt(
-            items,
+            clusters,
             self.used["model_a"].astype(np.int64),
             self.used["model_b"].astype(np.int64),
             wins,
-            shape=(n_items, len(self.models)),
+            shape=(n_clusters, len(self.models)),
         )
 
     def floats(self, *columns: str) -> Floats:
@@ -125,14 +148,14 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
     """What slices of a frame of judgments say, which together are one row a unit.
 
     Args:
-        slices: With the columns of `COLUMNS`.
+        slices: With the columns of `COLUMNS`, and `cluster` where items belong together.
         n_most: Rows they have at most, all together.
     """
     names = {"category": _Names(), "model": _Names(), "judge": _Names()}
     used: dict[str, NDArray[Any]] = {
         column: np.empty(n_most, dtype) for column, dtype in _KEPT.items()
     }
-    items = [pl.Series("item", [], pl.String())]
+    items = {column: [pl.Series(column, [], pl.String())] for column in ("item", CLUSTER)}
     given = [pl.Series("given", [], pl.Boolean())]
     missing = [pl.DataFrame(schema=dict.fromkeys(_OF_MISSING, pl.String()))]
     n = 0
@@ -141,13 +164,18 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
         begin, n = n, n + int(is_given.sum())
         for column, values in _numbers(rows, is_given, names).items():
             used[column][begin:n] = values
-        items.append(rows["item"])
+        for column in items.keys() & set(rows.columns):
+            items[column].append(rows[column])
         given.append(is_given)
         missing.append(rows.filter(~is_given).select(_OF_MISSING))
     for column in _NAMED:
         used[column][:n] = names[_kind(column)].in_order(used[column][:n])
-    item, is_given = _ranked(pl.concat(items)), pl.concat(given)
+    item, is_given = _ranked(pl.concat(items["item"])), pl.concat(given)
     used["item"][:n] = item.filter(is_given).to_numpy()
+    used[CLUSTER] = used["item"]
+    if len(items[CLUSTER]) > 1:
+        used[CLUSTER] = np.empty(n_most, np.int64)
+        used[CLUSTER][:n] = _ranked(pl.concat(items[CLUSTER])).filter(is_given).to_numpy()
     return Table(
         {column: values[:n] for column, values in used.items()},
         pl.concat(missing).with_columns(item=item.filter(~is_given)),
@@ -164,7 +192,7 @@ def _is_given(rows: pl.DataFrame) -> pl.Series:
 
 
 def _ranked(items: pl.Series) -> pl.Series:
-    """Items by the order of their names, of which there may be as many as judgments."""
+    """Names by their order; of items there may be as many as judgments."""
     return items.rank("dense").cast(pl.Int64) - 1
 
 

@@ -55,6 +55,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
             the first turn.
         references: One for each turn, where turns after the first have any; else empty.
         category: Where the dataset has one.
+        cluster: Name of the group of items that depend on each other, such as the questions on one
+            passage; None where the item stands alone. No model or judge sees it.
         fields: Every other column, by name.
     """
 
@@ -64,6 +66,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     reference: str | None = None
     references: tuple[str | None, ...] = ()
     category: str | None = None
+    cluster: str | None = None
     fields: Mapping[str, Any] = {}
 
     @property

@@ -5,7 +5,7 @@ A cell says what it rests on (`Measured`), and one without a value says why ther
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ class Measured(msgspec.Struct, frozen=True):
         high: Upper end, likewise.
         n: What it rests on, mostly prompts; None where that is the same for a whole table.
         why: Why there is no value or no interval; empty where there are both.
+        n_clusters: Clusters of prompts that depend on each other; None where each stands alone, or
+            where that is the same for a whole table.
     """
 
     value: float | None
@@ -30,6 +32,7 @@ class Measured(msgspec.Struct, frozen=True):
     high: float | None = None
     n: int | None = None
     why: str = ""
+    n_clusters: int | None = None
 
 
 Cell = str | int | float | Measured | None
@@ -96,6 +99,28 @@ def measured(estimate: Estimate) -> Measured:
     """A statistic as a cell."""
     value = None if math.isnan(estimate.value) else float(estimate.value)
     return with_interval(value, estimate.interval, int(estimate.n), estimate.undefined)
+
+
+CLUSTERED: Final = (
+    "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
+    "tests over prompts are over clusters of prompts"
+)
+
+
+def by_cluster(table: Table) -> Table:
+    """A table whose numbers are over clusters of prompts, saying so where it has any interval."""
+    cells = [cell for row in table.rows for cell in row if isinstance(cell, Measured)]
+    if not any(cell.low is not None for cell in cells):
+        return table
+    rows = tuple(tuple(map(_of_clusters, row)) for row in table.rows)
+    return msgspec.structs.replace(table, rows=rows, notes=(*table.notes, CLUSTERED))
+
+
+def _of_clusters(cell: Cell) -> Cell:
+    """A cell that rests on what a statistic took for independent, called by its name."""
+    if not isinstance(cell, Measured) or cell.n is None or cell.n_clusters is not None:
+        return cell
+    return msgspec.structs.replace(cell, n=None, n_clusters=cell.n)
 
 
 def with_interval(

@@ -1,4 +1,4 @@
-"""Scores of a run's methods, brought to one shape: item, category, turn, model, value.
+"""Scores of a run's methods in one shape: item, cluster, category, turn, model, value.
 
 A frame of pairs gives each of its two models a point: P(A better) and 1 - P(A better).
 """
@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
+from orchestrator.clusters import CLUSTER
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.summaries._base import Context, Source
 
-Floats = NDArray[np.float64]
-
 KEYS: Final = ("item", "turn", "model")
 _SHAPE: Final = {
     "item": pl.String(),
+    CLUSTER: pl.String(),
     "category": pl.String(),
     "turn": pl.Int64(),
     "model": pl.String(),
@@ -44,7 +42,7 @@ class Score(msgspec.Struct, frozen=True):
     Attributes:
         name: "method.column".
         orientation: 1 where more is better, -1 where less is.
-        points: Columns item, category, turn, model, judge, value; missing values are null.
+        points: Columns item, cluster, category, turn, model, judge, value; missing values are null.
         is_pairwise: Whether the points come from comparisons.
     """
 
@@ -57,7 +55,7 @@ class Score(msgspec.Struct, frozen=True):
         """One value an item, turn and model: the mean over judges and opponents."""
         return (
             self.points.drop_nulls("value")
-            .group_by("item", "category", "turn", "model", maintain_order=True)
+            .group_by("item", CLUSTER, "category", "turn", "model", maintain_order=True)
             .agg(pl.col("value").mean())
         )
 
@@ -127,9 +125,3 @@ def score(context: Context, source: Source, column: str) -> Score:
 
 def _is_number(kind: pl.DataType) -> bool:
     return kind.is_numeric() or kind == pl.Boolean()
-
-
-def codes(column: pl.Series) -> NDArray[np.int64]:
-    """Whole numbers for names, in the order of the sorted names."""
-    names = sorted(column.unique().to_list())
-    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)

@@ -16,13 +16,14 @@ import numpy as np
 import polars as pl
 from pydantic import BeforeValidator, Field, ValidationInfo
 
+from orchestrator.clusters import CLUSTER
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.prompts.files import find_file
 from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
 from orchestrator.summaries._base import Context, Source
-from orchestrator.summaries._clusters import METHODS, prompts_of, share_of, without_n
+from orchestrator.summaries._clusters import METHODS, n_prompts, share_of, without_n
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 _KEYS: Final = ("item", "model", "turn")
@@ -103,7 +104,7 @@ def _gaps(context: Context, name: str | None) -> pl.DataFrame:
         what = "" if name is None else f" called {name!r}"
         raise UsageError(f"{context.name}: the recipe has no method of kind probdiff{what}")
     rows = context.rows_of(sources[0])
-    return rows.select(*_KEYS, "d", "rewriting").filter(pl.col("turn").is_not_null())
+    return rows.select(*_KEYS, CLUSTER, "d", "rewriting").filter(pl.col("turn").is_not_null())
 
 
 def _judgments(context: Context, names: Sequence[str] | None) -> list[pl.DataFrame]:
@@ -153,7 +154,7 @@ def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Ta
         for model, part in [*parts, *([("all", judged)] if len(parts) > 1 else [])]:
             counts = part.select(up=up.sum(), down=down.sum()).row(0)
             degree = without_n(share_of(part, up | down, level))
-            lines.append([str(rater), model, degree, *counts, len(part), part["item"].n_unique()])
+            lines.append([str(rater), model, degree, *counts, len(part), n_prompts(part)])
     people = both.filter(pl.col("judged").is_null())
     if people["rater"].n_unique() > 1:
         shares = people.group_by("rater").agg(share=(up | down).mean())["share"].to_numpy()
@@ -175,9 +176,10 @@ def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
         "rater", index=list(_KEYS), values="label", aggregate_function="first"
     )
     raters = [name for name in wide.columns if name not in _KEYS]
+    prompts = context.clusters.codes(wide["item"])
     if len(raters) < 2:
         return []
-    level, prompts = context.confidence_level, prompts_of(wide)
+    level = context.confidence_level
     given = {name: wide[name].fill_null(np.nan).to_numpy() for name in raters}
     lines: list[list[Cell]] = []
     kappas = {}

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
+from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
@@ -25,7 +26,6 @@ from orchestrator.summaries._preferences import (
     POINTWISE,
     WORDS,
     Preferences,
-    codes,
     preferences,
 )
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
@@ -61,7 +61,7 @@ class _Setting:
         name: What tables call it.
         source: The method.
         judge: Name.
-        rows: Columns item, turn, pair (its models in alphabetical order) and coverage.
+        rows: Columns item, cluster, turn, pair (its models in alphabetical order) and coverage.
         credits: By estimator, shape (n,): 1 for a right verdict, 0.5 for a tie, 0 for a wrong one.
         n_ties: Pairs left out, because neither answer is better.
         n_unknown: Pairs left out, because it is not known.
@@ -109,6 +109,7 @@ def _setting(
     kept = np.abs(truth) == 1.0
     rows = found.rows.select(
         "item",
+        CLUSTER,
         "turn",
         "coverage",
         pair=pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f"),
@@ -153,7 +154,7 @@ def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: s
         f"Accuracy of the judge, {kind}",
         columns,
         lines,
-        basis=f"{first.rows['item'].n_unique():,} prompts · {left_out}",
+        basis=f"{prompt_words(first.rows)} · {left_out}",
         notes=notes,
     )
 
@@ -193,7 +194,7 @@ def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
 def _share(setting: _Setting, credit: Floats, confidence_level: float) -> Measured:
     if not credit.size:
         return Measured(None, why="no pair has a better answer")
-    prompts = codes(setting.rows["item"])
+    prompts = codes(setting.rows[CLUSTER])
     sums = np.bincount(prompts, credit).astype(np.float64)
     counts = np.bincount(prompts).astype(np.float64)
     found = measured(clustered_share(sums, counts, confidence_level))
@@ -214,7 +215,7 @@ def _contrasts(settings: Sequence[_Setting], context: Context) -> Table:
     """The mean against the mode, and averaging before against averaging after."""
     found: list[tuple[str, str, str, Comparison]] = []
     for setting in settings:
-        prompts = codes(setting.rows["item"])
+        prompts = codes(setting.rows[CLUSTER])
         for one, two in _CONTRASTS:
             if one in setting.credits and two in setting.credits:
                 comparison = compare_accuracies(
@@ -263,11 +264,11 @@ def _differ_in_reasoning(one: _Setting, two: _Setting) -> bool:
 def _across(one: _Setting, two: _Setting, name: str, resampling: Resampling) -> Comparison:
     """The same estimator in two settings, on the pairs that both have."""
     keys = ["item", "turn", "pair"]
-    joined = one.rows.select(*keys, first=pl.Series(one.credits[name])).join(
+    joined = one.rows.select(*keys, CLUSTER, first=pl.Series(one.credits[name])).join(
         two.rows.select(*keys, second=pl.Series(two.credits[name])), on=keys, maintain_order="left"
     )
     first, second = (joined[side].to_numpy().astype(np.float64) for side in ("first", "second"))
-    return compare_accuracies(first, second, codes(joined["item"]), resampling)
+    return compare_accuracies(first, second, codes(joined[CLUSTER]), resampling)
 
 
 def _comparison_table(

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from orchestrator.analyses._winners import JudgedWinner, Winner, judging_sources, truths
+from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.statistics.calibration import Calibration, calibration
 from orchestrator.summaries._base import Context, Source
-from orchestrator.summaries._preferences import SOFT, codes, preferences
+from orchestrator.summaries._preferences import SOFT, preferences
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 
@@ -27,12 +29,12 @@ class Calibrated:
     Attributes:
         name: What tables call it.
         found: Its calibration.
-        n_prompts: Prompts of the pairs whose better answer is known.
+        prompts: Prompts of the pairs whose better answer is known, and their clusters, in words.
     """
 
     name: str
     found: Calibration
-    n_prompts: int
+    prompts: str
 
 
 def summarise(context: Context) -> list[Table]:
@@ -56,15 +58,15 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
         for judge, of_judge in judges:
             truth = truths(context, winner, of_judge.rows, source.name)
             kept = np.abs(truth) == 1.0
-            prompts = codes(of_judge.rows["item"])[kept]
+            rows_kept = of_judge.rows.filter(pl.Series(kept))
             found = calibration(
                 of_judge.values(SOFT)[kept],
                 0.5 + 0.5 * truth[kept],
-                prompts,
+                codes(rows_kept[CLUSTER]),
                 context.confidence_level,
             )
             name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
-            yield Calibrated(name, found, int(np.unique(prompts).size))
+            yield Calibrated(name, found, prompt_words(rows_kept))
 
 
 def tables(found: Sequence[Calibrated]) -> list[Table]:
@@ -97,8 +99,8 @@ def _overall(found: Sequence[Calibrated]) -> Table:
         "Brier score: 0.25 is a coin's; ECE (expected calibration error) over bins of 0.1 is never "
         "negative, so some of it is noise",
     ]
-    prompts = max(one.n_prompts for one in found)
-    basis = f"{prompts:,} prompts · pairs whose better answer is known"
+    most = max(found, key=lambda one: one.found.n)
+    basis = f"{most.prompts} · pairs whose better answer is known"
     title = "Calibration of the judge"
     return make_table("judge_calibration", title, columns, lines, basis=basis, notes=notes)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.analyses._scores import source_of
+from orchestrator.clusters import prompt_words
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.statistics.agreement import (
@@ -291,11 +292,11 @@ def _members(jury: _Jury, context: Context) -> Table:
 
 
 def _differing(jury: _Jury) -> str:
-    n_items = jury.pairs.rows.filter(pl.Series(jury.differ))["item"].n_unique()
-    return f"{int(jury.differ.sum()):,} pairs of different answers · {n_items:,} prompts"
+    prompts = prompt_words(jury.pairs.rows.filter(pl.Series(jury.differ)))
+    return f"{int(jury.differ.sum()):,} pairs of different answers · {prompts}"
 
 
 def _basis(jury: _Jury) -> str:
-    n_items = jury.pairs.rows["item"].n_unique()
+    prompts = prompt_words(jury.pairs.rows)
     left_out = f" · {jury.n_left_out:,} that not all judged" if jury.n_left_out else ""
-    return f"{len(jury.soft):,} pairs of answers · {n_items:,} prompts{left_out}"
+    return f"{len(jury.soft):,} pairs of answers · {prompts}{left_out}"

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.analyses._gold import Gold, read_gold
-from orchestrator.analyses._scores import KEYS, Score, ScoreRef, codes, collect
+from orchestrator.analyses._scores import KEYS, Score, ScoreRef, collect
+from orchestrator.clusters import CLUSTER, codes
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.statistics.agreement import ranking_agreement
@@ -31,6 +32,7 @@ from orchestrator.statistics.correlation import (
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
 from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import n_prompts
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]
@@ -95,7 +97,7 @@ class _Joined:
 
     @property
     def prompts(self) -> Ints:
-        return codes(self.points["item"])
+        return codes(self.points[CLUSTER])
 
 
 def summarise(context: Context) -> list[Table]:
@@ -199,7 +201,7 @@ def _line(joined: _Joined, level: float) -> list[Cell]:
         "+" if joined.orientation > 0 else "-",
         *map(_cell, found),
         _cell(partial),
-        found[0].n,
+        n_prompts(joined.points.drop_nulls(["value", "gold"])),
         found[0].n_missing,
     ]
 

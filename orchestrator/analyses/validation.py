@@ -11,11 +11,13 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from orchestrator.analyses._scores import Score, ScoreRef, codes, collect
+from orchestrator.analyses._scores import Score, ScoreRef, collect
+from orchestrator.clusters import CLUSTER, codes
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
 from orchestrator.statistics.ordering import METHOD, Ordering, ordering
 from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import n_prompts
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS: Final = (
@@ -94,11 +96,11 @@ def _exact_match(answers: pl.DataFrame | None) -> pl.DataFrame:
 
 def _ordering(score: Score, order: tuple[str, ...], context: Context) -> Ordering:
     points = score.points.drop_nulls("value").filter(pl.col("model").is_in(order))
-    items = codes(points["item"]) if len(points) else np.zeros(0, np.int64)
-    n_items = int(items.max()) + 1 if items.size else 0
-    cells = items * len(order) + points["model"].cast(pl.Enum(order)).to_physical().to_numpy()
-    shape = (n_items, len(order))
-    size = n_items * len(order)
+    prompts = codes(points[CLUSTER]) if len(points) else np.zeros(0, np.int64)
+    n_clusters = int(prompts.max()) + 1 if prompts.size else 0
+    cells = prompts * len(order) + points["model"].cast(pl.Enum(order)).to_physical().to_numpy()
+    shape = (n_clusters, len(order))
+    size = n_clusters * len(order)
     values = score.orientation * points["value"].to_numpy()
     return ordering(
         np.bincount(cells, values, minlength=size).astype(np.float64).reshape(shape),
@@ -111,6 +113,7 @@ def _ordering(score: Score, order: tuple[str, ...], context: Context) -> Orderin
 
 
 def _line(score: Score, found: Ordering, order: tuple[str, ...]) -> list[Cell]:
+    points = score.points.drop_nulls("value").filter(pl.col("model").is_in(order))
     complete = len(found.order) == len(order)
     right = (
         "undefined" if not complete else "yes" if found.order == tuple(range(len(order))) else "no"
@@ -123,5 +126,5 @@ def _line(score: Score, found: Ordering, order: tuple[str, ...]) -> list[Cell]:
         found.count("right"),
         found.count("wrong"),
         found.count("open"),
-        found.n_prompts,
+        n_prompts(points),
     ]

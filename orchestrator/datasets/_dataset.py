@@ -1,7 +1,8 @@
 """What a dataset is: items by index, read when asked for, with a hash of the content of all."""
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,12 +13,13 @@ from orchestrator.errors import DatasetError
 from orchestrator.records import Item
 
 Digests = NDArray[np.uint8]
+Codes = NDArray[np.int32]
 
 NO_ITEMS: Final = "has no items"
 
 
 class Dataset:
-    """Items by index. Keeps 16 bytes an item; the items themselves are read each time.
+    """Items by index. Keeps 16 to 20 bytes an item; the items themselves are read each time.
 
     Args:
         name: Shown in tables and messages.
@@ -26,6 +28,10 @@ class Dataset:
         ordinals: Which of the items with the same content key an item is, shape (n,); None where
             no two have the same.
         has_keys: Whether every item has a key of its own.
+        clusters: Which items belong together; None where each stands alone.
+
+    Attributes:
+        clusters: As given.
     """
 
     def __init__(
@@ -36,8 +42,10 @@ class Dataset:
         ordinals: NDArray[np.int32] | None = None,
         *,
         has_keys: bool,
+        clusters: "ItemClusters | None" = None,
     ) -> None:
         self.name = name
+        self.clusters = clusters
         self._has_keys = has_keys
         self._read = read
         self._digests = digests
@@ -73,20 +81,27 @@ class Dataset:
 
     def limit(self, n: int) -> "Dataset":
         """The first `n` items; all if there are fewer."""
+        clusters = self.clusters
         return Dataset(
-            self.name, self._read, self._digests[:n], self._ordinals, has_keys=self._has_keys
+            self.name,
+            self._read,
+            self._digests[:n],
+            self._ordinals,
+            has_keys=self._has_keys,
+            clusters=None if clusters is None else clusters.of(np.arange(len(self))[:n]),
         )
 
-    def shuffled(self, seed: int) -> "Dataset":
-        """The same items in an order that follows from `seed` and their content alone."""
-        seen: dict[bytes, int] = {}
-        marks = []
-        for index in range(len(self)):
-            content = self._digests[index].tobytes()
-            # Copies of an item must not end up next to each other.
-            seen[content] = seen.get(content, 0) + 1
-            marks.append(digest("order of items", seed, content, seen[content]))
+    def shuffled(self, seed: int, *, by_cluster: bool = False) -> "Dataset":
+        """The same items in an order that follows from `seed` and their content alone.
+
+        Args:
+            seed: Of the order.
+            by_cluster: Shuffle whole clusters, so that the items of each stand together.
+        """
+        marks = self._marks(seed)
         order = sorted(range(len(self)), key=marks.__getitem__)
+        if by_cluster and self.clusters is not None:
+            order = self._together(order, seed)
         ordinals = None if self._ordinals is None else self._ordinals[order]
         return Dataset(
             self.name,
@@ -94,7 +109,41 @@ class Dataset:
             self._digests[order],
             ordinals,
             has_keys=self._has_keys,
+            clusters=None if self.clusters is None else self.clusters.of(np.array(order)),
         )
+
+    def _marks(self, seed: int) -> list[bytes]:
+        seen: dict[bytes, int] = {}
+        marks = []
+        for index in range(len(self)):
+            content = self._digests[index].tobytes()
+            # Copies of an item must not end up next to each other.
+            seen[content] = seen.get(content, 0) + 1
+            marks.append(digest("order of items", seed, content, seen[content]))
+        return marks
+
+    def _together(self, order: Sequence[int], seed: int) -> list[int]:
+        """An order of items with each cluster at one place, drawn for the cluster as a whole."""
+        members: dict[int, list[int]] = {}
+        codes = self.codes()
+        for index in order:
+            members.setdefault(int(codes[index]), []).append(index)
+        seen: dict[bytes, int] = {}
+
+        def mark(cluster: list[int]) -> bytes:
+            # One draw a cluster: by the first of its items' marks, large clusters would come first.
+            content = min(self._digests[index].tobytes() for index in cluster)
+            seen[content] = seen.get(content, 0) + 1
+            return digest("order of clusters", seed, content, seen[content])
+
+        placed = sorted((mark(cluster), cluster) for cluster in members.values())
+        return [index for _, cluster in placed for index in cluster]
+
+    def codes(self) -> Codes:
+        """The cluster of each item as a number from 0 on, shape (n,)."""
+        if self.clusters is None:
+            return np.arange(len(self), dtype=np.int32)
+        return self.clusters.codes
 
     def _key(self, item: Item, index: int) -> str:
         ordinal = 0 if self._ordinals is None else int(self._ordinals[index])
@@ -112,7 +161,47 @@ def from_items(name: str, items: Sequence[Item]) -> Dataset:
         raise DatasetError(f"{name} {NO_ITEMS}")
     digests = b"".join(item_digest(item) for item in items)
     stacked = np.frombuffer(digests, dtype=np.uint8).reshape(-1, KEY_BYTES)
-    return Dataset(name, items.__getitem__, stacked, has_keys=all(item.key for item in items))
+    return Dataset(
+        name,
+        items.__getitem__,
+        stacked,
+        has_keys=all(item.key for item in items),
+        clusters=find_clusters([item.cluster for item in items]),
+    )
+
+
+class ItemClusters(NamedTuple):
+    """Which of n items belong together.
+
+    Attributes:
+        codes: Shape (n,), the cluster of each item, from 0 on in the order in which they come; an
+            item without one is a cluster of its own.
+        names: Hash of the names, by which a renamed cluster is noticed.
+    """
+
+    codes: Codes
+    names: bytes
+
+    def of(self, chosen: NDArray[np.intp]) -> "ItemClusters":
+        """Those of the items at these indices, in this order."""
+        _, first, again = np.unique(self.codes[chosen], return_index=True, return_inverse=True)
+        places = np.empty(first.size, np.int32)
+        places[np.argsort(first, kind="stable")] = np.arange(first.size, dtype=np.int32)
+        return ItemClusters(places[again.reshape(-1)], self.names)
+
+
+def find_clusters(names: Iterable[str | None]) -> ItemClusters | None:
+    """The clusters of items by their names; None where each item stands alone."""
+    known: dict[str, int] = {}
+    codes = array("i")
+    n = 0
+    for name in names:
+        code = n if name is None else known.setdefault(name, n)
+        codes.append(code)
+        n += code == n
+    if n == len(codes):
+        return None
+    return ItemClusters(np.frombuffer(codes, np.int32), digest("clusters", tuple(known)))
 
 
 def key_hash(item: Item) -> int:

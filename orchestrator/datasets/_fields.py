@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from pydantic import Field, model_serializer
 
+from orchestrator.ask import digest
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import Settings
 from orchestrator.records import Item, Message, Messages
@@ -21,10 +22,12 @@ DEFAULTS: Final = {
     "reference": ("reference", "answer", "target"),
     "key": ("key", "id", "question_id"),
     "category": ("category",),
+    "cluster": ("cluster",),
 }
 _QUESTIONS: Final = ("prompt", "messages", "turns")
 _ROLES: Final = ("system", "user", "assistant")
 _MAX_NAMES: Final = 12
+_MAX_CLUSTER: Final = 80
 
 
 class FieldNames(Settings):
@@ -51,6 +54,12 @@ class FieldNames(Settings):
         description="Unique; key, id or question_id where left out, else made of its content.",
     )
     category: str | None = Field(None, description="For tables by category.")
+    cluster: str | None = Field(
+        None,
+        description="The same for items that depend on each other, such as the questions on one "
+        "passage: intervals, tests and stopping rules are over clusters. cluster where left out; "
+        "else every item stands alone.",
+    )
 
     @model_serializer
     def _only_given(self) -> dict[str, str | None]:
@@ -67,6 +76,12 @@ class Columns(NamedTuple):
     reference: str | None
     key: str | None
     category: str | None
+    cluster: str | None
+
+    @property
+    def shown(self) -> frozenset[str | None]:
+        """The columns that have a place of their own in an item; clusters stay fields too."""
+        return frozenset(self[:-1])
 
 
 class RowError(Exception):
@@ -106,6 +121,7 @@ def make_item(row: Mapping[str, Any], columns: Columns) -> Item:
     try:
         messages, followups = _conversation_of(row, columns)
         references = _references(row, columns, 1 + len(followups))
+        shown = columns.shown
         return Item(
             key=_given_key(row, columns),
             messages=messages,
@@ -113,7 +129,8 @@ def make_item(row: Mapping[str, Any], columns: Columns) -> Item:
             reference=references[0],
             references=references if any(references[1:]) else (),
             category=_text_of(row, columns.category),
-            fields={name: plain(row[name]) for name in sorted(row) if name not in columns},
+            cluster=_cluster(row, columns.cluster),
+            fields={name: plain(row[name]) for name in sorted(row) if name not in shown},
         )
     except (RecursionError, ValueError) as error:
         raise RowError(f"a value is too deep or too long: {error}") from error
@@ -126,6 +143,14 @@ def _given_key(row: Mapping[str, Any], columns: Columns) -> str:
     if not key:
         raise RowError(f"no {columns.key!r}, which is the key; or say fields: {{key: null}}")
     return key
+
+
+def _cluster(row: Mapping[str, Any], column: str | None) -> str | None:
+    """The name of a row's cluster; a long one, such as a passage, by its beginning and hash."""
+    name = _text_of(row, column)
+    if not name or len(name) <= _MAX_CLUSTER:
+        return name or None
+    return f"{name[:_MAX_CLUSTER]}… {digest('cluster', name).hex()[:16]}"
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 (any column)
@@ -157,7 +182,8 @@ def _column(part: str, names: FieldNames, there: Sequence[str], file: str) -> st
                 f"{file}: no column {name!r} (fields.{part}); {_listed(there)}{_near(name, there)}"
             )
         return name
-    taken = {getattr(names, other) for other in names.model_fields_set}
+    # A column may both have a place in an item and say which items belong together.
+    taken = {getattr(names, other) for other in names.model_fields_set - {"cluster"}}
     found = [name for name in DEFAULTS[part] if name in there and name not in taken]
     if len(found) > 1:
         null = "" if part == "prompt" else f"{part}: null"

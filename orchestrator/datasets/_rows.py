@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import KEY_BYTES, item_digest
-from orchestrator.datasets._dataset import NO_ITEMS, Dataset, Digests, key_hash
+from orchestrator.datasets._dataset import NO_ITEMS, Dataset, Digests, find_clusters, key_hash
 from orchestrator.datasets._fields import Columns, FieldNames, RowError, find_columns, make_item
 from orchestrator.errors import DatasetError
 
@@ -76,6 +76,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     columns = find_columns(names, rows.columns, rows.file)
     hashes = np.zeros(len(rows), dtype=np.uint64)
     contents = bytearray()
+    clusters: list[str | None] = []
     faults = Faults()
     for index in range(len(rows)):
         try:
@@ -85,6 +86,8 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             continue
         hashes[index] = key_hash(item)
         contents += item_digest(item)
+        if columns.cluster is not None:
+            clusters.append(item.cluster)
     faults.check()
     digests = np.frombuffer(contents, dtype=np.uint8).reshape(-1, KEY_BYTES)
     ordinals = _ordinals(hashes, digests)
@@ -96,6 +99,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
         digests,
         ordinals,
         has_keys=columns.key is not None,
+        clusters=find_clusters(clusters),
     )
 
 

@@ -39,9 +39,13 @@ ABOUT: Final = About(
         for pair in ("cs-en", "de-en", "ru-en", "zh-en")
     ),
 )
-_FIELDS: Final = FieldNames.model_validate(
-    {"key": "key", "prompt": "prompt", "reference": "reference", "category": "category"}
-)
+_COLUMNS: Final = ("key", "prompt", "reference", "category", "source", "target")
+_FIELDS: Final = {
+    "key": "key",
+    "prompt": "prompt",
+    "reference": "reference",
+    "category": "category",
+}
 
 
 class Config(Settings):
@@ -67,8 +71,12 @@ def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract
     path = located("wmt19", file)
     rows = ParquetRows(path, shown_name("wmt19", path))
     picks = _picks(config, len(rows))
-    columns = ("key", "prompt", "reference", "category", "source", "target")
-    return from_rows(PickedRows(rows, picks, _item, columns), _FIELDS)
+    if config.direction == "both" and config.n is None:
+        # Every sentence comes twice, once each way.
+        fields = FieldNames.model_validate({**_FIELDS, "cluster": "sentence"})
+        return from_rows(PickedRows(rows, picks, _either_way, (*_COLUMNS, "sentence")), fields)
+    fields = FieldNames.model_validate(_FIELDS)
+    return from_rows(PickedRows(rows, picks, _item, _COLUMNS), fields)
 
 
 def _picks(config: Config, total: int) -> list[tuple[int, str]]:
@@ -102,3 +110,7 @@ def _item(index: int, way: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
         "source": source,
         "target": target,
     }
+
+
+def _either_way(index: int, way: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**_item(index, way, row), "sentence": index}

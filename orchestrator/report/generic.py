@@ -99,7 +99,17 @@ def _with_interval(column: TableColumn, cell: Measured) -> str:
         low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
         high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
         text = f"{text} {low}, {high}"
-    return text if cell.n is None else f"{text} n={numbers.count(cell.n)}"
+    return f"{text}{_rests_on(cell)}"
+
+
+def _rests_on(cell: Measured) -> str:
+    """What a cell rests on: prompts, clusters of prompts, or both; empty where neither is known."""
+    n = "" if cell.n is None else f" n={numbers.count(cell.n)}"
+    if cell.n_clusters is None:
+        return n
+    clusters = numbers.counted(cell.n_clusters, "cluster")
+    is_count = cell.n is None and cell.low is None
+    return f"{n} in {clusters}" if n or is_count else f" n={clusters}"
 
 
 def _end(column: TableColumn, value: float) -> str:

@@ -5,9 +5,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.text import safe_line
-from orchestrator.report.words import neighbour_amount, rank_words, rating_bounds, subject, verdict
+from orchestrator.report.words import (
+    few_words,
+    neighbour_amount,
+    rank_words,
+    rating_bounds,
+    subject,
+    verdict,
+)
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import Estimate
 
@@ -69,11 +77,11 @@ def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
 def _basis(analysis: RankingAnalysis) -> str:
     missing = analysis.n_units - analysis.n_judged
     parts = [
-        numbers.counted(analysis.n_items_used, "prompt"),
+        counted_words(analysis.n_items_used, analysis.n_clusters),
         numbers.counted(analysis.n_judged, "judgment"),
         *([f"{numbers.count(missing)} missing"] if missing else []),
         analysis.uncertainty,
-        *(["approximate: fewer than 20 prompts"] if analysis.approximate else []),
+        *([f"approximate: {few_words(analysis)}"] if analysis.approximate else []),
     ]
     return " · ".join(parts)
 
@@ -183,7 +191,7 @@ def _categories(analysis: RankingAnalysis) -> Iterator[str]:
     rows = []
     for part in analysis.categories:
         found = {model.model: model for model in part.ratings}
-        row = [escaped(part.category), numbers.count(part.n_items)]
+        row = [escaped(part.category), numbers.in_clusters(part.n_items, part.n_clusters)]
         row += [_in_category(found.get(model)) for model in models]
         rows.append(row)
     yield from _table(["category", "prompts", *map(escaped, models)], rows, left={0})

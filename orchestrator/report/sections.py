@@ -9,7 +9,7 @@ from rich.text import Text
 from orchestrator.report import numbers
 from orchestrator.report.grid import Cell, Grid, draw
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, Column, Page
-from orchestrator.report.words import rating_bounds
+from orchestrator.report.words import few_words, rating_bounds
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 
@@ -154,20 +154,23 @@ def categories(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
     """Ratings within each category of prompts."""
     models = [model.model for model in analysis.ratings]
     found = [{model.model: model for model in part.ratings} for part in analysis.categories]
-    names = [f"{part.category} ({numbers.count(part.n_items)})" for part in analysis.categories]
+    names = [
+        f"{part.category} ({numbers.in_clusters(part.n_items, part.n_clusters)})"
+        for part in analysis.categories
+    ]
 
     def cell(row: int, column: int) -> Cell:
         model = found[row].get(models[column])
         if model is None or model.rating is None:
             return Cell(numbers.UNDEFINED, "open" if model is not None and _is_open(model) else "")
-        style = DOUBTFUL if model.n_items < APPROXIMATE_BELOW else ""
+        style = DOUBTFUL if model.n_clusters < APPROXIMATE_BELOW else ""
         return Cell(numbers.rating(model.rating), rating_bounds(model), style)
 
     yield page.heading("Ratings by category", "prompts in brackets; not adjusted for their number")
     yield from draw(page, Grid("category", names, models, cell))
-    few = [part for part in analysis.categories if part.n_items < APPROXIMATE_BELOW]
+    few = [part for part in analysis.categories if part.n_clusters < APPROXIMATE_BELOW]
     if few:
-        text = f"approximate where a category has fewer than {APPROXIMATE_BELOW} prompts"
+        text = f"approximate where a category has {few_words(analysis)}"
         yield page.words(text, DOUBTFUL)
 
 

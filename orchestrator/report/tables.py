@@ -11,6 +11,7 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
+from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
 from orchestrator.report.page import (
@@ -27,7 +28,14 @@ from orchestrator.report.page import (
 from orchestrator.report.picture import Axis, Bounds, make_axis
 from orchestrator.report.probe import probe_tables
 from orchestrator.report.sections import categories, failures, judge_section, win_matrix
-from orchestrator.report.words import neighbour_words, rank_words, rating_bounds, subject, verdict
+from orchestrator.report.words import (
+    few_words,
+    neighbour_words,
+    rank_words,
+    rating_bounds,
+    subject,
+    verdict,
+)
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 
 __all__ = [
@@ -128,7 +136,7 @@ def _headline(
 
 def _basis(page: Page, analysis: RankingAnalysis) -> list[Text | str]:
     parts: list[Text | str] = [
-        page.words(numbers.counted(analysis.n_items_used, "prompt")),
+        page.words(counted_words(analysis.n_items_used, analysis.n_clusters)),
         page.words(numbers.counted(analysis.n_judged, "judgment")),
     ]
     missing = analysis.n_units - analysis.n_judged
@@ -136,7 +144,7 @@ def _basis(page: Page, analysis: RankingAnalysis) -> list[Text | str]:
         parts.append(page.words(f"{numbers.count(missing)} missing", BAD))
     parts.append(page.words(analysis.uncertainty, FAINT))
     if analysis.approximate:
-        parts.append(page.words("approximate: fewer than 20 prompts", DOUBTFUL))
+        parts.append(page.words(f"approximate: {few_words(analysis)}", DOUBTFUL))
     return parts
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from orchestrator.report import numbers
 from orchestrator.statistics.ranking import ModelRating, Neighbours, RankingAnalysis
+from orchestrator.statistics.results import APPROXIMATE_BELOW
 
 _USUAL: Final = "pairwise_ranking"
 
@@ -26,6 +27,13 @@ def verdict(analysis: RankingAnalysis) -> str:
         "Not resolvable: no two neighbours can be told apart. "
         "The order of the rows is not a result."
     )
+
+
+def few_words(analysis: RankingAnalysis) -> str:
+    """What an analysis has too few of for its intervals to be exact."""
+    alone = analysis.n_clusters == analysis.n_items_used
+    what = "prompts" if alone else "clusters of prompts"
+    return f"fewer than {APPROXIMATE_BELOW} {what}"
 
 
 def neighbour_words(pair: Neighbours) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.datasets import Dataset
 from orchestrator.frames import columns_of, slices_of, write_parquet, writing_parquet
 from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
@@ -28,7 +29,10 @@ ITEMS = "items"
 # Followups, references by turn, the other columns, and a conversation that is more than one
 # question are JSON text: they differ by dataset.
 _ITEM_COLUMNS = dict.fromkeys(
-    ("item", "category", "prompt", "followups", "reference", "references", "fields", "messages"),
+    (
+        *("item", "category", "prompt", "followups", "reference", "references", "fields"),
+        *("messages", "cluster"),
+    ),
     "str",
 )
 # Frames with a preference between two models in each row.
@@ -136,7 +140,8 @@ def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
         StoreError: If the file can't be written.
     """
     path = _items_path(run_dir)
-    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(_ITEM_COLUMNS)}"
+    clusters = "" if dataset.clusters is None else dataset.clusters.names.hex()
+    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(_ITEM_COLUMNS)}:{clusters}"
     written = run_dir.results / f".{ITEMS}"
     if _read(written) != mark or not path.exists():
         yield from writing_parquet(_ITEM_COLUMNS, _items(dataset), path)
@@ -159,6 +164,7 @@ def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
             _json(item.references) if item.references else None,
             _json(item.fields),
             None if item.messages == (Message("user", item.prompt),) else _json(item.messages),
+            item.cluster,
         )
 
 
@@ -251,7 +257,7 @@ def analyse(
 ) -> list[RankingAnalysis]:
     """The ranking of each method's judges, and over its judges where there are several."""
     found = []
-    for source, judges, table in _ranked(frames):
+    for source, judges, table in _ranked(frames, clusters_of(frames)):
         wanted: list[str | None] = [*judges, None] if len(judges) > 1 else [*judges]
         for judge in wanted:
             analysis = analyse_ranking(
@@ -265,7 +271,9 @@ def analyse(
     return found
 
 
-def _ranked(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, list[str], Table]]:
+def _ranked(
+    frames: Mapping[str, pl.DataFrame], clusters: Clusters
+) -> Iterator[tuple[str, list[str], Table]]:
     """Names of methods, their judges, and their pairwise judgments."""
     for name in _RANKED:
         judges: dict[str, dict[str, None]] = {}
@@ -275,12 +283,16 @@ def _ranked(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, list[str]
             for pair in rows.unique(maintain_order=True).iter_rows(named=True):
                 judges.setdefault(pair.get("method", ""), {})[pair["judge"]] = None
         for method, of_method in judges.items():
-            yield str(method), [*of_method], tabulate(_rows_of(frames, name, method), n_rows)
+            rows_of_method = _rows_of(frames, name, method, clusters)
+            yield str(method), [*of_method], tabulate(rows_of_method, n_rows)
 
 
-def _rows_of(frames: Mapping[str, pl.DataFrame], name: str, method: str) -> Iterator[pl.DataFrame]:
+def _rows_of(
+    frames: Mapping[str, pl.DataFrame], name: str, method: str, clusters: Clusters
+) -> Iterator[pl.DataFrame]:
     for rows in slices_of(frames, name, ("method", *COLUMNS), ROWS_AT_ONCE):
-        yield rows.filter(pl.col("method") == method) if "method" in rows.columns else rows
+        mine = rows.filter(pl.col("method") == method) if "method" in rows.columns else rows
+        yield clusters.of(mine) if clusters.are_named else mine
 
 
 def answer_summary(answers: pl.DataFrame) -> dict[str, float | None]:

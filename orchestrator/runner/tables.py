@@ -10,10 +10,11 @@ import polars as pl
 from pydantic import ValidationError
 
 from orchestrator import plugins
+from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.errors import OrchestratorError, PluginError
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.summaries._base import Context, Source
-from orchestrator.tables import Table
+from orchestrator.tables import Table, by_cluster
 
 _log = logging.getLogger(__name__)
 
@@ -29,18 +30,19 @@ def summarise(
         allow_code: Import kinds from outside this project.
     """
     found: list[Table] = []
+    clusters = clusters_of(frames)
     methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
     sources = [_source(ref, module) for ref, module in methods]
     for source, (_, module) in zip(sources, methods, strict=True):
         summary = _summary_of(source.kind, module)
         if summary is not None:
-            context = _context(source.name, source.config, settings, frames)
+            context = _context(source.name, source.config, settings, frames, clusters)
             rows = context.rows_of(source, getattr(summary, "COLUMNS", None))
             found += _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))
     for reference, module in _loaded(
         plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code
     ):
-        context = _context(reference.name, reference.config, settings, frames)
+        context = _context(reference.name, reference.config, settings, frames, clusters)
         found += _said(module, msgspec.structs.replace(context, sources=sources))
     return found
 
@@ -56,7 +58,7 @@ def all_sources(
         allow_code: Import kinds from outside this project.
     """
     methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
-    context = _context("report", None, settings, frames)
+    context = _context("report", None, settings, frames, clusters_of(frames))
     sources = [_source(ref, module) for ref, module in methods]
     return msgspec.structs.replace(context, sources=sources)
 
@@ -102,6 +104,7 @@ def _context(
     config: Any,  # noqa: ANN401 (a `Config` of any kind)
     settings: Mapping[str, Any],
     frames: Mapping[str, pl.DataFrame],
+    clusters: Clusters,
 ) -> Context:
     statistics = settings.get("statistics", {})
     return Context(
@@ -113,6 +116,7 @@ def _context(
         confidence_level=statistics.get("confidence_level", 0.95),
         n_resamples=statistics.get("n_resamples", 2000),
         seed=settings.get("seed", 0),
+        clusters=clusters,
     )
 
 
@@ -122,4 +126,6 @@ def _said(module: ModuleType, context: Context) -> list[Table]:
     except OrchestratorError as error:
         # One analysis that can't be made must not hide the others.
         tables = [Table(context.name, context.name, (), (), notes=(str(error),))]
+    if context.clusters.are_named:
+        tables = [by_cluster(table) for table in tables]
     return [msgspec.structs.replace(table, source=context.name) for table in tables]

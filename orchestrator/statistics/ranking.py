@@ -22,6 +22,8 @@ class ModelRating:
         rank_high: Worst rank likewise.
         n_judgments: Judgments it rests on.
         n_items: Items that they come from.
+        n_clusters: Clusters of these items, over which its interval is; as many where each item
+            stands alone.
         n_missing: Units with this model that failed.
         mean_preference: Mean P(this model better), ties as half; None without judgments.
         share_unbounded: Share of resamples in which the rating has no finite value; None if none.
@@ -38,6 +40,7 @@ class ModelRating:
     rank_high: int | None
     n_judgments: int
     n_items: int
+    n_clusters: int
     n_missing: int
     mean_preference: float | None
     share_unbounded: float | None
@@ -98,10 +101,11 @@ class FailureCount:
 
 @dataclass(frozen=True, slots=True)
 class CategoryRatings:
-    """Ratings within one category of items."""
+    """Ratings within one category of items, which are in so many clusters."""
 
     category: str
     n_items: int
+    n_clusters: int
     ratings: tuple[ModelRating, ...]
     notes: tuple[str, ...]
 
@@ -144,7 +148,9 @@ class RankingAnalysis:
         n_same_text: Judgments in which both answers were the same text.
         n_items: Items in the frame.
         n_items_used: Items with at least one judgment.
-        approximate: Whether a model has judgments on fewer than 20 items.
+        n_clusters: Clusters of these, which intervals and tests are over; as many where each item
+            stands alone.
+        approximate: Whether a model has judgments on fewer than 20 clusters.
         confidence_level: Of every interval.
         n_resamples: Resamples behind open bounds and ranks.
         method: Of the rating intervals.
@@ -170,6 +176,7 @@ class RankingAnalysis:
     n_same_text: int
     n_items: int
     n_items_used: int
+    n_clusters: int
     approximate: bool
     confidence_level: float
     n_resamples: int

@@ -11,8 +11,11 @@ UNCERTAINTY: Final = "uncertainty over prompts, for this judge"
 
 UNCERTAINTY_POOLED: Final = "uncertainty over prompts, for these judges"
 
+BY_CLUSTER: Final = "uncertainty over clusters of prompts"
+"""Its beginning where prompts belong together."""
+
 APPROXIMATE_BELOW: Final = 20
-"""Prompts under which intervals are flagged: their coverage is measured from this number on."""
+"""Independent prompts, or clusters of them, under which intervals are flagged as approximate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Estimate:
     Attributes:
         value: nan where undefined; +inf or -inf where the data do not bound it.
         interval: None where there is none (see `undefined`).
-        n: Prompts (clusters) that it rests on.
+        n: Clusters of prompts that it rests on; the prompts where each stands alone.
         method: Name of the interval's method.
         undefined: Why there is no value or no interval; None where there are both.
     """

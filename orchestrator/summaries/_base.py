@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.frames import columns_of
 from orchestrator.statistics.results import checked_level
 from orchestrator.tables import Table
@@ -51,11 +52,13 @@ class Context(msgspec.Struct, frozen=True):
         name: Of the part of the recipe; in the column `method` of its rows.
         config: Its settings, an instance of its `Config`.
         frames: All frames of the run by name, e.g. "answers", "items".
-        rows: The rows of this method; for an analysis an empty frame.
+        rows: The rows of this method, with the column `cluster` beside `item`; for an analysis an
+            empty frame.
         sources: The methods of the recipe, companions not among them.
         confidence_level: Of every interval, in (0, 1).
         n_resamples: Of every bootstrap.
         seed: The recipe's; `rng` is made of it.
+        clusters: Which items depend on each other.
     """
 
     name: str
@@ -66,16 +69,24 @@ class Context(msgspec.Struct, frozen=True):
     confidence_level: float
     n_resamples: int
     seed: int
+    clusters: Clusters = Clusters()
 
     def __post_init__(self) -> None:
         checked_level(self.confidence_level)
+        if CLUSTER not in self.rows.columns:
+            msgspec.structs.force_setattr(self, "rows", self.clusters.of(self.rows))
 
     def rng(self) -> np.random.Generator:
         """A fresh generator, the same at every call: tables do not depend on their order."""
         return np.random.default_rng(self.seed)
 
     def rows_of(self, source: Source, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of another method of the recipe; of all columns where none are named."""
+        """The rows of another method of the recipe, with the column `cluster` beside `item`.
+
+        Args:
+            source: The method.
+            columns: Those that are read; all where none are named.
+        """
         if columns is not None:
             frame = columns_of(self.frames, source.frame, ("method", *columns))
         else:
@@ -83,7 +94,9 @@ class Context(msgspec.Struct, frozen=True):
         if not frame.width:
             return pl.DataFrame()
         rows = frame.filter(pl.col("method") == source.name)
-        return rows if source.derive is None else source.derive(rows, source.config)
+        if source.derive is not None:
+            rows = source.derive(rows, source.config)
+        return self.clusters.of(rows)
 
 
 class Summary(Protocol):

@@ -1,13 +1,14 @@
-"""Means of a frame's rows as cells, with intervals over prompts."""
+"""Means of a frame's rows as cells, with intervals over clusters of prompts."""
 
 import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.clusters import CLUSTER, codes, counted, prompt_words
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.means import clustered_mean
-from orchestrator.tables import Measured, measured
+from orchestrator.tables import Cell, Measured, measured
 
 METHODS = (
     "intervals are over prompts: shares by Wilson's interval on the effective number of prompts, "
@@ -17,12 +18,18 @@ METHODS = (
 
 def without_n(cell: Measured) -> Measured:
     """The cell, where another place says what it rests on."""
-    return msgspec.structs.replace(cell, n=None)
+    return msgspec.structs.replace(cell, n=None, n_clusters=None)
+
+
+def n_prompts(rows: pl.DataFrame) -> Cell:
+    """How many prompts the rows are of, and in how many clusters where there are any."""
+    n_items, n_clusters = counted(rows)
+    return n_items if n_clusters is None else Measured(n_items, n_clusters=n_clusters)
 
 
 def basis_of(rows: pl.DataFrame) -> str:
     """Prompts of a frame, and what failed by model."""
-    basis = f"{rows['item'].n_unique():,} prompts"
+    basis = prompt_words(rows)
     failed = rows.filter(pl.col("status") != "ok")
     if failed.is_empty():
         return basis
@@ -32,25 +39,30 @@ def basis_of(rows: pl.DataFrame) -> str:
 
 
 def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
-    """Items as numbers, shape (n,)."""
-    codes: NDArray[np.int64] = rows["item"].rank("dense").cast(pl.Int64).to_numpy()
-    return codes
+    """The cluster of each row as a number: what intervals are over, shape (n,)."""
+    return codes(rows[CLUSTER])
 
 
 def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:
     """The mean of a flag, or of values in [0, 1], over rows; null is left out."""
-    known = rows.select("item", value=flag.cast(pl.Float64)).drop_nulls("value")
+    known = rows.select("item", CLUSTER, value=flag.cast(pl.Float64)).drop_nulls("value")
     if known.is_empty():
         return Measured(None, n=0, why="nothing to count")
-    sums = known.group_by("item", maintain_order=True).agg(
+    sums = known.group_by(CLUSTER, maintain_order=True).agg(
         total=pl.col("value").sum(), n=pl.len().cast(pl.Float64)
     )
-    return measured(
-        clustered_share(sums["total"].to_numpy(), sums["n"].to_numpy(), confidence_level)
-    )
+    found = clustered_share(sums["total"].to_numpy(), sums["n"].to_numpy(), confidence_level)
+    return _counted(measured(found), known)
 
 
 def mean_of(rows: pl.DataFrame, value: pl.Expr, confidence_level: float) -> Measured:
     """The mean of numbers over rows; null is left out."""
-    known = rows.select("item", value=value.cast(pl.Float64)).drop_nulls("value")
-    return measured(clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level))
+    known = rows.select("item", CLUSTER, value=value.cast(pl.Float64)).drop_nulls("value")
+    found = clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level)
+    return _counted(measured(found), known)
+
+
+def _counted(cell: Measured, rows: pl.DataFrame) -> Measured:
+    """The cell with the prompts that it rests on, and their clusters."""
+    n_items, n_clusters = counted(rows)
+    return msgspec.structs.replace(cell, n=n_items, n_clusters=n_clusters)

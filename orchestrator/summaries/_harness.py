@@ -5,9 +5,10 @@ from typing import Final
 
 import polars as pl
 
+from orchestrator.clusters import CLUSTER, prompt_words
 from orchestrator.judgment.harness.mt_bench import win_rates
 from orchestrator.summaries._base import Context
-from orchestrator.summaries._clusters import METHODS, mean_of, share_of, without_n
+from orchestrator.summaries._clusters import METHODS, mean_of, n_prompts, share_of, without_n
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 OK: Final = pl.col("status") == "ok"
@@ -75,7 +76,7 @@ def _categories(context: Context, title: str, good: pl.DataFrame, digits: int) -
             str(model),
             str(judge),
             str(category),
-            group["item"].n_unique(),
+            n_prompts(group),
             without_n(mean_of(group, pl.col("rating"), level)),
         ]
         for (model, judge, category), group in good.sort("category", maintain_order=True).group_by(
@@ -190,6 +191,7 @@ def _side(rows: pl.DataFrame, side: str) -> pl.DataFrame:
     known = OK & pl.col("winner").is_not_null()
     return rows.select(
         "item",
+        CLUSTER,
         "judge",
         model=f"model_{side}",
         result=pl.when(~known)
@@ -214,7 +216,7 @@ def _value(cell: Cell) -> float:
 
 def _basis(rows: pl.DataFrame) -> str:
     missing = len(rows.filter(~OK))
-    return f"{rows['item'].n_unique():,} prompts" + (f" · {missing:,} missing" if missing else "")
+    return prompt_words(rows) + (f" · {missing:,} missing" if missing else "")
 
 
 def _notes(rows: pl.DataFrame, *, read: bool) -> Sequence[str]:

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.clusters import prompt_words
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.win_rate import mean_preferences
 from orchestrator.summaries._base import Context
@@ -151,6 +152,5 @@ def _order(found: Preferences, wins: Floats) -> str:
 
 
 def _basis(found: Preferences) -> str:
-    n_items = found.rows["item"].n_unique()
     missing = f" · {found.n_missing:,} missing of all judges" if found.n_missing else ""
-    return f"{len(found.rows):,} pairs of answers · {n_items:,} prompts{missing}"
+    return f"{len(found.rows):,} pairs of answers · {prompt_words(found.rows)}{missing}"

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.clusters import CLUSTER, codes
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.statistics.position import TIE
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
@@ -57,7 +58,7 @@ WORDS: Final = {
     "mean_pre": "mean, pre",
     "mean_post": "mean, post",
 }
-UNIT: Final = ("item", "turn", "judge", "model_a", "model_b")
+UNIT: Final = ("item", CLUSTER, "turn", "judge", "model_a", "model_b")
 _CELLS: Final = 2**21
 
 
@@ -93,8 +94,8 @@ class Preferences:
         return decided(self.values(name))
 
     def prompts(self) -> Ints:
-        """Items as codes, shape (n,)."""
-        return codes(self.rows["item"])
+        """The cluster of each pair as a number: what intervals are over, shape (n,)."""
+        return codes(self.rows[CLUSTER])
 
     def models(self) -> tuple[str, ...]:
         """Names, sorted."""
@@ -102,7 +103,7 @@ class Preferences:
         return tuple(sorted(both.unique().to_list()))
 
     def sums(self, preference: Floats) -> PromptSums:
-        """Preferences for A in [0, 1], shape (n,), summed by item and pair."""
+        """Preferences for A in [0, 1], shape (n,), summed by cluster and pair of models."""
         models = self.models()
         places = {model: at for at, model in enumerate(models)}
         prompts = self.prompts()
@@ -120,11 +121,6 @@ def decided(values: Floats) -> Floats:
     """Signs, with 0 for what is within rounding of it; nan stays."""
     result: Floats = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
     return result
-
-
-def codes(column: pl.Series) -> Ints:
-    """Values as whole numbers in their sorted order, shape (n,)."""
-    return np.unique(column.to_numpy(), return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def preferences(rows: pl.DataFrame) -> Preferences:
@@ -160,7 +156,7 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     keys = ["item", "turn", "judge"]
     parts = [
         good.filter(pl.col("model") == a)
-        .select(*keys, "category", p_a="p", model_a="model", coverage_a="coverage")
+        .select(*keys, CLUSTER, "category", p_a="p", model_a="model", coverage_a="coverage")
         .join(
             good.filter(pl.col("model") == b).select(
                 *keys, p_b="p", model_b="model", coverage_b="coverage"

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.clusters import CLUSTER
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 
@@ -24,13 +25,14 @@ class Votes:
     Attributes:
         models: M names, sorted.
         pairs: The rows that have votes, one a pair of answers.
-        prompts: Shape (n,), item of each vote, in [0, n_prompts).
+        prompts: Shape (n,), cluster of prompts of each vote, in [0, n_prompts).
         first: Shape (n,), in [0, M).
         second: Shape (n,), in [0, M).
         judge: Shape (n,), in [0, M).
         preference: Shape (n,): 1 for the first, 0 for the second, 0.5 a tie.
         row: Shape (n,), row of `pairs`.
-        n_prompts: Items with a vote.
+        n_prompts: Clusters with a vote; where each item stands alone these are the items.
+        n_items: Items with a vote.
         n_undefined: Votes that could not be given.
         n_missing: Answers that were left out, by model.
         n_failed: Items (or turns) on which nobody could vote.
@@ -46,6 +48,7 @@ class Votes:
     preference: Floats
     row: Ints
     n_prompts: int
+    n_items: int
     n_undefined: int
     n_missing: dict[str, int]
     n_failed: int
@@ -53,7 +56,7 @@ class Votes:
 
     @cached_property
     def sums(self) -> PromptSums:
-        """The votes added up by item and pair."""
+        """The votes added up by cluster and pair."""
         shape = (self.n_prompts, len(self.models))
         return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
 
@@ -70,7 +73,7 @@ class Votes:
         return Battles(self.prompts, self.first, self.second, self.preference, len(self.models))
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
-        """Sums and numbers of values of the votes kept, by item: two of shape (n_prompts,)."""
+        """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
         sums = np.bincount(self.prompts[kept], values[kept], minlength=self.n_prompts)
         counts = np.bincount(self.prompts[kept], minlength=self.n_prompts)
         return sums.astype(np.float64), counts.astype(np.float64)
@@ -84,7 +87,7 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
     pairs = good.with_row_index("row")
     models = _names(pairs)
     single = (
-        pairs.select("row", "item", "turn", "model_a", "model_b", "judges", "votes")
+        pairs.select("row", "item", CLUSTER, "turn", "model_a", "model_b", "judges", "votes")
         .explode("judges", "votes")
         .filter(pl.col("votes").is_not_nan() & pl.col("votes").is_not_null())
         # In which order units ended must not show in an Elo rating or a resample.
@@ -92,17 +95,18 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
     )
     if single.is_empty():
         return None
-    items = single["item"].unique(maintain_order=True)
+    clusters = single[CLUSTER].unique(maintain_order=True)
     return Votes(
         models=models,
         pairs=pairs,
-        prompts=_codes(single["item"], items.to_list()),
+        prompts=_codes(single[CLUSTER], clusters.to_list()),
         first=_codes(single["model_a"], models),
         second=_codes(single["model_b"], models),
         judge=_codes(single["judges"], models),
         preference=single["votes"].to_numpy().astype(np.float64),
         row=single["row"].to_numpy().astype(np.int64),
-        n_prompts=len(items),
+        n_prompts=len(clusters),
+        n_items=single["item"].n_unique(),
         n_undefined=int(pairs["undefined"].sum()),
         n_missing=_missing(pairs),
         n_failed=len(rows) - len(good),

@@ -5,12 +5,13 @@ categories). Each category weighs the same within its half, whatever its number 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.clusters import CLUSTER
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.statistics.jackknife import Jackknifed, jackknife_sums, student_interval
 from orchestrator.summaries._base import Context
@@ -31,6 +32,14 @@ _COLUMNS: Final = (
 )
 
 
+class _Group(NamedTuple):
+    """A category: its weight, its clusters of prompts, and (sum, number) of the ratings of each."""
+
+    weight: float
+    clusters: Sequence[str]
+    sums: Floats
+
+
 def summarise(context: Context) -> list[Table]:
     """Overall scores where the dataset has AlignBench's categories, then ratings."""
     tables = rating_tables(context, "AlignBench")
@@ -49,7 +58,7 @@ def summarise(context: Context) -> list[Table]:
 def _line(rows: pl.DataFrame, confidence_level: float) -> list[Cell]:
     good = rows.filter(OK & pl.col("rating").is_not_null())
     halves = [_groups(good, names) for names in _HALVES]
-    both = [(0.5 * weight, sums) for half in halves for weight, sums in half]
+    both = [group._replace(weight=0.5 * group.weight) for half in halves for group in half]
     return [
         _weighted(both, confidence_level),
         *(_weighted(half, confidence_level) for half in halves),
@@ -57,28 +66,33 @@ def _line(rows: pl.DataFrame, confidence_level: float) -> list[Cell]:
     ]
 
 
-def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[tuple[float, Floats]]:
-    """Weight and (sum, number) of ratings by prompt, shape (P, 2), of each category."""
+def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Group]:
     found = []
     for either in names.items():
         rows = good.filter(pl.col("category").is_in(either))
-        summed = rows.group_by("item", maintain_order=True).agg(
+        summed = rows.group_by(CLUSTER, maintain_order=True).agg(
             total=pl.col("rating").sum(), n=pl.len().cast(pl.Float64)
         )
-        found.append((1.0 / len(names), summed.select("total", "n").to_numpy()))
+        sums = summed.select("total", "n").to_numpy()
+        found.append(_Group(1.0 / len(names), summed[CLUSTER].to_list(), sums))
     return found
 
 
-def _weighted(groups: Sequence[tuple[float, Floats]], confidence_level: float) -> Measured:
-    """Sum over categories, which share no prompt, of a weight times the category's mean."""
-    n = sum(len(sums) for _, sums in groups)
-    if not all(len(sums) for _, sums in groups):
+def _weighted(groups: Sequence[_Group], confidence_level: float) -> Measured:
+    """Sum over categories, which may share clusters, of a weight times the category's mean."""
+    clusters = dict.fromkeys(name for group in groups for name in group.clusters)
+    n = len(clusters)
+    if not all(group.clusters for group in groups):
         return Measured(None, n=n, why="a category has no rating")
-    value = sum(weight * float(_ratio(sums.sum(axis=0)[None])[0]) for weight, sums in groups)
-    if min(len(sums) for _, sums in groups) < 2:
-        return Measured(value, n=n, why="a category has one prompt: no interval")
-    errors = [weight * jackknife_sums(sums, _ratio).errors for weight, sums in groups]
-    found = Jackknifed(value, np.concatenate(errors))
+    value = sum(group.weight * float(_ratio(group.sums.sum(axis=0)[None])[0]) for group in groups)
+    if min(len(group.clusters) for group in groups) < 2:
+        return Measured(value, n=n, why="a category has one independent prompt: no interval")
+    places = {name: place for place, name in enumerate(clusters)}
+    errors = np.zeros(n)
+    for group in groups:
+        at = [places[name] for name in group.clusters]
+        errors[at] += group.weight * jackknife_sums(group.sums, _ratio).errors
+    found = Jackknifed(value, errors)
     interval = student_interval(
         value, found.standard_error, n, confidence_level, n_strata=len(groups)
     )

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import polars as pl
 
+from orchestrator.clusters import prompt_words
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.length import (
@@ -62,7 +63,7 @@ def summarise(context: Context) -> list[Table]:
     swapped = rows["model_first"].mean()
     if isinstance(swapped, float):
         notes.append(f"the model was shown first in {100 * swapped:.0f} % of the judgments")
-    basis = f"{rows['item'].n_unique():,} prompts"
+    basis = prompt_words(rows)
     title = f"AlpacaEval: preference over {context.config.baseline}"
     lengths = [[*names, *_lengths(group)] for names, group in groups]
     return [

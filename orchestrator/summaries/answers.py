@@ -2,9 +2,10 @@
 
 import polars as pl
 
-from orchestrator.statistics.clustered import clustered_share
+from orchestrator.clusters import prompt_words
 from orchestrator.summaries._base import Context
-from orchestrator.tables import Cell, Column, Table, make_table, measured
+from orchestrator.summaries._clusters import share_of
+from orchestrator.tables import Cell, Column, Table, make_table
 
 COLUMNS = (
     "item",
@@ -34,23 +35,18 @@ def summarise(context: Context) -> list[Table]:
     ]
     if not rows:
         return []
-    n_items = context.rows["item"].n_unique()
     notes = ["intervals: Wilson, clustered by prompt; log-probabilities are means over answers"]
     return [
-        make_table("answers", "Answers", _COLUMNS, rows, basis=f"{n_items:,} prompts", notes=notes)
+        make_table(
+            "answers", "Answers", _COLUMNS, rows, basis=prompt_words(context.rows), notes=notes
+        )
     ]
 
 
 def _line(model: str, frame: pl.DataFrame, confidence_level: float) -> list[Cell]:
     good = frame.filter(pl.col("status") == "ok")
     checked = good.filter(pl.col("exact_match").is_not_null())
-    by_item = checked.group_by("item").agg(
-        right=pl.col("exact_match").cast(pl.Float64).sum(), n=pl.len().cast(pl.Float64)
-    )
-    right = None
-    if len(by_item):
-        sums, counts = by_item["right"].to_numpy(), by_item["n"].to_numpy()
-        right = measured(clustered_share(sums, counts, confidence_level))
+    right = share_of(checked, pl.col("exact_match"), confidence_level) if len(checked) else None
     return [
         model,
         len(good),

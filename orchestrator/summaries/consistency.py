@@ -3,7 +3,14 @@
 import polars as pl
 
 from orchestrator.summaries._base import Context
-from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, share_of, without_n
+from orchestrator.summaries._clusters import (
+    METHODS,
+    basis_of,
+    mean_of,
+    n_prompts,
+    share_of,
+    without_n,
+)
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS = (
@@ -30,7 +37,7 @@ def summarise(context: Context) -> list[Table]:
             without_n(share_of(part, pl.col("token_f1"), level)),
             # Not a share: similarities of embeddings may be below 0.
             without_n(mean_of(part, pl.col("similarity"), level)),
-            part["item"].n_unique(),
+            n_prompts(part),
         ]
         for (model, again), part in good.group_by("model", "again", maintain_order=True)
     ]

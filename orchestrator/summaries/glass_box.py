@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from orchestrator.clusters import prompt_words
 from orchestrator.methods.glass_box import Config, derive, scores
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, mean_of
@@ -32,7 +33,7 @@ def summarise(context: Context) -> list[Table]:
     if context.rows.is_empty():
         return []
     rows = derive(context.rows, config)
-    basis = f"{rows['item'].n_unique():,} prompts"
+    basis = prompt_words(rows)
     return [_features(context, rows, basis), _answers(rows, basis)]
 
 

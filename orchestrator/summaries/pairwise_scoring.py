@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import mean_of, without_n
@@ -50,7 +51,7 @@ def summarise(context: Context) -> list[Table]:
             "Two scores in one reply",
             _SCORES,
             lines,
-            basis=f"{good['item'].n_unique():,} prompts",
+            basis=prompt_words(good),
             notes=notes,
         )
     ]

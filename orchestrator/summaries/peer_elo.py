@@ -13,13 +13,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.clusters import CLUSTER, codes, counted_words
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import rate_elo
-from orchestrator.statistics.jackknife import Resampling, student_interval
+from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.win_rate import mean_preferences, win_rates
 from orchestrator.summaries._base import Context
+from orchestrator.summaries._clusters import mean_of
 from orchestrator.summaries._families import family_tables
 from orchestrator.summaries._votes import Votes, read_votes
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
@@ -83,7 +85,8 @@ def _order(rated: Ratings, models: Sequence[str]) -> list[int]:
 
 
 def _basis(votes: Votes) -> str:
-    parts = [f"{votes.n_prompts:,} prompts", f"{len(votes.prompts):,} votes"]
+    prompts = counted_words(votes.n_items, votes.n_prompts)
+    parts = [prompts, f"{len(votes.prompts):,} votes"]
     if votes.n_undefined:
         parts.append(f"{votes.n_undefined:,} votes undefined")
     if missing := sum(votes.n_missing.values()):
@@ -214,7 +217,7 @@ def _length(context: Context, votes: Votes) -> Table:
     apart = longer != 0
     share = clustered_share(*votes.by_prompt(for_longer, apart), context.confidence_level)
     points = _won_by_answer(votes)
-    prompts = points["item"].rank("dense").to_numpy().astype(np.int64)
+    prompts = codes(points[CLUSTER])
     found = correlate(
         points["won"].to_numpy().astype(np.float64),
         points["relative"].to_numpy().astype(np.float64),
@@ -242,6 +245,7 @@ def _won_by_answer(votes: Votes) -> pl.DataFrame:
     sides = [
         defined.select(
             "item",
+            CLUSTER,
             "turn",
             model=f"model_{side}",
             length=f"length_{side}",
@@ -249,7 +253,7 @@ def _won_by_answer(votes: Votes) -> pl.DataFrame:
         )
         for side in ("a", "b")
     ]
-    table = pl.concat(sides).group_by("item", "turn", "model", maintain_order=True)
+    table = pl.concat(sides).group_by("item", CLUSTER, "turn", "model", maintain_order=True)
     answers = table.agg(pl.col("won").mean(), pl.col("length").first())
     mean = pl.col("length").mean().over("item", "turn")
     return answers.with_columns(relative=pl.when(mean > 0).then(pl.col("length") / mean))
@@ -262,11 +266,11 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int]) -> Table:
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
     by_item = (
         near.with_columns(other=other, f1=pl.col("f1").fill_nan(None))
-        .group_by("other", "item", maintain_order=True)
+        .group_by("other", "item", CLUSTER, maintain_order=True)
         .agg(pl.col("f1").mean())
     )
     found = [
-        (str(model), _mean(frame["f1"].drop_nulls().to_numpy(), context.confidence_level))
+        (str(model), mean_of(frame, pl.col("f1"), context.confidence_level))
         for (model,), frame in by_item.group_by("other", maintain_order=True)
     ]
     found.sort(key=lambda pair: (pair[1].value is None, -(pair[1].value or 0.0), pair[0]))
@@ -277,15 +281,6 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int]) -> Table:
     title = "Nearness to the top model"
     basis = _basis(votes)
     return make_table("peer_elo.nearest", title, _NEAREST, found, basis=basis, notes=notes)
-
-
-def _mean(values: Floats, confidence_level: float) -> Measured:
-    n = len(values)
-    if not n:
-        return Measured(None, n=0, why="no similarity is defined")
-    mean = float(values.mean())
-    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    return with_interval(mean, student_interval(mean, error, n, confidence_level), n)
 
 
 def _rank(rated: Ratings, i: int) -> str | None:

@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import mean_of, without_n
@@ -58,7 +59,7 @@ def _scores(context: Context) -> Table:
             _score_line(str(judge), str(model), rows, context)
             for (judge, model), rows in _groups(context)
         ],
-        basis=f"{context.rows['item'].n_unique():,} prompts",
+        basis=prompt_words(context.rows),
         notes=notes,
     )
 

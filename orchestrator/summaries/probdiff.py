@@ -12,7 +12,14 @@ import polars as pl
 from orchestrator.methods.probdiff import Config
 from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
 from orchestrator.summaries._base import Context
-from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, prompts_of, without_n
+from orchestrator.summaries._clusters import (
+    METHODS,
+    basis_of,
+    mean_of,
+    n_prompts,
+    prompts_of,
+    without_n,
+)
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
 _NO_CATEGORY = "(none)"
@@ -185,7 +192,7 @@ def _categories(
 
     def line(model: str, name: str, part: pl.DataFrame, share: Measured) -> list[Cell]:
         mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
-        return [model, name, part["item"].n_unique(), mean, share]
+        return [model, name, n_prompts(part), mean, share]
 
     for model, group in _by_model(good):
         main = found[model][0]
@@ -194,8 +201,8 @@ def _categories(
             lines.append(line(model, name, part, without_n(measured(share))))
         lines.append(line(model, "all (micro)", group, _published(main)))
         if main.macro is not None:
-            n = group["item"].n_unique()
-            lines.append([model, "all (macro)", n, None, without_n(measured(main.macro))])
+            macro = without_n(measured(main.macro))
+            lines.append([model, "all (macro)", n_prompts(group), None, macro])
     config: Config = context.config
     return make_table(
         "probdiff.categories",
@@ -217,7 +224,7 @@ def _pairs(context: Context, good: pl.DataFrame) -> Table:
         one, two = both["d"].to_numpy(), both["d_b"].to_numpy()
         found = duel(one, two, prompts_of(both), config.tau, context.confidence_level)
         shares = (measured(share) for share in (found.win, found.tie, found.lose))
-        lines.append([a, b, *map(without_n, shares), both["item"].n_unique()])
+        lines.append([a, b, *map(without_n, shares), n_prompts(both)])
     notes = [
         f"a model wins where its d is larger by more than {config.tau:g}; an undefined d loses to "
         f"a known one"

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from orchestrator.clusters import CLUSTER
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, share_of, without_n
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
@@ -53,7 +54,7 @@ def summarise(context: Context) -> list[Table]:
 
 
 def _line(model: str, group: pl.DataFrame, confidence_level: float) -> list[Cell]:
-    of_question = group.group_by("item", maintain_order=True).agg(
+    of_question = group.group_by("item", CLUSTER, maintain_order=True).agg(
         variance=pl.col("ell").drop_nulls().var(ddof=1)
     )
     matched = pl.col("exact_match")

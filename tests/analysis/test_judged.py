@@ -81,7 +81,7 @@ def test_items_are_numbered_without_gaps_where_some_are_only_missing(frame):
         status=pl.when(pl.col("item") == first).then(pl.lit("failed")).otherwise("status")
     )
     table = tabulate([frame], len(frame))
-    numbers, n = table.items()
+    numbers, n = table.clusters()
     assert sorted(set(numbers)) == list(range(n)) == list(range(table.n_items - 1))
 
 

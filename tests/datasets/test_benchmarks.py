@@ -238,6 +238,13 @@ def test_wmt19_translates_no_sentence_both_ways(data):
     assert len({item.key.rpartition("-")[2] for item in found}) == 20
 
 
+def test_wmt19_holds_the_two_ways_of_a_sentence_together(data):
+    data("wmt19/cs-en.parquet", wmt())
+    whole = opened("wmt19", pair="cs-en", n=None)
+    assert whole.codes().tolist() == [*range(20), *range(20)]
+    assert opened("wmt19", pair="cs-en", n=10).clusters is None
+
+
 def test_wmt19_may_be_had_whole_and_one_way(data):
     data("wmt19/cs-en.parquet", wmt())
     assert len(opened("wmt19", pair="cs-en", n=None)) == 40

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -64,6 +65,14 @@ def test_other_items_replace_them(directory):
     export_items(from_items("x", ITEMS), directory)
     path = export_items(from_items("x", ITEMS).limit(1), directory)
     assert pl.read_parquet(path)["item"].to_list() == ["a"]
+
+
+def test_clusters_are_beside_the_items_and_others_replace_them(directory):
+    together = [msgspec.structs.replace(item, cluster="c") for item in ITEMS]
+    path = export_items(from_items("x", ITEMS), directory)
+    assert pl.read_parquet(path)["cluster"].to_list() == [None, None]
+    export_items(from_items("x", together), directory)
+    assert pl.read_parquet(path)["cluster"].to_list() == ["c", "c"]
 
 
 async def test_the_frame_waits_for_the_first_request_only(directory):

@@ -3,6 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from orchestrator.clusters import Clusters
 from orchestrator.frames import make_frame, pack_row
 from orchestrator.judgment.peer import peer_votes
 from orchestrator.methods import peer_elo as method
@@ -206,7 +207,7 @@ def test_no_votes_are_no_tables(tables_of):
 
 
 def test_votes_are_read_as_they_were_given():
-    votes = read_votes(frame(rows_of(2)))
+    votes = read_votes(Clusters().of(frame(rows_of(2))))
     assert votes is not None
     assert (votes.models, votes.n_prompts, len(votes.prompts)) == (MODELS, 2, 24)
     for prompt, first, second, judge in zip(

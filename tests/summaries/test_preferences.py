@@ -3,6 +3,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from orchestrator.clusters import Clusters
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.summaries import _preferences
 from orchestrator.summaries._preferences import PAIRWISE, POINTWISE, preferences
@@ -14,8 +15,12 @@ P = {model: RNG.dirichlet(np.ones(9), size=5) for model in ("x", "y", "z")}
 ROWS = [judged.score_row(f"i{k}", model, P[model][k]) for k in range(5) for model in P]
 
 
+def found_in(rows):
+    return preferences(Clusters().of(rows))
+
+
 def test_every_pair_of_models_is_compared_on_each_item():
-    found = preferences(judged.scores(ROWS))
+    found = found_in(judged.scores(ROWS))
     assert len(found.rows) == 15
     assert found.n_missing == 0
     row = found.rows.row(by_predicate=(pl.col("item") == "i3") & (pl.col("model_a") == "x")
@@ -27,42 +32,42 @@ def test_every_pair_of_models_is_compared_on_each_item():
 
 
 def test_other_names_of_the_models_mirror_the_preferences():
-    one = preferences(judged.scores(ROWS))
+    one = found_in(judged.scores(ROWS))
     swapped = {"x": "z", "z": "x", "y": "y"}
     other = [judged.score_row(f"i{k}", swapped[m], P[m][k]) for k in range(5) for m in ("z", "x")]
-    two = preferences(judged.scores(other))
+    two = found_in(judged.scores(other))
     kept = one.rows.filter((pl.col("model_a") == "x") & (pl.col("model_b") == "z"))
     for name in POINTWISE:
         np.testing.assert_allclose(two.rows[name], -kept[name], atol=1e-12)
 
 
 def test_a_failed_rating_leaves_its_pairs_out_and_counts_them():
-    found = preferences(judged.scores([*ROWS[:-1], judged.failed_score("i4", "z")]))
+    found = found_in(judged.scores([*ROWS[:-1], judged.failed_score("i4", "z")]))
     assert len(found.rows) == 13
     assert found.n_missing == 2
 
 
 def test_chunks_do_not_change_what_is_compared(monkeypatch):
-    whole = preferences(judged.scores(ROWS)).rows
+    whole = found_in(judged.scores(ROWS)).rows
     monkeypatch.setattr(_preferences, "_CELLS", 162)
-    assert_frame_equal(preferences(judged.scores(ROWS)).rows, whole)
+    assert_frame_equal(found_in(judged.scores(ROWS)).rows, whole)
 
 
 def test_judges_are_told_apart():
     second = [judged.score_row("i0", model, around(5), judge="other") for model in P]
-    found = preferences(judged.scores([*ROWS, *second]))
+    found = found_in(judged.scores([*ROWS, *second]))
     assert {judge: len(one.rows) for judge, one in found.by_judge()} == {"judge": 15, "other": 3}
 
 
 def test_one_model_alone_has_no_pairs():
-    found = preferences(judged.scores([judged.score_row("i0", "x", around(5))]))
+    found = found_in(judged.scores([judged.score_row("i0", "x", around(5))]))
     assert found.rows.is_empty()
     assert list(found.by_judge()) == []
 
 
 def test_pairwise_rows_bring_their_estimators():
     rows = judged.all_pairs("i0", {"x": 0.3, "y": 0.0})
-    found = preferences(judged.pairs(rows))
+    found = found_in(judged.pairs(rows))
     assert found.estimators == PAIRWISE
     assert found.decisions("mean_pre").tolist() == [1.0]
     assert found.rows["prefer_a"].to_list() == pytest.approx([0.8])

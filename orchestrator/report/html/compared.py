@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.analyses._scores import codes, score
+from orchestrator.analyses._scores import score
+from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.errors import OrchestratorError
 from orchestrator.report import numbers
 from orchestrator.report.generic import cell_text
@@ -35,7 +36,7 @@ class Aligned:
     """One row an answer, one column a score; more is better in all of them.
 
     Attributes:
-        frame: Columns item, turn, model, length (characters), and the scores.
+        frame: Columns item, turn, model, cluster, length (characters), and the scores.
         names: The scores, main ones of each method first.
         gold: Whether `exact match` is among them.
     """
@@ -49,7 +50,7 @@ class Aligned:
         return correlate(
             self._values(one),
             self._values(two),
-            codes(self.frame["item"]),
+            codes(self.frame[CLUSTER]),
             kind="spearman",
             confidence_level=level,
         )
@@ -86,9 +87,11 @@ def align(material: Material, wanted: Mapping[str, Sequence[str]] | None = None)
         return None
     answers = _answers(material)
     if answers is None:
-        return Aligned(frame.with_columns(length=pl.lit(None, pl.Float64)), names, gold=False)
+        frame = frame.with_columns(length=pl.lit(None, pl.Float64))
+        return Aligned(material.context.clusters.of(frame), names, gold=False)
     frame = frame.join(answers, on=list(_KEYS), how="left")
     gold = frame[_GOLD].drop_nulls().n_unique() > 1
+    frame = material.context.clusters.of(frame)
     return Aligned(frame, [*names, _GOLD] if gold else names, gold)
 
 
@@ -119,10 +122,9 @@ def _answers(material: Material) -> pl.DataFrame | None:
 
 
 def _basis(aligned: Aligned, level: float) -> str:
-    n_prompts = aligned.frame["item"].n_unique()
     return (
         f"n = {numbers.counted(aligned.frame.height, 'answer')} on "
-        f"{numbers.counted(n_prompts, 'prompt')}, of all models together · Spearman's rho, "
+        f"{prompt_words(aligned.frame)}, of all models together · Spearman's rho, "
         f"{numbers.level(level)} intervals over prompts: {METHOD}"
     )
 

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final
 
+from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.generic import cell_text
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, name
-from orchestrator.report.words import neighbour_amount, rank_words, subject, verdict
+from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
 from orchestrator.statistics.clustered import METHOD as SHARES
-from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.statistics.ranking import CategoryRatings, ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
-from orchestrator.tables import Column, Measured, Table
+from orchestrator.tables import Cell, Column, Measured, Table
 
 _RATING: Final = Column("rating", "rating")
 _SHARE: Final = Column("share", "percent")
@@ -63,16 +64,22 @@ def group_words(analysis: RankingAnalysis) -> str:
 
 def _basis(analysis: RankingAnalysis, method: str) -> str:
     level = numbers.level(analysis.confidence_level)
-    few = "; approximate, under 20 prompts" if analysis.approximate else ""
+    few = f"; approximate: {few_words(analysis)}" if analysis.approximate else ""
     return (
         f"n = {numbers.counted(analysis.n_judged, 'judgment')} on "
-        f"{numbers.counted(analysis.n_items_used, 'prompt')} · {level} intervals: "
+        f"{counted_words(analysis.n_items_used, analysis.n_clusters)} · {level} intervals: "
         f"{method}; {analysis.uncertainty}{few}"
     )
 
 
 def _key(what: str, analysis: RankingAnalysis) -> str:
     return figures.key(what, analysis.source, analysis.judge or "all-judges")
+
+
+def _prompts(part: CategoryRatings) -> Cell:
+    if part.n_clusters == part.n_items:
+        return part.n_items
+    return Measured(part.n_items, n_clusters=part.n_clusters)
 
 
 def _rated(model: ModelRating) -> Measured:
@@ -180,7 +187,7 @@ def _square(row: str, column: str, value: float, text: str) -> dict[str, Any]:
 def _categories(analysis: RankingAnalysis, models: Sequence[str]) -> Figure:
     columns = [Column("category"), Column("model"), _RATING, Column("prompts", "count")]
     rows = [
-        [part.category, model.model, _rated(model), part.n_items]
+        [part.category, model.model, _rated(model), _prompts(part)]
         for part in analysis.categories
         for model in part.ratings
     ]

@@ -177,6 +177,7 @@ def of_probdiff(material: Material) -> list[Figure]:
     if rows is None or rows.is_empty():
         return []
     found = []
+    rows = material.context.clusters.of(rows)
     for (method,), part in rows.filter(pl.col("status") == "ok").group_by(
         "method", maintain_order=True
     ):

@@ -1,0 +1,108 @@
+"""A run with each item three times over, which says nothing new, and all that a report says of it.
+
+If the copies of an item are one cluster, every estimate, interval and p-value must be that of the
+run without copies: whoever takes copies for independent items makes shorter intervals.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from orchestrator.report.html.material import Material
+from orchestrator.report.html.page import all_figures
+from orchestrator.runner.results import analyse
+from orchestrator.runner.tables import all_sources, summarise
+from orchestrator.tables import Measured, Table
+
+COPIES = 3
+Frames = dict[str, pl.DataFrame]
+
+
+def copied(frames: Mapping[str, pl.DataFrame], *, named: bool = True) -> Frames:
+    """The frames with every item three times over, each three a cluster if `named`."""
+    found = {name: _copied(rows) for name, rows in frames.items() if "item" in rows.columns}
+    items = pl.concat([rows.select("item") for rows in found.values()]).unique(maintain_order=True)
+    about = found.get("items", items.with_columns(fields=pl.lit(None, pl.String)))
+    cluster = pl.col("item").str.replace("#.$", "") if named else pl.lit(None, pl.String)
+    return {**found, "items": about.with_columns(cluster=cluster)}
+
+
+def _copied(rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([rows.with_columns(pl.col("item") + f"#{n}") for n in range(COPIES)])
+
+
+def numbers(frames: Frames, settings: dict[str, Any]) -> dict[str, tuple[float | None, ...]]:
+    """Value, bounds, or p-value by where it stands: rankings, tables, and figures of the page."""
+    found: dict[str, tuple[float | None, ...]] = {}
+    statistics = settings["statistics"]
+    rankings = analyse(
+        frames, confidence_level=0.95, n_resamples=statistics["n_resamples"], seed=settings["seed"]
+    )
+    for one in rankings:
+        told = msgspec.to_builtins(one)
+        found |= _flat(f"ranking {one.source} {one.judge}", told)
+    tables = summarise(frames, settings)
+    for table in tables:
+        found |= dict(_of_table(f"table {table.source} {table.key}", table))
+    material = Material(
+        name="copies", where="", at="", version="", settings=settings, identities={}, servers={},
+        progress={}, frames=frames, rankings=rankings, tables=tables,
+        context=all_sources(frames, settings),
+    )  # fmt: skip
+    for figure in all_figures(material):
+        found |= dict(_of_table(f"figure {figure.key}", figure.table))
+    return found
+
+
+def _of_table(place: str, table: Table) -> Iterator[tuple[str, tuple[float | None, ...]]]:
+    for row in table.rows:
+        cells = list(zip(table.columns, row, strict=True))
+        said = [f"{cell:.4f}" for column, cell in cells if column.name == "delta"]
+        label = " ".join(said + [cell for cell in row if isinstance(cell, str)])
+        for column, cell in cells:
+            key = f"{place} | {label} | {column.name}"
+            if isinstance(cell, Measured) and column.form != "count":
+                yield key, (cell.value, cell.low, cell.high)
+            elif column.form == "p" and not isinstance(cell, str):
+                yield key, (cell,)  # type: ignore[misc] # a p-value is a number or missing
+
+
+_COUNTS = frozenset({
+    "n", "n_units", "n_judged", "n_exact", "n_same_text", "n_items", "n_items_used", "n_judgments",
+    "n_missing", "n_unknown",
+})  # fmt: skip
+
+
+def _flat(place: str, value: Any) -> dict[str, tuple[float | None, ...]]:
+    if isinstance(value, dict):
+        parts = [(key, inner) for key, inner in value.items() if key not in _COUNTS]
+    elif isinstance(value, list):
+        parts = list(enumerate(value))
+    else:
+        return {place: (value,)} if isinstance(value, float) else {}
+    found: dict[str, tuple[float | None, ...]] = {}
+    for key, inner in parts:
+        found |= _flat(f"{place}.{key}", inner)
+    return found
+
+
+def differing(
+    one: Mapping[str, tuple[float | None, ...]], two: Mapping[str, tuple[float | None, ...]]
+) -> list[str]:
+    """Places at which two runs say different numbers."""
+    return [key for key in {**one, **two} if not _same(one.get(key), two.get(key))]
+
+
+def _same(one: tuple[float | None, ...] | None, two: tuple[float | None, ...] | None) -> bool:
+    if one is None or two is None or len(one) != len(two):
+        return False
+    return all(map(_close, one, two))
+
+
+def _close(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a == b or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
