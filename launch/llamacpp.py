@@ -4,6 +4,7 @@ The command is `llama-server` on the PATH, else that of `.llamacpp` beside the p
 program was started (`python tools/set_up_llamacpp.py` builds it).
 """
 
+import glob
 import re
 from functools import partial
 from itertools import chain
@@ -193,7 +194,11 @@ def parts(file: Path) -> list[Path]:
     cut = _PART.fullmatch(file.name)
     if cut is None:
         return [file]
-    return sorted(file.parent.glob(f"{cut['stem']}-*-of-{cut['n']}.gguf"))
+    return [
+        one
+        for one in sorted(file.parent.glob(f"{glob.escape(cut['stem'])}-*.gguf"))
+        if (part := _PART.fullmatch(one.name)) is not None and part.groupdict() == cut.groupdict()
+    ]
 
 
 def _bundled(name: str) -> Path:

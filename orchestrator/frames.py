@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from orchestrator import columnar
 from orchestrator.errors import StoreError
 from orchestrator.records import Row
 
@@ -87,7 +88,7 @@ def write_parquet(
     """
     for _ in writing_parquet(columns, rows, path):
         pass
-    return pl.scan_parquet(path)
+    return columnar.scan(path)
 
 
 def writing_parquet(
@@ -115,7 +116,7 @@ def writing_parquet(
         elif last is not None:
             parts.append(_write_part(last, path, len(parts)))
             # A group of rows is held until it is full; the default of 122,880 rows may be anything.
-            pl.scan_parquet(parts).sink_parquet(temporary, row_group_size=n_rows)
+            columnar.scan(parts).sink_parquet(temporary, row_group_size=n_rows)
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
@@ -167,7 +168,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         # Another thread may let go of it at any time.
         found = self._frames.get(name)
         if found is None:
-            found = self._frames[name] = pl.read_parquet(self._paths[name])
+            found = self._frames[name] = columnar.read(self._paths[name])
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -182,7 +183,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A frame that is read as far as what is asked of it needs."""
-        return pl.scan_parquet(self._paths[name])
+        return columnar.scan(self._paths[name])
 
     def slices(self, name: str, wanted: Sequence[str], n_rows: int) -> Iterator[pl.DataFrame]:
         """So many rows at a time of what `columns` gives; none where there is no such column."""
@@ -203,10 +204,10 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         if held is not None:
             return held.select([column for column in wanted if column in held.columns])
         found = self._there(name, wanted)
-        return pl.read_parquet(self._paths[name], columns=found) if found else pl.DataFrame()
+        return columnar.read(self._paths[name], found) if found else pl.DataFrame()
 
     def _there(self, name: str, wanted: Sequence[str]) -> list[str]:
-        there = pl.read_parquet_schema(self._paths[name])
+        there = columnar.column_names(self._paths[name])
         return [column for column in wanted if column in there]
 
 

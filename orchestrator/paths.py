@@ -16,6 +16,15 @@ def expanded(path: str) -> Path:
         return Path(path)
 
 
+def is_text(path: Path) -> bool:
+    """Return whether a path is UTF-8: polars, YAML and JSON can hold no other."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def answers(place: Path, what: Callable[[Path], bool]) -> bool:
     """Whether `what` is true of a place, such as `Path.is_file`; never of one that can't be."""
     try:

@@ -77,3 +77,44 @@ def test_constraints_pin_versions_without_addresses():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert [pin for pin in pins if "==" not in pin or "@" in pin or "/" in pin or "+" in pin] == []
+
+
+def calls(path: Path) -> list[tuple[ast.Call, ast.Attribute]]:
+    found = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    return [(node, node.func) for node in found if isinstance(node.func, ast.Attribute)]
+
+
+def test_only_one_module_has_polars_open_paths():
+    # Elsewhere `[1]` in a folder's name would be a pattern.
+    opening = [
+        f"{name_of(path)}:{node.lineno}: pl.{function.attr}"
+        for path in SOURCES
+        if path != ROOT / "orchestrator" / "columnar.py"
+        for node, function in calls(path)
+        if isinstance(function.value, ast.Name)
+        and function.value.id in {"pl", "polars"}
+        and function.attr.startswith(("read_", "scan_"))
+    ]
+    assert opening == []
+
+
+def test_no_name_becomes_part_of_a_pattern():
+    globs = [
+        (path, node)
+        for path in SOURCES
+        for node, function in calls(path)
+        if function.attr in {"glob", "rglob", "iglob", "fnmatch"}
+    ]
+    parts = [
+        (path, part.value)
+        for path, node in globs
+        for part in ast.walk(node)
+        if isinstance(part, ast.FormattedValue)
+    ]
+    loose = [
+        f"{name_of(path)}:{value.lineno}: {ast.unparse(value)}"
+        for path, value in parts
+        if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "glob.escape")
+    ]
+    assert globs
+    assert loose == []

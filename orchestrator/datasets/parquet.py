@@ -31,12 +31,12 @@ class ParquetRows:
 
     def __init__(self, path: Path | list[Path], shown: str) -> None:
         # Imported here: most recipes read no such file, and polars takes a quarter of a second.
-        import polars as pl  # noqa: PLC0415
+        from orchestrator import columnar  # noqa: PLC0415
 
         self.file = shown
         try:
-            self._frame = pl.read_parquet(path)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            self._frame = columnar.read(path)
+        except columnar.UNREADABLE as error:
             message = str(error).partition("\n")[0]
             raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
         self.columns = tuple(self._frame.columns)

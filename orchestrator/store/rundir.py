@@ -1,6 +1,7 @@
 """The directory of one run: where its files are, and that only one process writes them."""
 
 import contextlib
+import glob
 import itertools
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.paths import STORE_NAME
+from orchestrator.paths import STORE_NAME, is_text
 from orchestrator.store.filesystem import is_network_fs, sync_folder
 from orchestrator.store.owner import (
     Owner,
@@ -221,7 +222,7 @@ def newest(path: Path) -> Path:
     """The last run that `--fresh` began beside `path`; `path` itself where there is none."""
     numbered = [
         (mark.number, sibling)
-        for sibling in path.parent.glob(f"{_escape(path.name)}.*")
+        for sibling in path.parent.glob(f"{glob.escape(path.name)}.*")
         if (mark := _mark(sibling)) is not None
         and mark.name == path.name
         and sibling.name == f"{path.name}.{mark.number}"
@@ -246,6 +247,11 @@ def _next(path: Path) -> tuple[Path, _Mark]:
 
 
 def _make(path: Path) -> None:
+    if not is_text(path.absolute()):
+        raise RunDirectoryError(
+            f"{path.absolute()}: the path is not UTF-8, which frames can't be written to: rename "
+            f"the folder, or use another --run-dir"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -297,7 +303,3 @@ def _replace(path: Path, content: bytes, *, durable: bool) -> None:
             sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
-
-
-def _escape(name: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", name)

@@ -5,6 +5,7 @@ sends nothing for that. An outcome is kept only if its checksums are right.
 """
 
 import contextlib
+import glob
 import shutil
 import sqlite3
 import struct
@@ -114,7 +115,7 @@ def salvage(path: Path) -> Salvaged:
 
 def damaged_files(path: Path) -> list[Path]:
     """The files that `salvage` has put aside of a store."""
-    return sorted(path.parent.glob(f"{path.stem}.damaged-*{path.suffix}*"))
+    return sorted(path.parent.glob(f"{glob.escape(path.stem)}.damaged-*"))
 
 
 class _Source:

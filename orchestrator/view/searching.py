@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator import columnar
 from orchestrator.frames import FrameFiles
 
 Found = NDArray[np.bool_]
@@ -102,7 +103,7 @@ def write_texts(frames: FrameFiles, keys: pl.Series, path: Path) -> Texts:
         return Texts(texts.lazy())
     path.parent.mkdir(parents=True, exist_ok=True)
     texts.write_ipc(path, compression="uncompressed")
-    return Texts(pl.scan_ipc(path))
+    return Texts(columnar.scan_arrow(path))
 
 
 def _columns(frames: FrameFiles, name: str) -> list[str]:

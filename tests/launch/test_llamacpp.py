@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -208,3 +210,13 @@ def test_a_file_that_is_cut_short_is_named(tmp_path):
     file = gguf(tmp_path / "m.gguf", b"\x03\0\0\0")
     with pytest.raises(LaunchError, match=r"m\.gguf: the GGUF header .* cut short"):
         llamacpp.footprint(llamacpp.Config(), (ServedModel("m", file),))
+
+
+def test_the_name_of_a_cut_model_is_no_pattern(tmp_path):
+    first = gguf(tmp_path / "m[1]-00001-of-00002.gguf")
+    gguf(tmp_path / "m[1]-00002-of-00002.gguf", b"a")
+    gguf(tmp_path / "m1-00002-of-00002.gguf", b"another")
+    assert [part.name for part in llamacpp.parts(Path(first))] == [
+        "m[1]-00001-of-00002.gguf",
+        "m[1]-00002-of-00002.gguf",
+    ]
