@@ -1,6 +1,7 @@
 """How often the intervals of `orchestrator.statistics` cover, by simulation.
 
     python benchmarks/interval_coverage.py --simulations 1000 > coverage.md
+    python benchmarks/interval_coverage.py --simulations 2000 --win-rates
 
 A judge compares every pair of models on every prompt. How good an answer is differs by prompt, so
 the judgments of one prompt depend on each other. The truth is the same judge on 300,000 prompts.
@@ -97,11 +98,36 @@ class Cell:
     n_prompts: int
 
 
+def simulate_win_rates(
+    cell: Cell, *, n_simulations: int, seed: int, population: int = POPULATION
+) -> Tally:
+    """Tally of the win rates of pairs alone, without ratings, which take a hundred times longer."""
+    rng = _source(cell, seed)
+    qualities = MODELS[cell.n_models]
+    everyone = summed(preferences(rng, population, qualities, cell.judge), cell.n_models)
+    truth = everyone.by_pair(everyone.wins) / everyone.by_pair(everyone.counts)
+    tally = Tally()
+    for _ in range(n_simulations):
+        sums = summed(preferences(rng, cell.n_prompts, qualities, cell.judge), cell.n_models)
+        _add_win_rates(tally, sums, truth)
+    return tally
+
+
+def _source(cell: Cell, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, JUDGES.index(cell.judge), cell.n_models, cell.n_prompts])
+
+
+def _add_win_rates(tally: Tally, sums: PromptSums, truth: Floats) -> None:
+    shares = win_rates(sums, LEVEL)
+    at = (sums.first, sums.second)
+    tally.add(shares.low[at], shares.high[at], truth)
+
+
 def simulate(
     cell: Cell, *, n_simulations: int, n_resamples: int, seed: int, population: int = POPULATION
 ) -> dict[str, Tally]:
     """Tallies of ratings, neighbours' differences, win rates and ranks (all ranks at once)."""
-    rng = np.random.default_rng([seed, JUDGES.index(cell.judge), cell.n_models, cell.n_prompts])
+    rng = _source(cell, seed)
     qualities = MODELS[cell.n_models]
     everyone = summed(preferences(rng, population, qualities, cell.judge), cell.n_models)
     strengths = fit_bradley_terry(everyone.win_matrix[None]).strengths[0]
@@ -120,12 +146,25 @@ def simulate(
             bounds = (interval.low, interval.high) if interval else (np.nan, np.nan)
             truth = np.array([ELO_SCALE * (strengths[i] - strengths[j])])
             tallies["difference"].add(np.array(bounds[:1]), np.array(bounds[1:]), truth)
-        shares = win_rates(sums, LEVEL)
-        at = (sums.first, sums.second)
-        tallies["win rate"].add(shares.low[at], shares.high[at], win_truth)
+        _add_win_rates(tallies["win rate"], sums, win_truth)
         held = (result.rank_low <= true_rank) & (true_rank <= result.rank_high)
         tallies["ranks"].add(np.zeros(1), np.ones(1), np.array([0.5 if held.all() else 2.0]))
     return tallies
+
+
+def _print_win_rates(options: argparse.Namespace) -> None:
+    print("| judge | models | 20 prompts | 50 prompts | 200 prompts |\n|---|---|---|---|---|")
+    for judge, n_models in itertools.product(options.judges, options.models):
+        tallies = [
+            simulate_win_rates(
+                Cell(judge, n_models, n_prompts),
+                n_simulations=options.simulations,
+                seed=options.seed,
+            )
+            for n_prompts in (20, 50, 200)
+        ]
+        cells = " | ".join(f"{100 * tally.coverage:.1f}" for tally in tallies)
+        print(f"| {judge} | {n_models} | {cells} |", flush=True)
 
 
 def main() -> None:
@@ -136,7 +175,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--models", type=int, nargs="+", default=FEW, choices=tuple(MODELS))
     parser.add_argument("--judges", nargs="+", default=JUDGES, choices=JUDGES)
+    parser.add_argument("--win-rates", action="store_true", help="print only the win rates")
     options = parser.parse_args()
+    if options.win_rates:
+        _print_win_rates(options)
+        return
     print("| judge | models | prompts | rating | difference | win rate | ranks | none | open |")
     print("|---|---|---|---|---|---|---|---|---|")
     for judge, n_models, n_prompts in itertools.product(
