@@ -14,7 +14,7 @@ from orchestrator.methods._base import Settings
 from orchestrator.methods.probdiff import Config as ProbDiffConfig
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, mean_of, without_n
-from orchestrator.summaries.probdiff import found_by_model
+from orchestrator.summaries.probdiff import drawn_at, found_by_model
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 _COLUMNS: Final = (
@@ -29,6 +29,7 @@ _SETTINGS: Final = (
     Column("method"),
     Column("prompt"),
     Column("rounds", "count"),
+    Column("categories"),
     Column("temperature", "number", 2),
     Column("of the rewriting", "number", 2),
 )
@@ -48,9 +49,8 @@ def summarise(context: Context) -> list[Table]:
     settings: list[list[Cell]] = []
     for source in sources:
         config: ProbDiffConfig = source.config
-        drawn = (config.answer.temperature, config.revision.temperature)
-        settings.append([source.name, _short(config.prompt), config.rounds, *drawn])
         own = msgspec.structs.replace(context, config=config, rows=context.rows_of(source))
+        settings += _settings(source.name, config, own.rows)
         if own.rows.is_empty():
             continue
         good = own.rows.filter(pl.col("status") == "ok")
@@ -65,6 +65,25 @@ def summarise(context: Context) -> list[Table]:
     return [
         make_table("probdiff_ablation.settings", "What was varied", _SETTINGS, settings),
         make_table("probdiff_ablation", "Ablation of ProbDiff", _COLUMNS, lines, notes=[METHODS]),
+    ]
+
+
+def _settings(name: str, config: ProbDiffConfig, rows: pl.DataFrame) -> list[list[Cell]]:
+    """One line, or one for each group of categories that were drawn at other temperatures."""
+    categories = rows["category"].to_list()
+    if not categories:
+        categories = [*config.answer.by_category, *config.revision.by_category, None]
+    drawn = drawn_at(config, categories)
+    return [
+        [
+            name,
+            _short(config.prompt),
+            config.rounds,
+            "all" if len(drawn) == 1 else ", ".join(one.categories),
+            one.answer,
+            one.rewriting,
+        ]
+        for one in drawn
     ]
 
 

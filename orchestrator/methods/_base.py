@@ -127,13 +127,26 @@ class Drawing(Settings):
         "benchmark for what its authors set.",
     )
 
+    @property
+    def by_category(self) -> Mapping[str, float]:
+        """Temperatures of categories, over `temperature`."""
+        given = self.temperature_by_category
+        return BY_BENCHMARK[given] if isinstance(given, str) else given
+
+    @property
+    def can_vary(self) -> bool:
+        """Whether texts of any category are drawn at a temperature above 0."""
+        return self.temperature > 0 or any(self.by_category.values())
+
+    def temperature_of(self, category: str | None) -> float:
+        """The temperature at which texts of a category are drawn."""
+        return self.by_category.get(category or "", self.temperature)
+
     def sampling(self, category: str | None = None) -> Sampling:
         """The compact record that travels with a request, for an item of a category."""
-        given = self.temperature_by_category
-        by_category = BY_BENCHMARK[given] if isinstance(given, str) else given
         return Sampling(
             max_tokens=self.max_tokens,
-            temperature=by_category.get(category or "", self.temperature),
+            temperature=self.temperature_of(category),
             top_p=self.top_p,
             top_k=self.top_k,
             stop=self.stop,

@@ -279,7 +279,7 @@ async def read(
 ) -> list[Verdict]:
     """The judge's verdict on each prompt, with its distribution where asked for."""
     convention = getattr(config, "convention", None)
-    sampling = config.judgment.sampling()
+    sampling = config.judgment.sampling(unit.item.category)
     texts: list[Generation] = await ask.all(
         *(
             ask.generate(

@@ -12,7 +12,7 @@ from orchestrator.methods._base import Drawing, MethodSettings, Stage
 from orchestrator.methods._verdicts import Slot, slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import Choice, Failure, Generation, Label, Message, Messages
+from orchestrator.records import Choice, Failure, Generation, Item, Label, Message, Messages
 
 _SET_ASIDE: Final = (
     "the judge's thinking was set aside, so that its verdict can't be read after it; leave "
@@ -59,7 +59,7 @@ class JudgeSettings(MethodSettings):
     def _traces_differ(self) -> Self:
         if self.traces > 1 and not self.chain_of_thought:
             raise ValueError("several traces need chain_of_thought: true")
-        if self.traces > 1 and self.reasoning.temperature == 0:
+        if self.traces > 1 and not self.reasoning.can_vary:
             raise ValueError("several traces are all alike at reasoning.temperature 0; raise it")
         return self
 
@@ -168,7 +168,7 @@ async def judge_prompts(
     prompts: Sequence[Messages],
     labels: tuple[Label, ...],
     config: JudgeSettings,
-    item_key: str,
+    item: Item,
 ) -> list[Judged]:
     """The distribution over the labels for each prompt.
 
@@ -179,7 +179,7 @@ async def judge_prompts(
     if not config.chain_of_thought:
         choices = await ask.all(*(ask.choose(judge, prompt, labels) for prompt in prompts))
         return [judged([choice]) for choice in choices]
-    traces = await reason(ask, judge, prompts, config, item_key)
+    traces = await reason(ask, judge, prompts, config, item)
     slots = [[slot_of(trace, labels) for trace in of_prompt] for of_prompt in traces]
     asks = [
         ask.choose(judge, prompt, spelled(labels, slot.lead), prefix=slot.prefix)
@@ -196,7 +196,7 @@ async def judge_prompts(
 
 
 async def reason(
-    ask: Ask, judge: str, prompts: Sequence[Messages], config: JudgeSettings, item_key: str
+    ask: Ask, judge: str, prompts: Sequence[Messages], config: JudgeSettings, item: Item
 ) -> list[tuple[Generation, ...]]:
     """The judge's traces, `config.traces` for each prompt.
 
@@ -204,10 +204,10 @@ async def reason(
         AskFailed: If a request fails, or a trace's thinking was set aside: the judge would go on
             from an answer that it did not think about.
     """
-    sampling = config.reasoning.sampling()
+    sampling = config.reasoning.sampling(item.category)
     traces: list[Generation] = await ask.all(
         *(
-            ask.generate(judge, prompt, sampling, item_key=item_key, repeat=repeat, offsets=True)
+            ask.generate(judge, prompt, sampling, item_key=item.key, repeat=repeat, offsets=True)
             for prompt in prompts
             for repeat in range(config.traces)
         )

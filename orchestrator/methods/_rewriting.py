@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.ask import Ask, AskFailed, GenerateAsk
 from orchestrator.methods._base import Drawing, MethodSettings, Stage
 from orchestrator.methods._conversation import Turn, converse
 from orchestrator.methods._judging import checked_prompt
+from orchestrator.methods._temperatures import BY_BENCHMARK
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.rewriting import PROMPTS, RewritePrompt, markers_of
 from orchestrator.prompts.template import TemplateText
@@ -24,11 +25,33 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
     "submission": {
         "answer": {"max_tokens": 1024, "temperature": 0.7, "top_p": 0.8},
         "revision": {"max_tokens": 1024, "temperature": 0.1, "top_p": 0.9},
-        "deltas": (-0.05, -0.02),
+        "deltas": (-0.05, 0.0, -0.1, -0.02),
     },
 }
-"""What the two versions of the paper say. Version 1 has -0.02 for generation tasks (translation,
-summaries) and -0.05 for chat benchmarks; both are shown."""
+"""What the two versions of the paper say of chat benchmarks (section 4.2), with the thresholds of
+Table 7 (0, -0.05, -0.1) and -0.02."""
+_OFFICIAL: Final = {
+    benchmark: {"max_tokens": 1024, "temperature": 0.7, "temperature_by_category": benchmark}
+    for benchmark in BY_BENCHMARK
+}
+"""Answers to benchmarks that recommend settings of their own: both versions draw them by these."""
+_GENERATION: Final = frozenset({"wmt19", "cnn_dailymail", "xsum"})
+"""Datasets of translation and summaries, for which version 1 has another main threshold."""
+
+
+def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
+    """What a preset fills in.
+
+    Args:
+        name: One of `PRESETS`; empty for any other.
+        dataset: Kind of the recipe's dataset; None where it is unknown.
+    """
+    found = dict(PRESETS.get(name, {}))
+    if found and dataset in _OFFICIAL:
+        found["answer"] = _OFFICIAL[dataset]
+    if name == "submission" and dataset in _GENERATION:
+        found["deltas"] = (-0.02, -0.05, 0.0, -0.1)
+    return found
 
 
 class RewritingSettings(MethodSettings):
@@ -40,7 +63,7 @@ class RewritingSettings(MethodSettings):
     preset: str = Field(
         "acl_findings",
         description="acl_findings or submission (version 1 of the paper): fills in what is left "
-        "out of answer, revision and deltas.",
+        "out of answer, revision and deltas, for the kind of the dataset.",
     )
     answer: Drawing = Field(
         Drawing.model_validate(PRESETS["acl_findings"]["answer"]),
@@ -60,18 +83,19 @@ class RewritingSettings(MethodSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, given: Any) -> Any:  # noqa: ANN401 (whatever was written)
+    def _fill_in(cls, given: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (as written)
         """Settings that the preset has and the user left out, also inside `answer`."""
         if not isinstance(given, dict):
             return given
-        preset = PRESETS.get(str(given.get("preset", "acl_findings")), {})
+        dataset = info.context.get("dataset") if isinstance(info.context, dict) else None
+        preset_has = preset(str(given.get("preset", "acl_findings")), dataset)
         filled = dict(given)
-        for name in preset.keys() & cls.model_fields.keys():
+        for name in preset_has.keys() & cls.model_fields.keys():
             own = given.get(name)
             if own is None:
-                filled[name] = preset[name]
+                filled[name] = preset_has[name]
             elif isinstance(own, dict):
-                filled[name] = {**preset[name], **own}
+                filled[name] = _over(preset_has[name], own)
         return filled
 
     @field_validator("preset")
@@ -89,6 +113,13 @@ class RewritingSettings(MethodSettings):
     def rewrite_prompt(self) -> RewritePrompt:
         """The prompt by name, or the user's own."""
         return PROMPTS.get(self.prompt) or RewritePrompt(self.prompt, markers_of(self.prompt))
+
+
+def _over(preset_has: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """One's own drawing over the preset's; a temperature of one's own is that of all categories."""
+    if "temperature" in own:
+        preset_has = {k: v for k, v in preset_has.items() if k != "temperature_by_category"}
+    return {**preset_has, **own}
 
 
 class Rewritten(NamedTuple):

@@ -134,9 +134,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
         if first.text != last.text:
             rewritten = [*turns[:at], turn._replace(answer=last)]
             prompts += _both_orders(unit, config, rewritten, turns[: at + 1])
-    read = iter(
-        await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit.item.key)
-    )
+    read = iter(await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit.item))
     rows = []
     for turn, first, last in made:
         row = {

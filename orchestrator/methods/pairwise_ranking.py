@@ -157,7 +157,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
         for first, second in ((a, b), (b, a))
     ]
     labels_used = LABELS[config.labels]
-    read = await judge_prompts(ask, unit.judge, prompts, labels_used, config, unit.item.key)
+    read = await judge_prompts(ask, unit.judge, prompts, labels_used, config, unit.item)
     return [
         _row(unit, made, ab, ba) for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
     ]

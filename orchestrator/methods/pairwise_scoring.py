@@ -247,7 +247,7 @@ async def _starts(
     if not config.chain_of_thought:
         nowhere = Slot(NO_PREFIX, "", 0)
         return [_Start(at, prompt, nowhere) for at, prompt in enumerate(prompts)], 0
-    traces = await reason(ask, unit.judge, prompts, config, unit.item.key)
+    traces = await reason(ask, unit.judge, prompts, config, unit.item)
     starts = [
         _Start(at, prompt, slot)
         for at, (prompt, drawn) in enumerate(zip(prompts, traces, strict=True))

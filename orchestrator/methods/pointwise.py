@@ -169,7 +169,7 @@ async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
     """The answer and its rating, one row a turn."""
     turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
     prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
-    read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit.item.key)
+    read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit.item)
     return [_row(unit, turn, one, config) for turn, one in zip(turns, read, strict=True)]
 
 

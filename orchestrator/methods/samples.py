@@ -71,7 +71,7 @@ class Config(MethodSettings):
 
     @model_validator(mode="after")
     def _samples_differ(self) -> Self:
-        if self.answer.temperature == 0 and not self.answer.temperature_by_category:
+        if not self.answer.can_vary:
             raise ValueError("answers drawn at temperature 0 are all alike; raise it")
         return self
 

@@ -20,7 +20,8 @@ DATASETS: Final = "orchestrator.datasets"
 class Plugs:
     """Validates the plug-ins of a recipe; what is wrong is added to `faults`.
 
-    Settings that name files find the recipe's folder in the validation context, as "folder".
+    Settings find in the validation context the recipe's folder as "folder", for the names of files,
+    and the kind of its dataset as "dataset", for defaults that depend on it.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Plugs:
     ) -> None:
         self._written = written
         self._faults = faults
-        self._context = {"folder": folder}
+        self._context: dict[str, str] = {"folder": folder}
         self._allow_code = allow_code
 
     def slot(self, family: str, value: Any, path: Path) -> PluginRef | None:  # noqa: ANN401
@@ -54,6 +55,13 @@ class Plugs:
         return self.ref(family, kind, value, path)
 
     def dataset(self, value: Any) -> PluginRef | None:  # noqa: ANN401
+        """The dataset, to be validated before what depends on its kind."""
+        found = self._dataset(value)
+        if found is not None:
+            self._context["dataset"] = found.kind
+        return found
+
+    def _dataset(self, value: Any) -> PluginRef | None:  # noqa: ANN401
         """The dataset; its kind may be told by the suffix of its path."""
         path: Path = ("dataset",)
         file = value.get("path") if isinstance(value, Mapping) else None

@@ -4,7 +4,9 @@ Rows of a prompt (its turns) are one cluster. Failed requests are missing and co
 d (an empty text) is a fail in the published confidence, as in the authors' code, and is counted.
 """
 
+from collections.abc import Iterable, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -142,14 +144,47 @@ def _notes(config: Config, rows: pl.DataFrame) -> list[str]:
         "no d: empty texts; they fail in the confidence, as published",
         METHODS,
     ]
-    if config.answer.temperature != config.revision.temperature:
-        notes.append(
-            f"answers were drawn at temperature {config.answer.temperature:g}, rewritings at "
-            f"{config.revision.temperature:g}: drawing colder raises d by itself"
-        )
+    drawn = drawn_at(config, rows["category"])
+    if any(one.answer != one.rewriting for one in drawn):
+        notes.append(_temperature_note(drawn))
     if rows["model"].n_unique() > 1:
         notes.append(_vocabulary_note(rows))
     return notes
+
+
+class DrawnAt(NamedTuple):
+    """Categories whose texts are drawn at the same temperatures."""
+
+    categories: tuple[str, ...]
+    answer: float
+    rewriting: float
+
+
+def drawn_at(config: Config, categories: Iterable[str | None]) -> list[DrawnAt]:
+    """The temperatures at which texts of categories are drawn, the coldest answers first."""
+    found: dict[tuple[float, float], list[str]] = {}
+    for category in sorted(set(categories), key=lambda name: (name is None, name)):
+        pair = config.answer.temperature_of(category), config.revision.temperature_of(category)
+        found.setdefault(pair, []).append(category or _NO_CATEGORY)
+    return [DrawnAt(tuple(names), *pair) for pair, names in sorted(found.items())]
+
+
+def _temperature_note(drawn: Sequence[DrawnAt]) -> str:
+    """What the temperatures do to d by themselves (the paper's Table 9)."""
+    if len(drawn) == 1:
+        (one,) = drawn
+        effect = "colder raises" if one.rewriting < one.answer else "warmer lowers"
+        return (
+            f"answers were drawn at temperature {one.answer:g}, rewritings at {one.rewriting:g}: "
+            f"drawing {effect} d by itself"
+        )
+    said = ", ".join(
+        f"{one.answer:g} and {one.rewriting:g} ({', '.join(one.categories)})" for one in drawn
+    )
+    return (
+        f"answers and rewritings were drawn at temperatures {said}: a rewriting drawn colder than "
+        f"its answer has a higher d by itself, one drawn warmer a lower d"
+    )
 
 
 def _vocabulary_note(rows: pl.DataFrame) -> str:

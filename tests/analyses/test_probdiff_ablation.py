@@ -30,16 +30,49 @@ def test_every_probdiff_method_stands_in_one_table_by_threshold():
     rows = [row("a", "1", -0.03), row("a", "2", 0.1), row("b", "1", -1.0), row("b", "2", -1.0)]
     sources = (source("a", deltas=(-0.05, 0)), source("b", deltas=(-0.05,), prompt="simple"))
     settings, table = summarise(context(rows, *sources))
-    assert [(line[0], line[1], line[4]) for line in settings.rows] == [
-        ("a", "refinement", 0.1),
-        ("b", "simple", 0.1),
-    ]
+    assert settings.rows == (
+        ("a", "refinement", 1, "all", 0.7, 0.1),
+        ("b", "simple", 1, "all", 0.7, 0.1),
+    )
     found = [(line[0], line[3], line[4]) for line in table.rows]
     assert [(name, delta, getattr(cell, "value", None)) for name, delta, cell in found] == [
         ("a", 0.0, 0.5),
         ("a", -0.05, 1.0),
         ("b", -0.05, 0.0),
     ]
+
+
+def test_the_temperatures_are_those_of_the_categories():
+    official = {"temperature": 1.0, "temperature_by_category": "align_bench"}
+    categories = ("文本写作", "角色扮演", "数学计算")
+    rows = [
+        {**row(name, str(at), 0.0), "category": category}
+        for name in ("rewritten at 0.1", "same", "warm")
+        for at, category in enumerate(categories)
+    ]
+    settings, _ = summarise(
+        context(
+            rows,
+            source("rewritten at 0.1", answer=official),
+            source("same", answer=official, revision=official),
+            source("warm", answer=official, revision={"temperature": 0.7}),
+        )
+    )
+    assert [(line[0], *line[3:]) for line in settings.rows] == [
+        ("rewritten at 0.1", "数学计算", 0.1, 0.1),
+        ("rewritten at 0.1", "文本写作, 角色扮演", 0.7, 0.1),
+        ("same", "数学计算", 0.1, 0.1),
+        ("same", "文本写作, 角色扮演", 0.7, 0.7),
+        ("warm", "数学计算", 0.1, 0.7),
+        ("warm", "文本写作, 角色扮演", 0.7, 0.7),
+    ]
+
+
+def test_without_rows_yet_the_temperatures_are_those_of_the_settings():
+    settings, _ = summarise(
+        context([], source("a", answer={"temperature": 0.5, "temperature_by_category": {"x": 0}}))
+    )
+    assert [line[3:] for line in settings.rows] == [("x", 0.0, 0.1), ("(none)", 0.5, 0.1)]
 
 
 def test_a_recipe_without_probdiff_is_refused():

@@ -4,6 +4,7 @@ from pydantic import ValidationError
 
 from orchestrator.ask import Ask, GenerateAsk
 from orchestrator.methods.probdiff import Config, evaluate, leaks, stages
+from orchestrator.recipe.load import load
 from orchestrator.records import Generation, Item, Message, Scored, Unit
 from tests.core.fakes import answered
 
@@ -153,12 +154,62 @@ def test_a_preset_fills_in_what_the_user_leaves_out():
         0.8,
     )
     assert (config.revision.temperature, config.revision.top_p) == (0.1, 0.9)
-    assert config.deltas == (-0.05, -0.02)
+    assert config.deltas == (-0.05, 0.0, -0.1, -0.02)
+
+
+def filled_in(dataset, **settings):
+    return Config.model_validate(settings, context={"dataset": dataset})
+
+
+@pytest.mark.parametrize("preset", ["acl_findings", "submission"])
+@pytest.mark.parametrize("benchmark", ["mt_bench", "align_bench"])
+def test_a_benchmark_with_settings_of_its_own_is_answered_by_these(preset, benchmark):
+    config = filled_in(benchmark, preset=preset, answer={"max_tokens": 7})
+    assert (config.answer.temperature_by_category, config.answer.top_p) == (benchmark, 1.0)
+    assert (config.answer.max_tokens, config.revision.temperature) == (7, 0.1)
+    assert config.deltas[0] == -0.05
+
+
+@pytest.mark.parametrize(
+    ("preset", "dataset", "main"),
+    [
+        ("submission", "wmt19", -0.02),
+        ("submission", "xsum", -0.02),
+        ("submission", "cnn_dailymail", -0.02),
+        ("submission", "alpaca_eval", -0.05),
+        ("acl_findings", "wmt19", -0.05),
+    ],
+)
+def test_the_main_threshold_is_the_one_of_the_task(preset, dataset, main):
+    config = filled_in(dataset, preset=preset)
+    assert config.deltas[0] == main
+    assert set(config.deltas) == {0.0, -0.02, -0.05, -0.1}
+
+
+def test_a_temperature_of_ones_own_goes_over_the_benchmarks():
+    config = filled_in("mt_bench", answer={"temperature": 0.3})
+    assert config.answer.sampling("writing").temperature == 0.3
+
+
+def test_a_recipe_gives_the_kind_of_its_dataset_to_the_preset(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "models: {m: {base_url: 'http://127.0.0.1:1'}}\n"
+        "methods: [{kind: probdiff, preset: submission}]\n"
+        "dataset: {kind: mt_bench}\n"
+    )
+    (method,) = load(path).methods
+    assert isinstance(method.config, Config)
+    assert method.config.answer.temperature_by_category == "mt_bench"
+    assert method.config.answer.top_p == 1.0
 
 
 def test_settings_that_were_filled_in_load_to_themselves():
     config = Config.model_validate({"preset": "submission", "answer": {"temperature": 0}})
     assert Config.model_validate(config.model_dump(mode="json")) == config
+    config = filled_in("mt_bench", preset="submission")
+    for dataset in (None, "mt_bench", "xsum"):
+        assert filled_in(dataset, **config.model_dump(mode="json")) == config
 
 
 def test_without_any_setting_it_is_that_of_the_acl_findings():

@@ -160,3 +160,38 @@ def test_a_run_in_which_all_failed_is_summarised_with_nothing_undefined_as_a_num
 
 def test_no_rows_make_no_tables(tables):
     assert tables([]) == {}
+
+
+def temperature_notes(table):
+    return [note for note in table.notes if "temperature" in note]
+
+
+def test_the_note_on_temperatures_says_what_each_category_was_drawn_at(tables):
+    rows = [
+        row("1", "m", 0.0, category="writing"),
+        row("2", "m", 0.0, category="math"),
+        row("3", "m", 0.0, category="coding"),
+        row("4", "m", 0.0, category="stem"),
+    ]
+    answer = {"temperature": 0.7, "temperature_by_category": "mt_bench"}
+    (note,) = temperature_notes(tables(rows, answer=answer)["probdiff"])
+    assert "0 and 0.1 (coding, math)" in note
+    assert "0.1 and 0.1 (stem)" in note
+    assert "0.7 and 0.1 (writing)" in note
+
+
+def test_what_was_drawn_alike_in_every_category_that_is_there_needs_no_note(tables):
+    rows = [row("1", "m", 0.0, category="writing"), row("2", "m", 0.0, category="roleplay")]
+    by_category = {"temperature": 0.3, "temperature_by_category": "mt_bench"}
+    same = tables(rows, answer=by_category, revision={"temperature": 0.7})["probdiff"]
+    assert temperature_notes(same) == []
+    (note,) = temperature_notes(tables(rows, answer=by_category)["probdiff"])
+    assert note.startswith("answers were drawn at temperature 0.7, rewritings at 0.1: ")
+    assert note.endswith("drawing colder raises d by itself")
+
+
+def test_a_warmer_rewriting_is_not_called_colder(tables):
+    rows = [row("1", "m", 0.0)]
+    drawn = {"answer": {"temperature": 0}, "revision": {"temperature": 0.5}}
+    (note,) = temperature_notes(tables(rows, **drawn)["probdiff"])
+    assert note.endswith("drawing warmer lowers d by itself")
