@@ -166,14 +166,18 @@ class StatisticsSettings(Settings):
 
 
 class Budget(Settings):
-    """Stop asking when one of these is reached; null for no bound."""
+    """Stop asking when one of these is reached, counted over all calls of a run; null for no bound.
+
+    A request is sent only if the most that it may take fits beside what is spent and in flight.
+    """
 
     requests: Count | None = None
     """Requests sent."""
     tokens: Count | None = None
-    """Prompt and generated tokens together."""
+    """Prompt and generated tokens together, as servers report them."""
     money: Money | None = None
-    """In the currency of the models' `price`."""
+    """In the currency of the models' `price`. Failed attempts, of which servers report no tokens,
+    are not counted."""
     hours: Amount | None = None
     """Wall-clock hours of all calls together."""
 

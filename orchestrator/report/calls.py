@@ -168,6 +168,8 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ]
     if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
+    if progress.money is not None:
+        parts.append(f"{numbers.money(progress.money)} spent by all calls")
     return parts
 
 

@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace, late: Late) -> int:
 def _exit_code(result: api.Result) -> int:
     """0 where every unit of the plan has a good row."""
     if result.ended is not None and result.ended.stopping:
-        complain(f"stopped: {result.ended.stopping}; raise it and go on with the same command")
+        complain(f"stopped: {result.ended.stopping}; raise it and run the same command again")
         return EXIT_PARTIAL
     failed = result.n_failed_rows
     if failed:

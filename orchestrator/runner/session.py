@@ -9,9 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
 from orchestrator.ask import Request
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError, OrchestratorError
@@ -19,7 +16,6 @@ from orchestrator.frames import pack_row
 from orchestrator.records import DONE, FAULTY, Failure, Generation, Outcome
 from orchestrator.report.progress import ModelProgress, Progress, connection_state
 from orchestrator.runner.adaptive import META, Adaptive
-from orchestrator.runner.budget import token_counts
 from orchestrator.runner.forming import Board
 from orchestrator.runner.loads import Loads
 from orchestrator.runner.logs import Often
@@ -27,6 +23,7 @@ from orchestrator.runner.resuming import positions_left
 from orchestrator.runner.stages import Stages
 from orchestrator.runner.waves import Waves
 from orchestrator.runner.wiring import Wiring
+from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.window import Window
 
@@ -65,7 +62,7 @@ class Session:
             epoch_of=wiring.store.server_epoch,
         )
         self._n_stored = wiring.done.count(1)
-        self._stages = Stages(wiring.plan, wiring.done, self._not_needed())
+        self._stages = Stages(wiring.plan, wiring.done, wiring.not_needed)
         if wiring.blocks is None:
             ended = bytearray(wiring.done)
             left: Iterator[int | None] = positions_left(
@@ -118,6 +115,8 @@ class Session:
             await self._scheduler.run(self._pump)
         finally:
             self._w.budget.run_for(self._loop.time() - self._started)
+            # What was in flight when the bound stopped the run has ended since.
+            self.stopping = self._w.budget.words() or self.stopping
             self._driver.close()
         if len(self._faults) >= _MAX_FAULTS:
             raise MethodError(
@@ -154,15 +153,18 @@ class Session:
 
     # -- told by the scheduler -------------------------------------------------------------------
 
-    def may_send(self, request: Request) -> bool:  # noqa: ARG002 (the budget is the whole run's)
-        """Count a request, unless a bound is reached."""
-        why = self._w.budget.reached(self._loop.time() - self._started)
-        if why is not None:
-            self.stop(why)
-            return False
-        self._w.budget.send()
-        self._n_sent += 1
-        return True
+    def may_send(self, request: Request) -> Admission:
+        """Count a request, unless it might exceed a bound."""
+        admission = self._w.budget.admit(request, self._loop.time() - self._started)
+        if admission is Admission.SEND:
+            self._n_sent += 1
+        elif admission is Admission.STOP:
+            self.stop(self._w.budget.words())
+        return admission
+
+    def attempted(self, request: Request) -> None:
+        """End what was reserved for an attempt."""
+        self._w.budget.release(request)
 
     def retried(self, request: Request, failure: Failure, wait_s: float) -> None:
         """Record an attempt that failed."""
@@ -200,8 +202,7 @@ class Session:
                 attempts=request.attempts,
                 latency_s=latency_s,
             )
-        prompt_tokens, completion_tokens = token_counts(outcome)
-        self._w.budget.receive(model, prompt_tokens, completion_tokens)
+        prompt_tokens, completion_tokens = self._w.budget.receive(request, outcome)
         counts = self._tokens[model]
         counts[0] += prompt_tokens
         counts[1] += completion_tokens
@@ -371,19 +372,13 @@ class Session:
             asks_copied=dict(self._n_copied),
             asks_joined=self._driver.n_joined,
             models=models,
-            stages=self._stages.progress(self._not_needed()),
+            stages=self._stages.progress(self._w.not_needed),
             failures=dict(self._failures),
             stopping=self.stopping,
             paused=self._w.core.paused,
             rankings=self._board.rankings(self._loop.time()),
             money=self._w.budget.money,
         )
-
-    def _not_needed(self) -> NDArray[np.int64]:
-        """By unit of an item, how many are not asked because they would decide nothing."""
-        if self._w.blocks is None:
-            return np.zeros(self._w.plan.n_per_item, dtype=np.int64)
-        return self._w.blocks.not_needed
 
     @property
     def n_sent(self) -> int:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.plan import Plan
 from orchestrator.runner.adaptive import KeptLimit
@@ -69,3 +71,10 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     copies: Copies | None = None
     blocks: Blocks | None = None
     first: Sequence[int] = ()
+
+    @property
+    def not_needed(self) -> NDArray[np.int64]:
+        """By unit of an item, how many are not asked because they would decide nothing."""
+        if self.blocks is None:
+            return np.zeros(self.plan.n_per_item, dtype=np.int64)
+        return self.blocks.not_needed

@@ -88,6 +88,7 @@ class Core:
 
     Attributes:
         paused: Nothing is sent; what is in flight ends as ever.
+        is_full: Nothing is sent before a request in flight has ended.
     """
 
     def __init__(self, limits: dict[str, Limits], retry: RetryPolicy) -> None:
@@ -95,6 +96,7 @@ class Core:
         self._retry = retry
         self._n = 0
         self.paused = False
+        self.is_full = False
 
     def submit(self, request: Request, now: float) -> Settled | None:
         """Queue a request; a dead model's fails at once."""
@@ -111,7 +113,7 @@ class Core:
         while state.delayed and state.delayed[0][0] <= now:
             due, _, request = heapq.heappop(state.delayed)
             state.ready.push(request, due)
-        if self.paused or state.is_held or not state.ready:
+        if self.paused or self.is_full or state.is_held or not state.ready:
             return None
         if state.in_flight >= state.limits.max_in_flight:
             return None
@@ -233,7 +235,7 @@ class Core:
     def wake_at(self, model: str) -> float | None:
         """When something of a model becomes due that no event will announce; None for never."""
         state = self.models[model]
-        if self.paused or state.is_held:
+        if self.paused or self.is_full or state.is_held:
             return None
         due = [state.delayed[0][0]] if state.delayed else []
         if state.ready and state.down_since is not None and not state.in_flight:
@@ -252,7 +254,8 @@ class Core:
     def n_ready(self, model: str) -> int:
         """Requests of a model that could be sent now, if there were room."""
         state = self.models[model]
-        is_closed = state.down_since is not None or self.paused or state.is_held
+        is_stopped = self.paused or self.is_full or state.is_held
+        is_closed = is_stopped or state.down_since is not None
         return 0 if is_closed else len(state.ready)
 
     def busy(self) -> bool:

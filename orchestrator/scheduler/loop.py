@@ -19,6 +19,7 @@ from orchestrator.backend import Backend
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler._link import Link, send, throttler
+from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, ModelState, Retried, Settled
 
 Connect = Callable[[str], Awaitable[Backend | Failure]]
@@ -41,8 +42,12 @@ class Ends(Protocol):
         """An attempt failed; the request is tried again."""
         ...
 
-    def may_send(self, request: Request) -> bool:
-        """Asked before each attempt; False stops the scheduler (a budget is used up)."""
+    def may_send(self, request: Request) -> Admission:
+        """Asked before each attempt."""
+        ...
+
+    def attempted(self, request: Request) -> None:
+        """An attempt that might be sent has ended, in whatever way."""
         ...
 
 
@@ -273,14 +278,16 @@ class Scheduler:
         if failure is not None:
             now = self._loop.time()
             ends = self._core.not_connected(request, failure, now)
-        elif self._stopping or link.backend is None or not self._ends.may_send(request):
+        elif link.backend is None or not self._is_admitted(request):
             self._core.put_back(request, self._loop.time())
-            self.stop()
             return
         else:
             started = self._loop.time()
             asked = link.backend if link.shares is None else link.shares.for_group(request.group)
-            outcome = await send(asked, request)
+            try:
+                outcome = await send(asked, request)
+            finally:
+                self._ends.attempted(request)
             now = self._loop.time()
             latency_s = now - started
             if self._is_given_up(self._core.models[link.model]):
@@ -289,6 +296,22 @@ class Scheduler:
             ends = self._core.done(request, outcome, now)
         for end in ends:
             self._report(end, latency_s, now)
+        self._make_room()
+
+    def _is_admitted(self, request: Request) -> bool:
+        admission = Admission.STOP if self._stopping else self._ends.may_send(request)
+        if admission is Admission.STOP:
+            self.stop()
+        elif admission is Admission.WAIT:
+            self._core.is_full = True
+        return admission is Admission.SEND
+
+    def _make_room(self) -> None:
+        """Let requests go on that waited for one to end."""
+        if self._core.is_full:
+            self._core.is_full = False
+            for link in self._links.values():
+                self._fill(link)
 
     async def _idle(self, link: Link) -> None:
         self._set_timer(link)

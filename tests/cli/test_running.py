@@ -6,7 +6,7 @@ import re
 import polars as pl
 import pytest
 
-from orchestrator.errors import EXIT_USAGE
+from orchestrator.errors import EXIT_PARTIAL, EXIT_USAGE
 
 EVIL = (
     "\x1b[31mRED\x1b]0;title\x07 \u202eRTL | a\n# head <script>x</script> =cmd [l](http://x) \x9b5m"
@@ -87,11 +87,29 @@ def test_a_server_that_does_not_start_is_exit_code_1(command, recipe):
     assert "no such fault" in err
 
 
+def priced(recipe, money):
+    models = {
+        name: {"server": "fake", "weights": weights, "price": {"input": 10.0, "output": 100.0}}
+        for name, weights in (("weak", "a:0.2"), ("strong", "b:0.9"), ("judge", "j:1.0"))
+    }
+    return recipe(models=models, dataset={"kind": "demo", "n": 40}, budget={"money": money})
+
+
+def test_what_was_spent_is_said_alike_everywhere_and_within_the_bound(command, recipe):
+    for bound in (0.2, 0.3):
+        code, _, err = run(command, priced(recipe, bound))
+        assert code == EXIT_PARTIAL
+        spent = json.loads(command("status", "made", "--json")[1])["money"]
+        assert bound - 0.05 < spent <= bound
+        assert f"stopped: budget.money: {spent:.2f} of {bound:.2f} spent" in " ".join(err.split())
+        assert f"{spent:.2f} spent by all calls" in command("status", "made")[1]
+
+
 def test_a_budget_is_exit_code_3_and_the_next_call_goes_on(command, recipe):
     path = recipe()
     code, _, err = run(command, path, "--set", "budget.requests=5")
     assert code == 3
-    assert "go on with the same command" in err
+    assert "run the same command again" in err
     assert "this run is not finished" in command("report", "made")[2]
     assert run(command, path)[0] == 0
 

@@ -1,0 +1,17 @@
+"""The answer to whether a request may be sent now."""
+
+import enum
+
+
+class Admission(enum.Enum):
+    """Whether a request may be sent.
+
+    Attributes:
+        SEND: It may.
+        WAIT: Not before another request has ended: until then nothing is sent.
+        STOP: It may not, nor may others: sending ends.
+    """
+
+    SEND = enum.auto()
+    WAIT = enum.auto()
+    STOP = enum.auto()
