@@ -85,9 +85,10 @@ class Config(MethodSettings):
         False,  # noqa: FBT003
         description="Features less those of the reference answer.",
     )
-    illustration: bool = Field(
+    illustration: Literal["own", "other"] | bool = Field(
         False,  # noqa: FBT003
-        description="Also with another item's question and reference before the prompt.",
+        description="Also with an example before the prompt. own (or true): the item's own "
+        "question and reference, as in the paper; other: another item's.",
     )
     decoding_ensemble: DecodingEnsemble | None = Field(
         None, description="Mean and variance over further draws."
@@ -110,6 +111,11 @@ class Config(MethodSettings):
             raise ValueError(f"no feature {', '.join(unknown)}; there are {there}")
         return value
 
+    @field_validator("illustration")
+    @classmethod
+    def _the_papers(cls, value: str | bool) -> str | bool:  # noqa: FBT001 (as written)
+        return "own" if value is True else value
+
     @model_validator(mode="after")
     def _possible(self) -> "Config":
         if self.observe == "score":
@@ -119,7 +125,7 @@ class Config(MethodSettings):
             "features": bool(self.features) and "features" in self.model_fields_set,
             "end_of_turn": self.end_of_turn,
             "calibration": self.calibration,
-            "illustration": self.illustration,
+            "illustration": bool(self.illustration),
             "prompt_ensemble": self.prompt_ensemble is not None,
         }
         if impossible := [name for name, is_wanted in wanted.items() if is_wanted]:
@@ -138,7 +144,7 @@ class Config(MethodSettings):
             "code": "code" in self.observed,
             "decoding": self.decoding_ensemble is not None,
             "prompting": self.prompt_ensemble is not None,
-            "illustration": self.illustration,
+            "illustration": bool(self.illustration),
             "calibration": self.calibration,
         }
         found = [group for group, is_there in has.items() if is_there]

@@ -9,7 +9,7 @@ Of an answer y_1..y_T to x, with p(v) = p(v | x, y_<t) at temperature 1:
                   the system prompts of a pool
     AttnEnt       -(1/I) sum_i sum_j a_ji ln a_ji of each head; its least, and its mean
     calibration   a feature less what the reference answer has
-    illustration  the same features with another item's question and reference before the prompt
+    illustration  the same features with the question and its reference before the prompt
     Softmax-combo the sum of oriented z-scores over the evaluated set
 
 Everything is read off a scoring pass of the answer's own token ids under its conversation: of the
@@ -49,7 +49,7 @@ from orchestrator.records import Failure, Generation, Message, Messages, Row, Sc
 
 __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = "glass_box"
 SCHEMA: Final = {
     "item": "str",
@@ -92,7 +92,7 @@ def needs(config: Config) -> frozenset[str]:
 
 def demonstrates(config: Config) -> bool:
     """Whether a unit brings another item along, with its reference."""
-    return config.illustration
+    return config.illustration == "other"
 
 
 def scores(config: Config) -> dict[str, int]:
@@ -108,7 +108,7 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     per_answer: dict[str, tuple[int, tuple[str, ...]]] = {
         "scores": (int(config.observe == "score"), config.wanted),
         "scores as the code": (int("code" in config.observed), values.CODE),
-        "illustrated scores": (int(config.illustration), config.wanted_of_texts),
+        "illustrated scores": (int(bool(config.illustration)), config.wanted_of_texts),
         "reference scores": (int(config.calibration), config.wanted_of_texts),
         "prompt ensemble": (n_prompts, ()),
         "scores of draws": (n_draws if config.scorer else 0, ()),
@@ -169,8 +169,9 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     found = _of_answer(seen, config)
     if got["code"]:
         found |= values.code_values(got["code"][0])
-    if got["illustration"] and unit.demonstration is not None:
-        found["demonstration"] = unit.demonstration.key
+    if got["illustration"]:
+        other = unit.demonstration if config.illustration == "other" else None
+        found["demonstration"] = (other or unit.item).key
         shown = _three(values.of_score(got["illustration"][0]))
         found |= {f"illustrated_{name}": value for name, value in shown.items()}
     if got["reference"]:
@@ -214,8 +215,10 @@ def _asks(
         # To the released code the token that ends the turn belongs to the answer.
         asks["code"] = [ask.score(who, messages, text, features=values.CODE, end_of_turn=ended)]
     wanted = config.wanted_of_texts
-    if config.illustration:
-        asks["illustration"] = [ask.score(who, _illustrated(unit, messages), text, features=wanted)]
+    if (example := _example(unit, turn, config)) is not None:
+        system = tuple(message for message in messages if message.role == "system")
+        under = (*system, *example, *_spoken(messages))
+        asks["illustration"] = [ask.score(who, under, text, features=wanted)]
     reference = unit.item.reference_of(turn.number)
     if config.calibration and reference is not None and reference.strip():
         asks["reference"] = [ask.score(who, messages, reference, features=wanted)]
@@ -275,18 +278,31 @@ def _under_each_prompt(messages: Messages, config: Config) -> list[Messages]:
     return [(Message("system", prompt), *_spoken(messages)) for prompt in prompts]
 
 
-def _illustrated(unit: Unit, messages: Messages) -> Messages:
-    """The conversation with another item's exchange before it.
+def _example(unit: Unit, turn: Turn, config: Config) -> Messages | None:
+    """What stands before the conversation as an illustration; None for nothing.
+
+    The item's own questions with their references, up to this turn (section 3.1 of the paper, which
+    has one turn); nothing where a turn has none. Or another item's.
 
     Raises:
-        AskFailed: If there is no other item with a reference.
+        AskFailed: If another item is wanted and there is none with a reference.
     """
-    other = unit.demonstration
-    if other is None or other.reference is None:
-        raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
-    system = tuple(message for message in messages if message.role == "system")
-    exchange = (*_spoken(other.messages), Message("assistant", other.reference))
-    return (*system, *exchange, *_spoken(messages))
+    if not config.illustration:
+        return None
+    if config.illustration == "other":
+        other = unit.demonstration
+        if other is None or other.reference is None:
+            raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
+        return (*_spoken(other.messages), Message("assistant", other.reference))
+    item = unit.item
+    asked = [_spoken(item.messages), *((Message("user", text),) for text in item.followups)]
+    shown: list[Message] = []
+    for number, question in enumerate(asked[: turn.number], 1):
+        reference = item.reference_of(number)
+        if reference is None or not reference.strip():
+            return None
+        shown += [*question, Message("assistant", reference)]
+    return tuple(shown)
 
 
 def _spoken(messages: Messages) -> Messages:

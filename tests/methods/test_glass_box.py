@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.ask import Ask, AskFailed, GenerateAsk, ScoreAsk
+from orchestrator.ask import AskFailed, GenerateAsk
 from orchestrator.judgment import glass_box as formulas
 from orchestrator.judgment.entropy import entropy_bounds
 from orchestrator.methods import glass_box
-from orchestrator.methods.glass_box import Config, evaluate, scores, stages
+from orchestrator.methods.glass_box import Config, scores, stages
 from orchestrator.prompts.system_pool import SYSTEM_POOL
 from orchestrator.records import (
     TOKEN_FEATURES,
@@ -23,11 +23,15 @@ from orchestrator.records import (
     TopLogprobs,
     Unit,
 )
-from tests.core.fakes import answered
+from tests.methods.glass_box_model import (
+    ITEM,
+    Model,
+    close,
+    ids_of,
+    rows_of,
+    values_of,
+)
 
-ITEM = Item(key="k", messages=(Message("user", "q1"),), reference="right")
-OTHER = Item(key="o", messages=(Message("system", "s"), Message("user", "q9")), reference="shown")
-UNIT = Unit(ITEM, ("m",), demonstration=OTHER)
 EVERYTHING = Config(
     features=("vocabulary", "attention", "code"),
     alternatives=2,
@@ -37,68 +41,6 @@ EVERYTHING = Config(
     decoding_ensemble={"passes": 3, "top_k": 5},
     prompt_ensemble={},
 )
-
-
-def ids_of(text):
-    return np.array([ord(c) for c in text], np.int32)
-
-
-def values_of(name, messages, n):
-    """Numbers that differ by feature, prompt and place."""
-    start = len(name) + sum(len(message.content) for message in messages) / 100
-    return (start + np.arange(n) / 10).astype(np.float32)
-
-
-class Model:
-    """Answers with `texts` in turn; log-probabilities are -code point / 100."""
-
-    def __init__(self, *texts, finish="stop", **drawn):
-        self.texts = list(texts)
-        self.finish = finish
-        self.drawn = drawn
-        self.asked = []
-
-    def __call__(self, ask):
-        self.asked.append(ask)
-        if isinstance(ask, GenerateAsk):
-            return self.draw()
-        assert isinstance(ask, ScoreAsk)
-        return self.score(ask)
-
-    def draw(self):
-        text = self.texts.pop(0)
-        ids = ids_of(text)
-        given = {"logprobs": (-ids / 100).astype(np.float32), **self.drawn}
-        return Generation(text, self.finish, token_ids=ids, **given)
-
-    def score(self, ask):
-        ids = np.array(ask.token_ids or ids_of(ask.text), np.int32)
-        if ask.end_of_turn:
-            ids = np.append(ids, np.int32(3))
-        n = len(ids)
-        features = {name: values_of(name, ask.messages, n) for name in ask.features}
-        if "attention_entropy" in features:
-            features["attention_entropy"] = np.array([[0.5, 1.5], [2.5, 3.5]], np.float32)
-        top = None
-        if ask.top_logprobs:
-            listed = np.log(np.full((n, ask.top_logprobs), 0.25)).astype(np.float32)
-            top = TopLogprobs(np.zeros((n, ask.top_logprobs), np.int32), listed)
-        logprobs = (-ids / 100).astype(np.float32)
-        return Scored(ids, logprobs, top=top, features=features or None)
-
-    def scored(self):
-        return [ask for ask in self.asked if isinstance(ask, ScoreAsk)]
-
-    def generated(self):
-        return [ask for ask in self.asked if isinstance(ask, GenerateAsk)]
-
-
-def rows_of(model, config=None, unit=UNIT):
-    return answered(evaluate(unit, Ask(), Config() if config is None else config), model)
-
-
-def close(expected):
-    return pytest.approx(expected, abs=1e-6)
 
 
 def test_an_answer_is_read_off_one_pass_over_its_own_tokens():
@@ -190,23 +132,6 @@ def test_an_item_without_a_reference_is_not_calibrated():
     (row,) = rows_of(Model("ab"), Config(calibration=True), Unit(bare, ("m",)))
     assert row["mean_logprob"] is not None
     assert row.get("mean_logprob_calibrated") is None
-
-
-def test_an_illustration_is_an_exchange_before_the_conversation():
-    model = Model("ab")
-    (row,) = rows_of(model, Config(illustration=True))
-    _, asked = model.scored()
-    assert asked.messages == (
-        Message("user", "q9"), Message("assistant", "shown"), Message("user", "q1"),
-    )  # fmt: skip
-    assert (asked.token_ids, row["demonstration"]) == ((97, 98), "o")
-    expected = values_of("entropy", asked.messages, 2).mean()
-    assert row["illustrated_softmax_entropy"] == close(expected)
-
-
-def test_an_illustration_needs_another_item():
-    with pytest.raises(AskFailed, match="no other item has a reference"):
-        rows_of(Model("ab"), Config(illustration=True), Unit(ITEM, ("m",)))
 
 
 def test_passes_of_the_decoding_ensemble_are_draws_of_their_own():
@@ -351,7 +276,6 @@ def test_the_plan_knows_the_features_and_every_request():
 def test_a_reference_is_needed_only_where_it_is_used():
     assert glass_box.needs(Config()) == frozenset()
     assert glass_box.needs(Config(calibration=True)) == {"reference"}
-    assert glass_box.demonstrates(Config(illustration=True))
 
 
 def test_scores_are_the_columns_that_are_filled_with_their_direction():
