@@ -166,18 +166,14 @@ class StatisticsSettings(Settings):
 
 
 class Budget(Settings):
-    """Stop asking when one of these is reached, counted over all calls of a run; null for no bound.
-
-    A request is sent only if the most that it may take fits beside what is spent and in flight.
-    """
+    """Bounds on all calls of a run together; null for none. What is in flight is reserved."""
 
     requests: Count | None = None
     """Requests sent."""
     tokens: Count | None = None
     """Prompt and generated tokens together, as servers report them."""
     money: Money | None = None
-    """In the currency of the models' `price`. Failed attempts, of which servers report no tokens,
-    are not counted."""
+    """In the currency of the models' `price`; failed attempts, which report no tokens, left out."""
     hours: Amount | None = None
     """Wall-clock hours of all calls together."""
 
