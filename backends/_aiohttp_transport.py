@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import aiohttp
 
+from backends import _silence
 from backends._transport import (
     CONNECT_TIMEOUT_S,
     CONTROL_CONNECTIONS,
@@ -20,6 +21,7 @@ from backends._transport import (
     KEPT_HEADERS,
     Read,
     Reply,
+    cause_of,
     check_base_url,
     check_key,
 )
@@ -30,6 +32,7 @@ from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
 T = TypeVar("T")
 _READ_BUFFER_BYTES: Final = 2**18
+_OPTIONS: Final = _silence.all_options()
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 
 log = logging.getLogger(__name__)
@@ -127,13 +130,22 @@ class AiohttpTransport:
         if is_private(self._base_url):
             headers["Accept-Encoding"] = "identity"
         self._sessions[method] = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=self._keepalive_s),
+            connector=aiohttp.TCPConnector(
+                limit=limit, keepalive_timeout=self._keepalive_s, socket_factory=_socket
+            ),
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=not is_private(self._base_url),
             read_bufsize=_READ_BUFFER_BYTES,
         )
         return self._sessions[method]
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    _silence.set_options(made, _OPTIONS)
+    return made
 
 
 def _closed_before_reply(error: aiohttp.ClientError) -> bool:
@@ -159,15 +171,15 @@ def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:
     cause = "connection"
     match error:
         case aiohttp.ConnectionTimeoutError():
-            said = f"no connection within {CONNECT_TIMEOUT_S:g} s: {said}"
+            cause, said = "unreachable", f"no connection within {CONNECT_TIMEOUT_S:g} s: {said}"
+        case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
+            cause, said = "unreachable", f"the host name can't be resolved: {said}"
+        case OSError(errno=number) if number is not None:
+            cause = cause_of(getattr(error, "os_error", error))
         case TimeoutError():
             cause, said = "timeout", f"no complete reply within {timeout_s:g} s"
         case aiohttp.InvalidURL():
             cause, said = "bad_request", f"no valid URL: {said}"
-        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-            cause = "refused"
-        case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
-            said = f"the host name can't be resolved: {said}"
         case aiohttp.ServerDisconnectedError():
             said = "the server closed the connection before replying"
         case aiohttp.ClientPayloadError():

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import httptools
 
+from backends import _silence
 from backends._transport import KEPT_HEADERS, Read, Reply, whole
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -21,6 +22,7 @@ T = TypeVar("T")
 # does not wait for work meanwhile.
 _MOST_TOGETHER: Final = 8
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
+_KEEPALIVE: Final = _silence.keepalive_options()
 _KEPT: Final = {name.encode(): name for name in KEPT_HEADERS}
 _MAX_HEAD_BYTES: Final = 64 * 1024
 # Chunked bodies are longer on the wire than they are: six bytes of frame to one, if each is alone.
@@ -67,7 +69,8 @@ class Connection(asyncio.Protocol):
         secret: Kept out of messages.
 
     Attributes:
-        deadline: When the request in flight must be answered, in the loop's time.
+        asked_at: When the request in flight was sent, in the loop's time.
+        deadline: When it must be answered.
         idle_since: When the last one was.
     """
 
@@ -90,6 +93,7 @@ class Connection(asyncio.Protocol):
         self._read: Callable[[Reply], Any] = whole
         self._unsent = b""
         self._n_bytes = 0
+        self.asked_at = 0.0
         self.deadline = 0.0
         self.idle_since = 0.0
         self._begin()
@@ -117,10 +121,12 @@ class Connection(asyncio.Protocol):
         """
         if self._transport is None or self._transport.is_closing():
             return None
-        waiter: asyncio.Future[T | Failure | None]
-        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[T | Failure | None] = loop.create_future()
+        self._waiter = waiter
         self._read = read
         self._n_bytes = 0
+        self.asked_at = loop.time()
         self.deadline = deadline
         self._unsent = request
         self._sending.put(self)
@@ -143,6 +149,11 @@ class Connection(asyncio.Protocol):
         self._settle(failure)
         self.abort()
 
+    def is_silent(self) -> bool:
+        """Return whether the server has not even acknowledged what was sent, for long."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        return sock is not None and _silence.is_silent(sock)
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
@@ -153,6 +164,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self._transport = transport  # type: ignore[assignment]  # that of a TCP connection
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            _silence.set_options(sock, _KEEPALIVE)
         self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
@@ -177,12 +191,15 @@ class Connection(asyncio.Protocol):
         # The parser holds this object: without the cycle both go at once.
         self._parser = None
         self._lost(self)
-        if self._has_head and not self._is_framed and exc is None:
+        number = getattr(exc, "errno", None)
+        if number in _silence.UNREACHABLE:
+            self._settle(Failure("unreachable", failures.clean(str(exc), self._secret)))
+        elif self._has_head and not self._is_framed and exc is None:
             # A reply that does not say how long it is ends with the connection.
             self._hand_over(self._reply())
         elif self._n_bytes:
             self._settle(Failure("connection", "the reply broke off"))
-        elif exc is None or getattr(exc, "errno", None) in _CLOSED:
+        elif exc is None or number in _CLOSED:
             self._settle(None)
         else:
             self._settle(Failure("connection", failures.clean(str(exc), self._secret)))

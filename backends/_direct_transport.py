@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from backends._connection import Connection, Sending
+from backends._silence import SILENT_S
 from backends._transport import (
     CONNECT_TIMEOUT_S,
     CONTROL_CONNECTIONS,
@@ -20,6 +21,7 @@ from backends._transport import (
     Read,
     Reply,
     Transport,
+    cause_of,
     check_base_url,
     check_key,
     whole,
@@ -37,6 +39,11 @@ _RESOLUTION_S: Final = 1e-3
 # the request is sent anew. What is closed later was being answered, and that is to be known: it may
 # be another server that would answer next.
 _RACE_S: Final = 0.02
+# How often connections that wait for a reply are looked at.
+_LOOK_S: Final = 5.0
+_SILENT: Final = Failure(
+    "unreachable", f"the server's machine has not answered for {SILENT_S:g} s, not even TCP probes"
+)
 _SHUT: Final = Failure("connection", "the connection was closed")
 
 log = logging.getLogger(__name__)
@@ -168,8 +175,8 @@ class _Pool:
                 connection.abort()
                 return _SHUT
             self._busy[connection] = timeout_s
-            self._watch(deadline)
             began = asyncio.get_running_loop().time()
+            self._watch(min(deadline, began + _LOOK_S))
             end = await connection.ask(request, deadline, read)
             if end is not None:
                 return end
@@ -205,18 +212,17 @@ class _Pool:
             addresses = await _addresses(host, port)
         except (OSError, UnicodeError) as error:
             said = failures.clean(str(error), self._secret)
-            return Failure("connection", f"the host name can't be resolved: {said}")
-        failure = Failure("connection", "the host has no address")
+            return Failure("unreachable", f"the host name can't be resolved: {said}")
+        failure = Failure("unreachable", "the host has no address")
         for address in addresses:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     _, connection = await loop.create_connection(self._make, address, port)
             except TimeoutError:
                 said = f"no connection within {CONNECT_TIMEOUT_S:g} s: {address}:{port}"
-                failure = Failure("connection", said)
+                failure = Failure("unreachable", said)
             except OSError as error:
-                cause = "refused" if isinstance(error, ConnectionRefusedError) else "connection"
-                failure = Failure(cause, failures.clean(str(error), self._secret))
+                failure = Failure(cause_of(error), failures.clean(str(error), self._secret))
             else:
                 return connection
         return failure
@@ -254,9 +260,13 @@ class _Pool:
         for connection, timeout_s in list(self._busy.items()):
             if connection.deadline <= now:
                 connection.fail(_late(timeout_s))
+            elif connection.asked_at + SILENT_S <= now and connection.is_silent():
+                connection.fail(_SILENT)
         while self._idle and self._idle[0].idle_since + self._keepalive_s <= now:
             self._idle.popleft().abort()
         due = [connection.deadline for connection in self._busy if connection.deadline > now]
+        if due:
+            due.append(now + _LOOK_S)
         if self._idle:
             due.append(self._idle[0].idle_since + self._keepalive_s)
         if due:

@@ -7,17 +7,21 @@ Importing it takes most of a second, so `backends.openai` imports this module wh
 
 import asyncio
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
+from urllib.request import getproxies
 
 import openai
 from openai import RequestOptions
 
+from backends._silence import all_options
 from backends._transport import (
     CONNECT_TIMEOUT_S,
     KEPT_HEADERS,
     Read,
     Reply,
+    cause_of,
     check_base_url,
     check_key,
 )
@@ -115,16 +119,26 @@ class OpenaiTransport:
         return {"headers": headers}
 
     def _open(self) -> openai.AsyncOpenAI:
-        limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
+        kind = type(openai.DEFAULT_CONNECTION_LIMITS)
+        limits = kind(
             max_connections=self._max_in_flight, max_keepalive_connections=self._max_in_flight
         )
+        own = None
+        # A client with a transport of its own would not obey the environment's proxies.
+        if is_private(self._base_url) or not getproxies():
+            # Its name differs by the version of openai.
+            library = sys.modules[kind.__module__.partition(".")[0]]
+            own = library.AsyncHTTPTransport(limits=limits, socket_options=all_options())
         self._client = openai.AsyncOpenAI(
             api_key=self._secret or "none",
             base_url=self._base_url,
             max_retries=0,
             timeout=openai.Timeout(None, connect=CONNECT_TIMEOUT_S),
             http_client=openai.DefaultAsyncHttpxClient(
-                limits=limits, follow_redirects=False, trust_env=not is_private(self._base_url)
+                limits=limits,
+                follow_redirects=False,
+                trust_env=not is_private(self._base_url),
+                transport=own,
             ),
         )
         return self._client
@@ -142,12 +156,13 @@ def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:
     """Every error of the package and of its HTTP library, mapped here and nowhere else."""
     causes = list(_causes(error))
     said = failures.clean(str(causes[-1]) or type(causes[-1]).__name__, secret)
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        return Failure("refused", said)
     if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return Failure("connection", f"the host name can't be resolved: {said}")
+        return Failure("unreachable", f"the host name can't be resolved: {said}")
     if any(type(cause).__name__ == "ConnectTimeout" for cause in causes):
-        return Failure("connection", f"no connection within {CONNECT_TIMEOUT_S:g} s")
+        return Failure("unreachable", f"no connection within {CONNECT_TIMEOUT_S:g} s")
+    numbered = [cause for cause in causes if isinstance(cause, OSError) and cause.errno]
+    if numbered:
+        return Failure(cause_of(numbered[-1]), said)
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return Failure("timeout", f"no complete reply within {timeout_s:g} s")
     if _DISCONNECTED in said:

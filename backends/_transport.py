@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from backends._silence import UNREACHABLE
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -59,6 +60,17 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close connections; what is in flight fails."""
         ...
+
+
+def cause_of(error: OSError) -> str:
+    """Return the cause of a failure that the operating system reports.
+
+    Refused and unreachable mean that another server may be asked at once. All else may be the
+    request's doing, or this machine's, which has no file or port left for another connection.
+    """
+    if isinstance(error, ConnectionRefusedError):
+        return "refused"
+    return "unreachable" if error.errno in UNREACHABLE else "connection"
 
 
 def check_base_url(base_url: str) -> str:

@@ -278,12 +278,17 @@ class PairScores(msgspec.Struct, frozen=True, gc=False):
 Outcome = Generation | Scored | Choice | PairScores
 
 
+UNREACHED: Final = frozenset(("refused", "unreachable"))
+"""Causes of failures that say nothing about the request: no server took it, or the one that had it
+has gone."""
+
+
 class Failure(msgspec.Struct, frozen=True):
     """Why there is no outcome.
 
     Attributes:
-        cause: One word for grouping: "refused", "timeout", "connection", "rate_limited",
-            "server_error", "dead_server", "too_long", "bad_request", "not_found",
+        cause: One word for grouping: "refused", "unreachable", "timeout", "connection",
+            "rate_limited", "server_error", "dead_server", "too_long", "bad_request", "not_found",
             "unparseable", "unsupported", "no_logprobs", "budget", "method".
         message: What the server or the transport said, shortened, without secrets.
         permanent: Whether the same request would meet it again; only such are stored as outcomes.

@@ -1,10 +1,12 @@
 """What holds for every test: which may be skipped, and an event loop that nobody leaks."""
 
 import asyncio
+import functools
 import importlib.util
 import os
 import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,6 +55,17 @@ def lacks_llamacpp() -> bool:
     return not program or not any((made / "models").glob("*.gguf"))
 
 
+@functools.cache
+def lacks_namespaces() -> bool:
+    """Whether this user may not make network namespaces, or has no `ip` to make them with."""
+    if shutil.which("ip") is None:
+        return True
+    name = f"orchestrator-{os.getpid()}"
+    made = subprocess.run(("ip", "netns", "add", name), capture_output=True, check=False)
+    subprocess.run(("ip", "netns", "del", name), capture_output=True, check=False)
+    return made.returncode != 0
+
+
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
     AllowedSkip(r"chromium is absent", lacks_browser, 60),
@@ -60,11 +73,13 @@ ALLOWED = (
     AllowedSkip(r"axe-core is absent", lambda: True, 12),
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),
     AllowedSkip(r"cc is absent", lambda: shutil.which("cc") is None, 10),
+    AllowedSkip(r"network namespaces can't be made", lacks_namespaces, 10),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
 )
-NEEDED_BY_MARK = {
+NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "models": (lacks_models, "torch and the bundled models are absent"),
+    "namespaces": (lacks_namespaces, "network namespaces can't be made"),
     "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
     "vllm": (lacks_vllm, "vLLM is absent: python tools/set_up_vllm.py makes .venv-vllm"),
 }

@@ -23,9 +23,10 @@ from orchestrator.recipe.schema import (
 
 BUNDLED_PREFIX: Final = "bundled:"
 DEFAULT_BACKEND: Final = "openai"
+_ASKED: Final = ("backend", "system", "template", "thinking")
 _WAYS: Final = {
-    "server": ("weights", "replicas", "backend", "system", "template", "thinking"),
-    "base_url": ("model", "api_key_env", "backend", "system", "template", "thinking"),
+    "server": ("weights", "replicas", "min_servers", *_ASKED),
+    "base_url": ("model", "api_key_env", "min_servers", *_ASKED),
     "answers": (),
 }
 """The three ways to a model, one of which an entry has, and the keys that go with each."""
@@ -54,6 +55,10 @@ class ModelLoader:
                 own = checked.models[name]
                 answers = self._answers(name, own.answers)
                 urls = _plain_urls(own.base_url)
+                n_servers = len(urls) or own.replicas
+                if own.min_servers > n_servers:
+                    said = f"{own.min_servers}, but the model has {n_servers} in all"
+                    self._fault(name, "min_servers", said)
                 found[name] = ModelSpec(
                     name=name,
                     server=server,
@@ -71,6 +76,7 @@ class ModelLoader:
                     thinking_end=own.thinking.end if own.thinking else "",
                     replicas=own.replicas,
                     base_urls=urls if len(urls) > 1 else (),
+                    min_servers=own.min_servers,
                 )
         return found
 

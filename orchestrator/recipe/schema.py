@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
+from orchestrator.recipe.plugin_ref import PluginRef as PluginRef
 from orchestrator.recipe.reused import ReusedRun
 from orchestrator.recipe.settings import Settings
 
@@ -101,6 +102,9 @@ class ModelEntry(Settings):
     replicas: Count = 1
     """Servers of this model to launch, as many as there is room for; each has `max_in_flight`
     requests at a time, and an item's requests stay on one of them while the load is even."""
+    min_servers: Count = 1
+    """Servers that must be ready before this model is asked, where there are `replicas` or several
+    addresses; the others take their share as soon as they are."""
     base_url: list[str] | None = None
     """Address of a running server or hosted endpoint; a trailing /v1 may be left out. Several that
     serve the same model share its requests."""
@@ -178,14 +182,18 @@ class Budget(Settings):
     """Wall-clock hours of all calls together."""
 
 
+DEFAULT_UNITS = 2000
+"""Units that may be open where a recipe does not say how many, and servers do not take more."""
+
+
 class Window(Settings):
     """Bounds on what is open at the same time, so that memory does not grow with the run."""
 
-    units: Count = 2000
+    units: Count | None = None
     """Open units, an equal share for each model that is asked: no model has more requests in flight
-    than its units ask."""
+    than its units ask. Left out: 2000, and more where servers take more requests at a time."""
     megabytes: Amount = 64.0
-    """Texts of open units."""
+    """Memory of open units, their texts included."""
 
 
 class Resources(Settings):
@@ -235,23 +243,6 @@ class RecipeFile(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class PluginRef:
-    """A plug-in and its validated settings: of a method, a server or a dataset."""
-
-    kind: str
-    config: BaseModel
-
-    @property
-    def name(self) -> str:
-        """What tables call it: its own name, else its kind."""
-        return getattr(self.config, "name", None) or self.kind.rpartition(".")[2]
-
-    def resolved(self) -> dict[str, Any]:
-        """Kind and settings as plain data."""
-        return {"kind": self.kind, **self.config.model_dump(mode="json")}
-
-
-@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model with everything filled in; one of `server`, `base_url` and `answers` is there.
 
@@ -272,6 +263,7 @@ class ModelSpec:
         thinking_end: What stands between its thinking and its answer; empty where it thinks not.
         replicas: Servers to launch, where there is room.
         base_urls: All addresses, where there are several; `base_url` is the first.
+        min_servers: Servers that must be ready before it is asked.
     """
 
     name: str
@@ -290,6 +282,7 @@ class ModelSpec:
     thinking_end: str = ""
     replicas: int = 1
     base_urls: tuple[str, ...] = ()
+    min_servers: int = 1
 
     @property
     def is_adaptive(self) -> bool:
@@ -315,6 +308,7 @@ class ModelSpec:
             "server": self.server and self.server.resolved(),
             "weights": self.weights,
             "replicas": self.replicas if self.replicas > 1 else None,
+            "min_servers": self.min_servers if self.min_servers > 1 else None,
             "base_url": list(self.base_urls) or self.base_url,
             "backend": backend,
             "model": self.model if self.server is None else None,

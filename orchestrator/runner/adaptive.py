@@ -13,10 +13,11 @@ from typing import Final
 import msgspec
 
 from orchestrator.backend import ServerLoad
+from orchestrator.recipe.schema import ModelSpec
 from orchestrator.report.progress import LimitProgress
 from orchestrator.runner.loads import Loads
-from orchestrator.scheduler.core import Core
-from orchestrator.scheduler.limits import Change, Controller, Seen
+from orchestrator.scheduler.core import Core, Limits
+from orchestrator.scheduler.limits import CEILING, FLOOR, START, Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.store.clock import wall_ms
 
@@ -55,6 +56,34 @@ def decoded(text: str | None) -> dict[str, KeptLimit]:
         return {}
 
 
+def first_limits(
+    specs: Mapping[str, ModelSpec],
+    n_servers: Mapping[str, int],
+    labels: Mapping[str, str],
+    kept: Mapping[str, KeptLimit],
+) -> tuple[dict[str, Controller], dict[str, Limits]]:
+    """Return controllers of the models whose limit is to be found, and the limits of all.
+
+    Args:
+        specs: By model.
+        n_servers: Of each model.
+        labels: What the store remembers the servers of each model by.
+        kept: What an earlier call wrote down; a controller begins there.
+    """
+    controllers, limits = {}, {}
+    for name, spec in specs.items():
+        n = n_servers[name]
+        limit = spec.max_in_flight * n
+        if spec.is_adaptive:
+            known = kept.get(labels[name])
+            start = START * n if known is None else known.limit
+            controllers[name] = Controller(start, FLOOR * n, CEILING * n)
+            limit = controllers[name].limit
+        own = spec.limits
+        limits[name] = Limits(limit, own.dead_after_s, own.max_attempts, own.max_failures)
+    return controllers, limits
+
+
 class Adaptive:
     """Keeps the limits of models where their servers do best.
 
@@ -62,6 +91,7 @@ class Adaptive:
         controllers: Of the models whose limit is to be found.
         labels: What the store remembers each model by.
         kept: What an earlier call wrote down.
+        n_servers: Servers of each model for which its limit was made; 1 where left out.
         core: Counters of the models.
         scheduler: Has the connections, and is told new limits.
         loads: Asks the servers for their figures.
@@ -75,6 +105,7 @@ class Adaptive:
         *,
         labels: Mapping[str, str],
         kept: Mapping[str, KeptLimit],
+        n_servers: Mapping[str, int],
         core: Core,
         scheduler: Scheduler,
         loads: Loads,
@@ -92,6 +123,9 @@ class Adaptive:
         self._first = {name: state.limits.max_in_flight for name, state in core.models.items()}
         self._changes: dict[str, list[Change]] = {name: [] for name in core.models}
         self._n_changes = dict.fromkeys(core.models, 0)
+        self._n_servers = {name: n_servers.get(name, 1) for name in core.models}
+        self._n_there = dict(self._n_servers)
+        self._by_hand: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
 
@@ -104,10 +138,33 @@ class Adaptive:
     def by_hand(self, model: str, n: int) -> int:
         """Set a limit and leave it there; how many it was before."""
         self._controllers.pop(model, None)
+        self._by_hand.add(model)
         before = self._scheduler.set_limit(model, n)
         if n != before:
             self._record(model, Change(self._now(), before, n, _BY_HAND))
         return before
+
+    def servers(self, model: str, n: int) -> None:
+        """Follow servers of a model that come or go: each has its share of the limit.
+
+        Args:
+            model: Which has several servers.
+            n: That are there from now on, at least 1.
+        """
+        before = self._n_there[model]
+        self._n_there[model] = n
+        if n == before or model in self._by_hand:
+            return
+        controller = self._controllers.get(model)
+        said = f"{n} of {self._n_servers[model]} servers"
+        if controller is not None:
+            change = controller.resize(self._now(), n, before, said)
+        else:
+            limit = self._core.models[model].limits.max_in_flight
+            change = Change(self._now(), limit, max(round(limit * n / before), 1), said)
+        if change is not None:
+            self._scheduler.set_limit(model, change.after)
+            self._record(model, change)
 
     def progress(self, model: str) -> LimitProgress:
         """How a model's limit came about."""

@@ -12,6 +12,7 @@ import yaml
 from orchestrator import __version__
 from orchestrator.datasets import Dataset
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
+from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.report.progress import Progress
 from orchestrator.runner import adaptive
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent
@@ -19,6 +20,7 @@ from orchestrator.runner.fleet import Fleet
 from orchestrator.runner.identity import server_label
 from orchestrator.runner.itemising import keep_items
 from orchestrator.runner.kept import Shelf
+from orchestrator.runner.machine import raise_file_limit
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.probed import Probes, needs_of
@@ -30,8 +32,7 @@ from orchestrator.runner.steering import Interrupts, obey
 from orchestrator.runner.stopping import open_blocks, remember_not_needed, remember_rule
 from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.blocks import Blocks
-from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.limits import CEILING, FLOOR, START, Controller
+from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.retry import RetryPolicy
 from orchestrator.store import RunDirectory, Store, damaged
 
@@ -182,7 +183,9 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     budget = _budget(prepared, store)
     wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
     session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
+    fleet.counted = session.adaptive.servers
     fleet.warn_of_missing_keys()
+    raise_file_limit()
     told = _Told(session, fleet, run_dir, store, budget, watch)
     interrupts = Interrupts(session, stop)
     _log.info("sending begins", extra={"units_left": opened.done.count(0)})
@@ -306,28 +309,15 @@ def _wiring(
     specs = {name: prepared.models[name] for name in prepared.identities}
     labels = {name: server_label(name, prepared.plan.identities[name]) for name in specs}
     kept = adaptive.decoded(store.get_meta(adaptive.META))
-    controllers = {
-        name: _controller(fleet.n_servers(name), kept.get(labels[name]))
-        for name, spec in specs.items()
-        if spec.is_adaptive
-    }
-    limits = {
-        name: Limits(
-            controllers[name].limit
-            if name in controllers
-            else spec.max_in_flight * fleet.n_servers(name),
-            spec.limits.dead_after_s,
-            spec.limits.max_attempts,
-            spec.limits.max_failures,
-        )
-        for name, spec in specs.items()
-    }
+    n_servers = {name: fleet.n_servers(name) for name in specs}
+    controllers, limits = adaptive.first_limits(specs, n_servers, labels, kept)
+    core = Core(limits, RetryPolicy())
     return Wiring(
         plan=prepared.plan,
         plan_id=opened.plan_id,
         done=opened.done,
         store=store,
-        core=Core(limits, RetryPolicy()),
+        core=core,
         budget=budget,
         connect=fleet.connect,
         doubt=fleet.doubt,
@@ -338,9 +328,11 @@ def _wiring(
             for name, spec in specs.items()
             if spec.limits.requests_per_minute is not None
         },
-        max_open=recipe.window.units,
+        max_open=recipe.window.units or DEFAULT_UNITS,
         max_bytes=recipe.window.megabytes * _MEGABYTE,
+        limit=core.limit if recipe.window.units is None else None,
         run_dir=str(run_dir.path),
+        n_servers=n_servers,
         controllers=controllers,
         labels=labels,
         kept_limits=kept,
@@ -348,12 +340,6 @@ def _wiring(
         first=opened.first,
         copies=fleet.copies,
     )
-
-
-def _controller(n_servers: int, kept: adaptive.KeptLimit | None) -> Controller:
-    """Begins where an earlier call ended."""
-    start = kept.limit if kept is not None else START * n_servers
-    return Controller(start, FLOOR * n_servers, CEILING * n_servers)
 
 
 class _Told(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,8 @@ from orchestrator.backend import Backend, Endpoint, Provenance
 from orchestrator.errors import OrchestratorError, ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
-from orchestrator.runner.identity import address, provenance_words, server_label
+from orchestrator.runner.doubts import Doubts
+from orchestrator.runner.identity import address, addresses, provenance_words, server_label
 from orchestrator.runner.launching import launch_module
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
@@ -31,11 +33,10 @@ _log = logging.getLogger(__name__)
 LAUNCHED = "launched"
 # More than any limit that is found while a run goes on.
 _CONNECTIONS = 4096
-# Of a server whose connection broke, in seconds: between two looks until it answers; how long it is
-# looked for; and how long it is then left alone.
+# Of a server whose connection broke, in seconds: between two looks until it answers, and how long
+# it is looked for.
 _LOOK_S = 0.25
 _LOOKS_S = 2.0
-_LOOKED_S = 5.0
 
 Hold = Callable[[str, bool], None]
 
@@ -88,6 +89,12 @@ class Fleet:
         probes: Asks each server what it really does; None to take its word.
         keep: How servers are found again and kept; None where they are not.
         copies: What is copied from other runs, whose servers are compared; None for nothing.
+        waits_for_all: Connect to every server of a model before it is asked.
+
+    Attributes:
+        states: Of the connection to each model, in a word.
+        server_of: Number in the store of the server that a model is connected to.
+        counted: Told how many servers of a model that has several are there, when that changes.
     """
 
     def __init__(  # noqa: PLR0913 (what a fleet is made of, most of them by keyword)
@@ -103,6 +110,7 @@ class Fleet:
         probes: Probes | None = None,
         keep: Keep | None = None,
         copies: Copies | None = None,
+        waits_for_all: bool = False,
     ) -> None:
         self._specs = {spec.name: spec for spec in models}
         self._identities = dict(identities)
@@ -116,8 +124,10 @@ class Fleet:
             models, log_of, places=places, keep=keep, allow_code=allow_code
         )
         self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
-        self._doubted: set[str] = set()
-        self._looking: set[str] = set()
+        self._doubts = Doubts(self._errands.put_nowait)
+        self._replicas: dict[str, Replicas] = {}
+        self._waits_for_all = waits_for_all
+        self.counted: Callable[[str, int], None] = lambda _model, _n_there: None
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
@@ -157,22 +167,17 @@ class Fleet:
         return found
 
     async def _several(self, spec: ModelSpec, n_servers: int) -> Backend | Failure:
-        """All that can be reached, as one."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._one(spec, number)) for number in range(n_servers)]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        found = [task.result() for task in tasks]
-        failures = [one for one in found if isinstance(one, Failure)]
-        if len(failures) == n_servers:
-            return next((one for one in failures if not one.permanent), failures[0])
-        return Replicas(
+        """Return all servers as one, as soon as some are there; the others are welcomed later."""
+        found = Replicas(
             spec.name,
-            [None if isinstance(one, Failure) else one for one in found],
+            [None] * n_servers,
             self._errands.put_nowait,
             lambda number: self._one(spec, number),
+            lambda n_there: self.counted(spec.name, n_there),
         )
+        self._replicas[spec.name] = found
+        failure = await found.begin(None if self._waits_for_all else spec.min_servers)
+        return found if failure is None else failure
 
     async def _one(self, spec: ModelSpec, number: int) -> Backend | Failure:
         """The back-end of one server of a model."""
@@ -202,53 +207,53 @@ class Fleet:
         return backend
 
     def doubt(self, model: str, hold: Hold) -> None:
-        """A connection to a model broke: is what answers there still the same server?
-
-        Where nobody answers for a while, the next trial connects anew, which compares too. A server
-        that is back at once, or stands behind a proxy, would be taken for the one before.
+        """Note that a connection to a model broke: is what answers there still the same server?
 
         Args:
             model: Whose.
-            hold: Keeps requests from the model until that is known.
+            hold: Keeps requests from a model that has one server, until that is known.
         """
         broken = self._specs[model]
         if broken.server is not None:
             return  # what we launch is started again as it was
+        urls = addresses(broken)
+        if model in self._replicas:
+            urls = tuple(urls[number] for number in self._replicas[model].take_broken())
         for name, spec in self._specs.items():
             # Models that are not asked just now have no connection that breaks.
-            if (spec.base_url, spec.base_urls) == (broken.base_url, broken.base_urls):
-                self._doubt_one(name, hold)
+            for number, url in enumerate(addresses(spec)):
+                if url in urls:
+                    self._doubt_one(spec, number, partial(hold, name))
 
-    def _doubt_one(self, model: str, hold: Hold) -> None:
-        self._doubted.add(model)
-        if model not in self._looking:
-            self._looking.add(model)
-            self._errands.put_nowait(lambda: self._look_again(model, hold))
-            hold(model, True)  # noqa: FBT003
+    def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
+        several = self._replicas.get(spec.name)
+        if several is not None:
+            # One bad server never holds its model.
+            hold = partial(several.hold, number)
+        self._doubts.doubt((spec.name, number), hold, lambda: self._compare(spec, number, several))
 
-    async def _look_again(self, model: str, hold: Hold) -> None:
-        """Hold the servers of a model to what they were.
+    async def _compare(self, spec: ModelSpec, number: int, several: Replicas | None) -> None:
+        """Hold a server to what it was.
 
         Raises:
             ServerChangedError: If another one answers, or one without the model.
             UsageError: If the server can't do what a method asks of it.
         """
-        spec = self._specs[model]
-        while model in self._doubted:
-            self._doubted.discard(model)
-            hold(model, True)  # noqa: FBT003
-            for number in range(self.n_servers(model)):
-                found = await self._until_answered(spec, number)
-                if not isinstance(found, Failure):
-                    await found.close()
-                elif found.permanent and not self._accept_change:
-                    raise ServerChangedError(
-                        f"model {model!r}: its server was replaced while it was asked: "
-                        f"{found.message}. See to the server, then run the same command again"
-                    )
-            hold(model, False)  # noqa: FBT003
-            await asyncio.sleep(_LOOKED_S)
-        self._looking.discard(model)
+        try:
+            found = await self._until_answered(spec, number)
+            if isinstance(found, Failure) and found.permanent and not self._accept_change:
+                raise ServerChangedError(
+                    f"model {spec.name!r}: its server was replaced while it was asked: "
+                    f"{found.message}. See to the server, then run the same command again"
+                )
+        except OrchestratorError:
+            if several is not None:
+                several.refuse(number)
+            raise
+        if not isinstance(found, Failure):
+            await found.close()
+        elif several is not None:
+            await several.lose(number)
 
     async def _until_answered(self, spec: ModelSpec, number: int) -> Backend | Failure:
         """One of the servers; the last failure where it does not answer soon."""

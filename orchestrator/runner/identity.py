@@ -53,6 +53,11 @@ def address(spec: ModelSpec) -> str:
     return " ".join(sorted(spec.base_urls)) or spec.base_url or ""
 
 
+def addresses(spec: ModelSpec) -> tuple[str, ...]:
+    """Where the servers of a model are; none where they are launched."""
+    return spec.base_urls or ((spec.base_url,) if spec.base_url else ())
+
+
 def identity_key(identity: Mapping[str, str]) -> bytes:
     """The identity as it enters the keys of asks."""
     return digest(sorted(identity.items()))

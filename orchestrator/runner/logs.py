@@ -15,6 +15,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final
 
+from orchestrator.records import Failure
 from orchestrator.report.display import Display, NoteHandler
 
 _OWN: Final = ("orchestrator", "backends", "launch")
@@ -22,6 +23,11 @@ _OWN: Final = ("orchestrator", "backends", "launch")
 _FOREIGN: Final = ("asyncio",)
 _DOWNLOADS: Final = "orchestrator.datasets"
 _STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+
+# From how many on attempts that failed alike are worth a warning.
+_MANY: Final = 10
+
+_log = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
@@ -132,3 +138,17 @@ class Often:
         self._counts[what] += 1
         n = self._counts[what]
         return n if n == 10 ** (len(str(n)) - 1) else 0
+
+    def retried(self, model: str, failure: Failure, wait_s: float) -> None:
+        """Say that an attempt failed; a warning only where many have failed alike."""
+        n = self.count(model, failure.cause)
+        if n:
+            _log.log(
+                logging.WARNING if n >= _MANY else logging.INFO,
+                "%s: %s, tried again after %.1f s (%d so far)",
+                model,
+                failure.cause,
+                wait_s,
+                n,
+                extra={"model": model, "cause": failure.cause, "status": failure.status, "n": n},
+            )

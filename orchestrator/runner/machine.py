@@ -1,7 +1,8 @@
-"""What this machine offers to servers: its GPUs, by NVML."""
+"""What this machine offers: to servers its GPUs, by NVML; to this process its open files."""
 
 import logging
 import os
+import resource
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +12,23 @@ from orchestrator.placement import GIB, Gpu, Inventory
 from orchestrator.recipe.schema import Resources
 
 _log = logging.getLogger(__name__)
+
+# One for each request in flight, and some hundreds beside them.
+_OPEN_FILES = 65_536
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may: each request in flight takes one.
+
+    The usual limit of 1,024 is there for programs that call `select`, which this one does not.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return
+    # macOS allows fewer than it says.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def inventory(resources: Resources) -> Inventory:

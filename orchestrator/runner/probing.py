@@ -198,6 +198,7 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
                 allow_code=prepared.allow_code,
                 places=placed.places.without_replicas(),
                 probes=probes,
+                waits_for_all=True,
             )
             try:
                 await _connect_each(fleet, [spec.name for spec in specs if spec.server is None])

@@ -36,8 +36,6 @@ _DISK_S = 0.05
 # Units opened in one turn of the event loop. Where the store answers all they ask, nothing else
 # gives way to replies, signals and displays.
 _OPENED_AT_ONCE = 32
-# From how many on attempts that failed alike are worth a warning.
-_MANY = 10
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +69,9 @@ class Session:
         else:
             ended, left = wiring.blocks.ended, wiring.blocks.positions()
             self._n_stored -= wiring.blocks.n_not_needed
-        self._window = Window(wiring.plan, left, wiring.max_open, wiring.max_bytes, ended)
+        self._window = Window(
+            wiring.plan, left, wiring.max_open, wiring.max_bytes, ended, wiring.limit
+        )
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._scheduler = Scheduler(wiring.core, wiring.connect, self, wiring.per_minute)
@@ -85,6 +85,7 @@ class Session:
             wiring.controllers,
             labels=wiring.labels,
             kept=wiring.kept_limits,
+            n_servers=wiring.n_servers,
             core=wiring.core,
             scheduler=self._scheduler,
             loads=self.loads,
@@ -170,25 +171,19 @@ class Session:
         """Record an attempt that failed."""
         model = request.ask.model
         self._w.store.put_attempt(request.key, model, failure)
+        self._doubt(model, failure)
+        self._often.retried(model, failure, wait_s)
+
+    def _doubt(self, model: str, failure: Failure) -> None:
         if failure.cause == "connection" and self._w.doubt is not None:
             self._w.doubt(model, self._scheduler.hold)
-        n = self._often.count(model, failure.cause)
-        if n:
-            _log.log(
-                logging.WARNING if n >= _MANY else logging.INFO,
-                "%s: %s, tried again after %.1f s (%d so far)",
-                model,
-                failure.cause,
-                wait_s,
-                n,
-                extra={"model": model, "cause": failure.cause, "status": failure.status, "n": n},
-            )
 
     def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
         """Record an end and let the units go on that waited for it."""
         model = request.ask.model
         if isinstance(outcome, Failure) and not outcome.permanent:
             self._w.store.put_attempt(request.key, model, outcome)
+            self._doubt(model, outcome)
             if self._w.waves is not None:
                 self._failed_now[request.key] = outcome
         else:

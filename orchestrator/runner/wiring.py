@@ -38,10 +38,13 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         systems: System prompts by model.
         per_minute: Request rates by model.
         max_open: Units open at a time.
-        max_bytes: Memory of their texts above which no more are opened.
+        max_bytes: Memory of open units above which no more are opened.
+        limit: Requests that a model's servers may have at a time just now, where the window grows
+            with them.
         run_dir: For messages.
         waves: Where not all servers run at the same time.
         rest: Ends the servers of models, which are started again when they are asked.
+        n_servers: Of each model.
         controllers: Of the models whose limit is found while the run goes on.
         labels: What the store remembers the servers of each model by.
         kept_limits: What earlier calls found.
@@ -62,8 +65,10 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     max_open: int
     run_dir: str
     max_bytes: float = math.inf
+    limit: Callable[[str], int] | None = None
     waves: Waves | None = None
     rest: Callable[[Collection[str]], Awaitable[None]] | None = None
+    n_servers: Mapping[str, int] = {}
     controllers: Mapping[str, Controller] = {}
     labels: Mapping[str, str] = {}
     doubt: Callable[[str, Hold], None] | None = None

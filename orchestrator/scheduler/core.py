@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from orchestrator.ask import Request
-from orchestrator.records import Failure, Outcome
+from orchestrator.records import UNREACHED, Failure, Outcome
 from orchestrator.scheduler.ready import Ready
 from orchestrator.scheduler.retry import RetryPolicy
 
@@ -150,7 +150,7 @@ class Core:
             return [*self.kill(request.ask.model, outcome), self._settle_dead(state, request)]
         # A connection that broke counts as the request's own attempt once the server is known to
         # answer: a request that kills its connection each time must end.
-        if outcome.cause == "refused" or (outcome.cause == "connection" and not state.n_done):
+        if outcome.cause in UNREACHED or (outcome.cause == "connection" and not state.n_done):
             return self._unreachable(state, request, outcome, now)
         if outcome.status:
             state.down_since = None
@@ -221,6 +221,10 @@ class Core:
         state.delayed.clear()
         waiting.sort(key=lambda request: request.position)
         return [self._settle_dead(state, request) for request in waiting]
+
+    def limit(self, model: str) -> int:
+        """Return how many requests a model's servers may have at a time."""
+        return self.models[model].limits.max_in_flight
 
     def set_limit(self, model: str, n: int) -> int:
         """Change how many requests a model's servers may have at a time; how many it was before.

@@ -132,6 +132,24 @@ class Controller:
             return self._by_throughput(now, seen)
         return None
 
+    def resize(self, now: float, n_servers: int, n_before: int, why: str) -> Change | None:
+        """Follow servers that come or go: the limit and its bounds are those of each, times `n`.
+
+        Args:
+            now: As in `look`.
+            n_servers: That are there from now on.
+            n_before: That were there.
+            why: In a few words.
+        """
+        ratio = n_servers / n_before
+        self._floor = max(round(self._floor * ratio), 1)
+        self._ceiling = max(round(self._ceiling * ratio), 1)
+        self._cap *= ratio
+        change = self._change(now, round(self.limit * ratio), why)
+        # What was tried before was tried with as many servers as there were.
+        self._knee = Knee(self.limit, self._floor, self._ceiling)
+        return change
+
     def _choose_signal(self, seen: Seen) -> None:
         if self.signal or not seen.in_flight:
             return

@@ -10,13 +10,17 @@ while there is something to judge. Each step costs the same however many units a
 import math
 from array import array
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from orchestrator.plan import Plan
 
 # Bounds the work of one call, so that looking for a unit never holds up those that run.
 _SCANNED_AT_ONCE = 256
 _END = -1
+# Units for each request that a model's servers may have at a time: one is asked, one stands ready.
+_PER_REQUEST = 2
+# What an open unit takes beside its texts: its coroutine, its request and their places in queues.
+_UNIT_BYTES = 2_000
 
 
 class Window:
@@ -26,9 +30,11 @@ class Window:
         plan: Gives gates and dependencies of each position.
         positions: Positions still to be done, those of an item in order and together; None where
             none may be begun for now.
-        max_open: Units that may be open at a time.
-        max_bytes: Memory of their texts above which no more are opened, but always one.
+        max_open: Units that may be open at a time, whatever `limit` says.
+        max_bytes: Memory of open units above which no more are opened, but always one.
         ended: One byte a position, 1 where an earlier call ended it; kept up to date by `end`.
+        limit: Requests that a model's servers may have at a time just now; the window grows with
+            them. None to leave it as it is.
 
     Attributes:
         n_aside: Units set aside.
@@ -44,15 +50,17 @@ class Window:
         max_open: int,
         max_bytes: float = math.inf,
         ended: bytearray | None = None,
+        limit: Callable[[str], int] | None = None,
     ) -> None:
         self._plan = plan
+        self._limit = limit
         self._positions = positions
         self._max_open = max_open
         self._max_bytes = max_bytes
         # Every model gets an equal share; at least 1, else it could never be asked. Given answers
         # are there at once and hold no room.
-        n_asked = len(plan.identities.keys() - plan.given.keys())
-        self._share = max(1, max_open // max(1, n_asked))
+        self._asked = tuple(name for name in plan.identities if name not in plan.given)
+        self._share = max(1, max_open // max(1, len(self._asked)))
         self._fed = self._gates_that_are_fed()
         self._ended = ended if ended is not None else bytearray(len(plan))
         self._ready: dict[str, deque[array[int]]] = {name: deque() for name in plan.identities}
@@ -73,7 +81,9 @@ class Window:
             n_bytes: Memory of the open units' texts.
         """
         self.scanning = False
-        if n_open >= self._max_open or (n_open and n_bytes >= self._max_bytes):
+        if n_open >= self._most_open() or (
+            n_open and n_bytes + _UNIT_BYTES * n_open >= self._max_bytes
+        ):
             return None
         oldest = self._pop_oldest(waiting)
         return self._fresh(waiting) if oldest is None else oldest
@@ -99,11 +109,22 @@ class Window:
         """Whether every position was handed out."""
         return self.exhausted and self.n_aside == 0
 
+    def _most_open(self) -> int:
+        if self._limit is None:
+            return self._max_open
+        return max(self._max_open, sum(map(self._room, self._asked)))
+
+    def _room(self, model: str) -> int:
+        """Units that may wait for a model."""
+        if self._limit is None:
+            return self._share
+        return max(self._share, _PER_REQUEST * self._limit(model))
+
     def _pop_oldest(self, waiting: Mapping[str, int]) -> int | None:
         """The oldest of the units that are first in line at a gate with room."""
         oldest: deque[array[int]] | None = None
         for model, chunks in self._ready.items():
-            has_room = chunks and waiting[model] < self._share and model not in self.absent
+            has_room = chunks and waiting[model] < self._room(model) and model not in self.absent
             if has_room and (oldest is None or chunks[0][0] < oldest[0][0]):
                 oldest = chunks
         if oldest is None:
@@ -130,7 +151,7 @@ class Window:
             if not self._is_ready(position):
                 # Not kept: the end of what it needs finds it again.
                 self.n_aside += 1
-            elif waiting[gate] < self._share and gate not in self.absent:
+            elif waiting[gate] < self._room(gate) and gate not in self.absent:
                 return position
             else:
                 self._put(position, gate)
@@ -169,6 +190,8 @@ class Window:
     def _somebody_idle(self, waiting: Mapping[str, int]) -> bool:
         # Where models are absent, what they will be asked is looked for all the same.
         return any(
-            waiting[model] < self._share and not self._ready[model] and model not in self.absent
+            waiting[model] < self._room(model)
+            and not self._ready[model]
+            and model not in self.absent
             for model in (self._plan.free_gates if self.absent else self._fed)
         )

@@ -342,12 +342,12 @@ async def test_the_second_address_of_a_host_is_tried(monkeypatch):
         assert await transport.post("/x", b"{}", 5.0, whole) == Reply(200, {}, b"ok")
 
 
-async def test_a_name_that_is_none_is_a_failure_of_the_connection():
+async def test_a_name_that_is_none_is_out_of_reach():
     transport = direct.DirectTransport(Endpoint(base_url=f"http://{'a' * 70}.local", model="m"))
     outcome = await transport.post("/x", b"{}", 5.0, whole)
     await transport.close()
     assert isinstance(outcome, Failure)
-    assert outcome.cause == "connection"
+    assert outcome.cause == "unreachable"
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,12 @@ async def test_a_port_where_nobody_listens_refuses(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_host_without_an_address_is_a_failure_of_the_connection(kind):
+async def test_a_host_without_an_address_is_out_of_reach(kind):
     transport = kind(Endpoint(base_url="http://nowhere.invalid", model="m"))
     outcome = await transport.post(CHAT, BODY, 10.0, whole)
     await transport.close()
     assert isinstance(outcome, Failure)
-    assert (outcome.cause, outcome.permanent) == ("connection", False)
+    assert (outcome.cause, outcome.permanent) == ("unreachable", False)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -88,6 +88,8 @@ def test_one_address_in_a_list_is_as_good_as_alone(load_models):
         ({"base_url": ["http://127.0.0.1:1", "nowhere"]}, "must be an address"),
         ({**URL, "replicas": 2}, "goes with 'server', not with 'base_url'"),
         ({"server": "fake", "weights": "x", "replicas": 0}, "replicas"),
+        ({"server": "fake", "weights": "x", "replicas": 2, "min_servers": 3}, "has 2 in all"),
+        ({**URL, "min_servers": 2}, "has 1 in all"),
     ],
 )
 def test_addresses_and_replicas_that_make_no_sense_are_faults(load_models, entry, said):

@@ -153,3 +153,25 @@ def test_what_can_t_be_read_is_as_if_it_were_not_there(text):
 def test_what_is_kept_is_read_again():
     kept = {"m": KeptLimit(7)}
     assert decoded(msgspec.json.encode(kept).decode()) == kept
+
+
+async def test_servers_that_come_and_go_take_their_share_of_the_limit_along():
+    store = Store()
+    _, wiring, _ = make({"m": Server(64)}, limits=Limits(64), store=store)
+    session = Session(msgspec.structs.replace(wiring, n_servers={"m": 4}, labels={"m": "m 1234"}))
+    limits = []
+    for n_there in (1, 1, 3, 4):
+        session.adaptive.servers("m", n_there)
+        limits.append(wiring.core.limit("m"))
+    assert limits == [16, 16, 48, 64]
+    session.limit("m", 7)
+    session.adaptive.servers("m", 2)
+    assert wiring.core.limit("m") == 7, "what was said by hand stays"
+
+
+async def test_a_small_window_holds_nobody_up_where_servers_take_more():
+    servers = {name: Server(128) for name in "abcdef"}
+    _, wiring, _ = make(servers, n_items=400, limits=Limits(128), max_open=60)
+    session = Session(msgspec.structs.replace(wiring, limit=wiring.core.limit))
+    await session.run()
+    assert [server.most_at_once for server in servers.values()] == [128] * 6

@@ -1,11 +1,13 @@
 """Several servers as one: shared out by load, one that is lost is left out and brought back."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.backend import ServerLoad
+from orchestrator.errors import LaunchError, ServerChangedError
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.replicas import Replicas
 
@@ -44,18 +46,22 @@ class Fleet:
         self.errands = []
         self.comebacks = list(comebacks)
         self.connected = []
+        self.counts = []
 
     def lost(self, errand):
         self.errands.append(errand)
 
     async def connect(self, number):
         self.connected.append(number)
-        return self.comebacks.pop(0)
+        comeback = self.comebacks.pop(0)
+        if isinstance(comeback, Exception):
+            raise comeback
+        return comeback
 
 
 def replicas(*servers, fleet=None):
     fleet = fleet or Fleet()
-    return Replicas("m", servers, fleet.lost, fleet.connect)
+    return Replicas("m", servers, fleet.lost, fleet.connect, fleet.counts.append)
 
 
 async def test_requests_go_to_the_least_loaded():
@@ -82,11 +88,39 @@ async def test_a_refused_request_goes_to_another_server_and_the_lost_one_is_soug
     assert (lost.n, there.n) == (1, 2)
 
 
+@pytest.mark.parametrize("cause", ["refused", "unreachable"])
+async def test_what_is_in_flight_at_a_server_that_goes_is_asked_elsewhere(cause):
+    """The first failure closes its connections, which fails the other requests that it has."""
+    gate = asyncio.Event()
+    fleet = Fleet()
+
+    class Going(Server):
+        async def generate(self, ask, seed):
+            self.n += 1
+            if self.n == 1:
+                await asyncio.sleep(0)
+                return Failure(cause, "no route to host")
+            await gate.wait()
+            return Failure("connection", "the connection was closed")
+
+        async def close(self):
+            gate.set()
+
+    both = replicas(Going("a"), Server("b"), fleet=fleet)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(both.generate(ASK, 0)) for _ in range(8)]
+    assert {task.result().text for task in tasks} == {"b"}
+    assert both.take_broken() == set()
+    assert fleet.counts == [1]
+
+
 async def test_a_broken_connection_is_the_requests_own_attempt():
     lost, there = Server("a", BROKEN), Server("b")
     both = replicas(lost, there)
     assert await both.generate(ASK, 0) is BROKEN
     assert there.n == 0
+    assert both.take_broken() == {0}
+    assert both.take_broken() == set()
 
 
 async def test_when_none_is_left_the_model_is_out_of_reach():
@@ -121,17 +155,11 @@ async def test_one_that_is_gone_for_good_is_sought_no_more(at_once):
     assert fleet.connected == [0]
 
 
-async def test_one_that_could_not_be_reached_at_first_is_sought_from_the_start(at_once):
-    fleet = Fleet(Server("late"))
-    both = replicas(None, Server("b"), fleet=fleet)
-    await fleet.errands[0]()
-    assert (await both.generate(ASK, 0)).text == "late"
-
-
 async def test_after_closing_nothing_is_brought_back(at_once):
     fleet = Fleet(Server("late"))
     there = Server("b")
-    both = replicas(None, there, fleet=fleet)
+    both = replicas(Server("a", REFUSED), there, fleet=fleet)
+    await both.generate(ASK, 0)
     await both.close()
     await fleet.errands[0]()
     assert there.closed
@@ -212,3 +240,154 @@ async def test_a_load_that_one_does_not_say_is_not_summed():
 
     load = await replicas(Server("a"), Silent("b")).load()
     assert load.waiting is None
+
+
+# -- beginning -------------------------------------------------------------------------------------
+
+
+class Hosts:
+    """Servers that come after their seconds, or fail; runs errands as the fleet does."""
+
+    def __init__(self, *fates):
+        self.fates = [list(fate) for fate in fates]
+        self.group = asyncio.TaskGroup()
+        self.counts = []
+        self.cancelled = 0
+
+    async def connect(self, number):
+        after_s, what = self.fates[number].pop(0)
+        try:
+            await asyncio.sleep(after_s)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if isinstance(what, Exception):
+            raise what
+        return what
+
+    def replicas(self):
+        def errand(call):
+            self.group.create_task(call())
+
+        nobody = [None] * len(self.fates)
+        return Replicas("m", nobody, errand, self.connect, self.counts.append)
+
+
+@asynccontextmanager
+async def begun(*fates, n=1):
+    """Replicas that have begun, or the failure; and their hosts."""
+    hosts = Hosts(*fates)
+    async with hosts.group:
+        both = hosts.replicas()
+        failure = await both.begin(n)
+        yield both, hosts, failure
+        await both.close()
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.looptime
+async def test_asking_begins_with_the_first_server_and_later_ones_are_welcomed():
+    since = now()
+    async with begun([(1.0, Server("a"))], [(200.0, Server("b"))]) as (both, hosts, failure):
+        assert failure is None
+        assert now() - since == 1.0
+        assert {(await both.generate(ASK, 0)).text for _ in range(4)} == {"a"}
+        await asyncio.sleep(200.0)
+        assert {(await both.for_group(n).generate(ASK, 0)).text for n in range(4)} >= {"a"}
+        assert hosts.counts == [1, 2]
+
+
+@pytest.mark.looptime
+async def test_asking_waits_for_as_many_servers_as_it_must():
+    since = now()
+    fates = [[(1.0, Server("a"))], [(5.0, Server("b"))], [(9.0, Server("c"))]]
+    async with begun(*fates, n=2):
+        assert now() - since == 5.0
+
+
+@pytest.mark.looptime
+async def test_one_that_dies_in_its_first_start_is_tried_again_and_the_run_goes_on(caplog):
+    fates = [[(9.0, Server("a"))], [(1.0, LaunchError("out of memory")), (1.0, Server("b"))]]
+    async with begun(*fates) as (_, hosts, failure):
+        assert failure is None
+        assert "server 2 of 2 is not there" in caplog.text
+        assert "out of memory" in caplog.text
+        await asyncio.sleep(5.0)
+        assert hosts.counts == [1, 2]
+
+
+@pytest.mark.looptime
+async def test_where_all_fail_to_start_it_is_an_error():
+    fates = [[(1.0, LaunchError("no weights"))], [(2.0, LaunchError("no weights"))]]
+    with pytest.raises(ExceptionGroup) as raised:
+        async with begun(*fates):
+            pass
+    assert "no weights" in str(raised.value.exceptions[0])
+
+
+@pytest.mark.looptime
+async def test_where_none_can_be_reached_it_is_a_failure_and_nothing_is_sought():
+    dead = Failure("dead_server", "gone", permanent=True)
+    async with begun([(1.0, dead)], [(2.0, REFUSED)]) as (_, hosts, failure):
+        assert failure is REFUSED
+        await asyncio.sleep(100.0)
+        assert hosts.counts == []
+
+
+@pytest.mark.looptime
+async def test_another_server_than_before_ends_the_beginning_at_once():
+    since = now()
+    with pytest.raises(ExceptionGroup) as raised:
+        async with begun([(1.0, ServerChangedError("x"))], [(100.0, Server("b"))]):
+            pass
+    assert isinstance(raised.value.exceptions[0], ServerChangedError)
+    assert now() - since == 1.0
+
+
+@pytest.mark.looptime
+async def test_closing_ends_servers_that_are_still_starting():
+    async with begun([(1.0, Server("a"))], [(200.0, Server("b"))]) as (both, hosts, _):
+        await both.close()
+        await asyncio.sleep(1.0)
+        assert hosts.cancelled == 1
+
+
+# -- one bad server --------------------------------------------------------------------------------
+
+
+async def test_a_server_in_doubt_is_passed_over_and_its_model_goes_on():
+    servers = [Server("a"), Server("b")]
+    both = replicas(*servers)
+    both.hold(0, on=True)
+    assert {(await both.generate(ASK, 0)).text for _ in range(4)} == {"b"}
+    both.hold(0, on=False)
+    assert {(await both.for_group(n).generate(ASK, 0)).text for n in range(4)} >= {"a"}
+
+
+@pytest.mark.looptime
+async def test_where_all_are_in_doubt_requests_wait_until_one_is_not():
+    both = replicas(Server("a"), Server("b"))
+    both.hold(0, on=True)
+    both.hold(1, on=True)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(both.generate(ASK, 0))
+        await asyncio.sleep(5.0)
+        assert not task.done()
+        both.hold(1, on=False)
+    assert task.result().text == "b"
+
+
+async def test_no_answer_is_taken_from_a_server_that_was_replaced():
+    gate = asyncio.Event()
+    both = replicas(Server("another", gate=gate), Server("b"))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(both.generate(ASK, 0))
+        await asyncio.sleep(0)
+        both.hold(0, on=True)
+        both.refuse(0)
+        gate.set()
+    assert isinstance(task.result(), Failure)
+    assert (await both.generate(ASK, 0)).text == "b"

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from orchestrator.scheduler.limits import CEILING, FLOOR, Controller, Seen
+from orchestrator.scheduler.limits import CEILING, FLOOR, Change, Controller, Seen
 from tests.scheduler.simulated import Machine, batching, simulate, slots
 
 KINDS = {
@@ -176,3 +176,24 @@ def test_an_idle_model_says_nothing_about_its_server():
     for look in range(20):
         controller.look(look / 2, seen(look / 2, in_flight=0, queued=0))
     assert controller.signal == ""
+
+
+@PUBLISHES
+def test_a_limit_follows_servers_that_go_and_come_back(publishes):
+    controller = Controller(4 * 64, 4 * 2, 4 * CEILING)
+    change = controller.resize(0.0, 1, 4, "1 of 4 servers")
+    assert change == Change(0.0, 256, 64, "1 of 4 servers")
+    run = simulate(controller, lambda _: slots(40), 300, publishes=publishes, spread=0.3)
+    assert min(minutes(run, slots(40), 60, 300)) >= 0.9
+    alone = controller.limit
+    assert alone <= CEILING
+    controller.resize(300.0, 4, 1, "4 of 4 servers")
+    assert controller.limit == 4 * alone
+
+
+def test_a_limit_that_was_cut_is_cut_for_each_server():
+    controller = Controller(128, 4, 2 * CEILING)
+    controller.look(10.0, seen(10.0, n_overloads=1))
+    cut = controller.limit
+    controller.resize(11.0, 1, 2, "1 of 2 servers")
+    assert controller.limit == round(cut / 2)

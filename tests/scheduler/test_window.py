@@ -81,6 +81,26 @@ def test_texts_of_open_units_are_bounded_but_one_is_always_open():
     assert window.next_position(0, NOBODY, n_bytes=100) == 0
 
 
+def test_memory_of_open_units_counts_whatever_their_texts_are():
+    plan, _ = make()
+    window = Window(plan, iter(range(len(plan))), 10**6, max_bytes=100 * 2_000)
+    assert window.next_position(99, NOBODY) == 0
+    assert window.next_position(100, NOBODY) is None
+
+
+def test_the_window_grows_with_what_servers_take():
+    plan, _ = make(n_items=400)
+    limits = dict.fromkeys(NAMES, 1)
+    window = Window(plan, iter(range(len(plan))), 8, limit=limits.__getitem__)
+    # The share of eight units among four models is more than one request at a time needs.
+    assert len(drain(window, NOBODY | {"a": 2, "b": 2, "c": 2})) == 0
+    assert window.next_position(8, NOBODY) is None
+    limits["a"] = 64
+    busy = {"a": 127, "b": 2, "c": 2, "judge": 0}
+    assert window.next_position(131, busy) is not None
+    assert window.next_position(132, busy | {"a": 128}) is None
+
+
 def test_what_earlier_calls_ended_counts_as_ended():
     plan, _ = make(n_items=1)
     done = bytearray([1, 1, 0, 0, 0])

@@ -1,0 +1,23 @@
+"""A plug-in as a recipe names it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRef:
+    """A plug-in and its validated settings: of a method, a server or a dataset."""
+
+    kind: str
+    config: BaseModel
+
+    @property
+    def name(self) -> str:
+        """What tables call it: its own name, else its kind."""
+        return getattr(self.config, "name", None) or self.kind.rpartition(".")[2]
+
+    def resolved(self) -> dict[str, Any]:
+        """Kind and settings as plain data."""
+        return {"kind": self.kind, **self.config.model_dump(mode="json")}
