@@ -5,7 +5,7 @@ Everything holds for the judges in the frame: intervals are over prompts, not ov
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from orchestrator.statistics.ranking import (
     CategoryRatings,
     FailureCount,
     ModelRating,
-    Neighbours,
+    Pair,
     RankingAnalysis,
     WinMatrix,
 )
@@ -81,14 +81,13 @@ def analyse_ranking(
     models = _model_ratings(rated, sums, table)
     hard = table.sums(table.mode_wins())
     mode_models = _model_ratings(setting.rate(hard, table, mode_rng), hard, table)
-    neighbours = _neighbours(rated, sums, [model.model for model in models], table)
     approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)
     return RankingAnalysis(
         judge=judge,
         judges=table.judges,
         ratings=models,
         mode_ratings=mode_models,
-        neighbours=neighbours,
+        pairs=_pairs(rated, sums, [model.model for model in models], table),
         wins=_win_matrix(win_rates(sums, confidence_level), [m.model for m in models], table),
         position=_position(table, confidence_level),
         coverage=summarise_coverage(table.floats("coverage_ab", "coverage_ba")),
@@ -174,17 +173,18 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[Mode
     return tuple(sorted(found, key=lambda model: (model.rank is None, model.rank, model.model)))
 
 
-def _neighbours(
+def _pairs(
     rated: Ratings, sums: PromptSums, order: Sequence[str], table: Table
-) -> tuple[Neighbours, ...]:
+) -> tuple[Pair, ...]:
+    """All pairs of ranked models, tested together."""
     index = {model: i for i, model in enumerate(table.models)}
     shared = win_rates(sums, rated.confidence_level).n_prompts
     ranked = [model for model in order if rated.rank[index[model]]]
-    pairs = list(pairwise(ranked))
+    pairs = list(combinations(ranked, 2))
     gaps = [rated.difference(index[a], index[b], int(shared[index[a], index[b]])) for a, b in pairs]
     adjusted = holm(np.array([gap.p_value for gap in gaps]))
     return tuple(
-        Neighbours(
+        Pair(
             better=a,
             worse=b,
             difference=_number(gap.value),

@@ -47,9 +47,9 @@ def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
     yield f"## {escaped(subject(analysis))}"
     yield ""
     yield _basis(analysis)
-    if said := verdict(analysis):
+    if said := verdict(analysis, escaped):
         yield ""
-        yield f"**{said}**"
+        yield said if analysis.order_resolvable else f"**{said}**"
     if analysis.ratings:
         yield ""
         yield from _ratings(analysis, exact_match)
@@ -111,7 +111,8 @@ def _rating(model: ModelRating, exact_match: ExactMatch) -> list[str]:
 
 
 def _neighbours(analysis: RankingAnalysis) -> Iterator[str]:
-    yield f"### Neighbours (Holm-adjusted at {numbers.level(1 - analysis.confidence_level)})"
+    level = numbers.level(1 - analysis.confidence_level)
+    yield f"### Neighbours (Holm-adjusted over all pairs at {level})"
     yield ""
     rows = [
         [

@@ -9,21 +9,26 @@ import msgspec
 from orchestrator.report.words import verdict
 from orchestrator.statistics.ranking import RankingAnalysis
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised when a field changes its meaning or goes; new fields may come at any time."""
 
 
 def ranking_json(
     analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
 ) -> dict[str, Any]:
-    """The fields of `RankingAnalysis`, with `format` and `resolvable`, and nothing that JSON lacks.
+    """The fields and properties of `RankingAnalysis`, with `format` and `verdict`, as JSON values.
 
     Args:
         analysis: What `orchestrator.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
-    values = plain(msgspec.to_builtins(analysis))
-    document = {"format": FORMAT, "order_resolvable": not verdict(analysis), **values}
+    document = {
+        "format": FORMAT,
+        "order_resolvable": analysis.order_resolvable,
+        "verdict": verdict(analysis),
+        **plain(msgspec.to_builtins(analysis)),
+        "neighbours": plain(msgspec.to_builtins(analysis.neighbours)),
+    }
     if exact_match:
         document["exact_match"] = plain(dict(exact_match))
     return document

@@ -1,7 +1,7 @@
 """Tables for the terminal. Every function returns something rich can print, laid out when printed.
 
 The ranking never suggests an order that the data do not carry: ranks are ranges where they are
-open, neighbours say "not resolvable", and a ranking without any resolvable pair says so first.
+open, and which pairs of models can be told apart stands before the first row.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -117,7 +117,7 @@ def _headline(
     yield from page.flow(_basis(page, analysis))
     said = verdict(analysis)
     if said:
-        yield page.words(said, f"{HEADING} {DOUBTFUL}")
+        yield page.prose(said, "" if analysis.order_resolvable else f"{HEADING} {DOUBTFUL}")
     if not analysis.ratings:
         return
     yield Text("")
@@ -125,7 +125,9 @@ def _headline(
     if analysis.neighbours:
         yield Text("")
         level = numbers.level(1 - analysis.confidence_level)
-        yield page.heading("Neighbours", f"Holm-adjusted at {level}; each interval for its pair")
+        yield page.heading(
+            "Neighbours", f"Holm-adjusted over all pairs at {level}; each interval for its pair"
+        )
         for pair in analysis.neighbours:
             style = GOOD if pair.resolvable else DOUBTFUL
             mark = page.cell(f"{page.glyphs.dot if pair.resolvable else page.glyphs.ring} ", style)

@@ -1,12 +1,15 @@
 """What a ranking says, in sentences that every format shares; names in them are as given."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from orchestrator.report import numbers
-from orchestrator.statistics.ranking import ModelRating, Neighbours, RankingAnalysis
+from orchestrator.statistics.ranking import ModelRating, Pair, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
 
 _USUAL: Final = "pairwise_ranking"
+# Pairs that a sentence names; JSON has all.
+_MOST_PAIRS: Final = 8
 
 
 def subject(analysis: RankingAnalysis) -> str:
@@ -19,14 +22,42 @@ def subject(analysis: RankingAnalysis) -> str:
     return what if analysis.source in ("", _USUAL) else f"{what} ({analysis.source})"
 
 
-def verdict(analysis: RankingAnalysis) -> str:
-    """A warning where the order of the table means nothing; empty where it means something."""
-    if not analysis.neighbours or any(pair.resolvable for pair in analysis.neighbours):
+def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
+    """Which models can be told apart, in one sentence or two; empty where nothing was compared.
+
+    Args:
+        analysis: The ranking.
+        name: Makes the name of a model harmless for the format.
+    """
+    n_pairs = len(analysis.pairs)
+    if not n_pairs:
         return ""
-    return (
-        "Not resolvable: no two neighbours can be told apart. "
-        "The order of the rows is not a result."
-    )
+    apart = [pair for pair in analysis.pairs if pair.resolvable]
+    if not apart:
+        none = "the two models cannot be" if n_pairs == 1 else "no two models can be"
+        return f"Not resolvable: {none} told apart. The order of the rows is not a result."
+    if len(apart) == n_pairs:
+        if n_pairs == 1:
+            return "The two models can be told apart."
+        return f"All {numbers.count(n_pairs)} pairs of models can be told apart."
+    # The shorter list says it all.
+    if 2 * len(apart) > n_pairs:
+        rest = _listed([pair for pair in analysis.pairs if not pair.resolvable], "and", name)
+        listed = f"; these cannot: {rest}"
+    else:
+        listed = f": {_listed(apart, 'over', name)}"
+    counted = f"{numbers.count(len(apart))} of {numbers.count(n_pairs)}"
+    return f"{counted} pairs of models can be told apart{listed}."
+
+
+def _listed(pairs: Sequence[Pair], word: str, name: Callable[[str], str]) -> str:
+    """`a over c, d; b over d`, the first of many pairs."""
+    worse: dict[str, list[str]] = {}
+    for pair in pairs[:_MOST_PAIRS]:
+        worse.setdefault(name(pair.better), []).append(name(pair.worse))
+    text = "; ".join(f"{better} {word} {', '.join(names)}" for better, names in worse.items())
+    left = len(pairs) - _MOST_PAIRS
+    return text if left <= 0 else f"{text}; and {numbers.counted(left, 'pair')} more"
 
 
 def few_words(analysis: RankingAnalysis) -> str:
@@ -36,7 +67,7 @@ def few_words(analysis: RankingAnalysis) -> str:
     return f"fewer than {APPROXIMATE_BELOW} {what}"
 
 
-def neighbour_words(pair: Neighbours) -> str:
+def neighbour_words(pair: Pair) -> str:
     """`expert over apprentice: +212 [180, 245]`, or that their order is not resolvable."""
     amount = neighbour_amount(pair)
     if pair.resolvable:
@@ -44,7 +75,7 @@ def neighbour_words(pair: Neighbours) -> str:
     return f"{pair.better} and {pair.worse}: not resolvable, {amount}"
 
 
-def neighbour_amount(pair: Neighbours) -> str:
+def neighbour_amount(pair: Pair) -> str:
     """The difference of a pair with its interval, or why there is none."""
     if pair.difference is None:
         return "the difference has no bound"

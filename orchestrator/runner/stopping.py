@@ -206,7 +206,7 @@ def tables_of(orders: Orders) -> list[Table]:
 
 
 def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
-    """A ranking whose neighbours are told apart by the declared orders, and by nothing else.
+    """A ranking whose models are told apart by the declared orders, and by nothing else.
 
     Its p-values are those of a sample of a size that was fixed beforehand.
     """
@@ -214,14 +214,14 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
     for ranking, pairs in zip(orders.rule.rankings, orders.pairs, strict=True):
         if (ranking.method, ranking.judge) == (analysis.source, analysis.judge):
             known = _declared(ranking.models, pairs)
-    neighbours = tuple(
+    pairs = tuple(
         replace(
             pair,
             p_value=None,
             adjusted_p=known.get((pair.better, pair.worse)),
             resolvable=(pair.better, pair.worse) in known,
         )
-        for pair in analysis.neighbours
+        for pair in analysis.pairs
     )
     note = (
         "asked until orders were settled (statistics.stop_when): ratings, win rates, ranks and "
@@ -229,7 +229,7 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
         "not allow for the stopping; what is said to be resolvable is a declared order, see the "
         "orders by sequential test"
     )
-    return replace(analysis, neighbours=neighbours, notes=(note, *analysis.notes))
+    return replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
 
 
 def _declared(models: Sequence[str], pairs: Sequence[PairOrder]) -> dict[tuple[str, str], float]:

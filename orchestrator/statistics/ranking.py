@@ -1,6 +1,7 @@
 """What the analysis of a ranking says; undefined numbers are None, an open bound has its flag."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from orchestrator.statistics.coverage import CoverageSummary
 from orchestrator.statistics.position import PositionEffects
@@ -47,8 +48,8 @@ class ModelRating:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Two models next to each other in the ranking, the better first.
+class Pair:
+    """Two models of the ranking, the better first.
 
     Attributes:
         better: Name.
@@ -57,8 +58,9 @@ class Neighbours:
         low: Lower bound, for this pair alone; None where open or where there is none.
         high: Upper bound likewise.
         p_value: Two-sided, of no difference; None where there is none.
-        adjusted_p: The same after Holm's adjustment over all neighbours.
-        resolvable: Whether the adjusted p-value is below one minus the confidence level.
+        adjusted_p: The same after Holm's adjustment over all pairs of the ranking.
+        resolvable: Whether the adjusted p-value is below one minus the confidence level, and the
+            judge can be trusted.
     """
 
     better: str
@@ -135,7 +137,7 @@ class RankingAnalysis:
         judges: Whose judgments are in it.
         ratings: By the mean of the distribution, best first.
         mode_ratings: By its mode, as hard wins, best first.
-        neighbours: Consecutive models of `ratings`.
+        pairs: All pairs of models that have a rank, in the order of `ratings`.
         wins: Win matrix by the mean.
         position: Effects of the order of presentation; None without judgments.
         coverage: Label mass of both orders.
@@ -163,7 +165,7 @@ class RankingAnalysis:
     judges: tuple[str, ...]
     ratings: tuple[ModelRating, ...]
     mode_ratings: tuple[ModelRating, ...]
-    neighbours: tuple[Neighbours, ...]
+    pairs: tuple[Pair, ...]
     wins: WinMatrix
     position: PositionEffects | None
     coverage: CoverageSummary
@@ -184,3 +186,15 @@ class RankingAnalysis:
     uncertainty: str
     notes: tuple[str, ...]
     source: str = ""
+
+    @property
+    def neighbours(self) -> tuple[Pair, ...]:
+        """The pairs of consecutive models."""
+        found = {(pair.better, pair.worse): pair for pair in self.pairs}
+        ranked = [model.model for model in self.ratings if model.rank is not None]
+        return tuple(found[pair] for pair in pairwise(ranked))
+
+    @property
+    def order_resolvable(self) -> bool:
+        """Whether any two models can be told apart."""
+        return any(pair.resolvable for pair in self.pairs)

@@ -264,17 +264,17 @@ def _rank_intervals(
     errors = np.sqrt(np.maximum(variances, 0.0))
     ahead, behind = np.nonzero((gaps > EQUAL) & np.isfinite(gaps) & (errors > _NO_SPREAD))
     surely = np.zeros((n_models, n_models), dtype=np.bool_)
+    n_pairs = max(1, n_models * (n_models - 1) // 2)
     if len(drawn) and len(ahead):
         critical = _critical(drawn, gaps, errors, (ahead, behind), level)
         reach = _small_sample(critical, _n_prompts(sums, sums.counts))
-        # A rank never says more than the neighbours do: a pair that is apart here is also apart by
-        # Bonferroni over as many pairs as there are neighbours, and so by Holm.
+        # A rank never says more than the pairs do: two models that are apart here are also apart by
+        # Bonferroni over all pairs, and so by Holm.
         dof = np.minimum(n_prompts[ahead], n_prompts[behind]) - 1
-        by_t = scipy.special.stdtrit(np.maximum(dof, 1), 1.0 - 0.5 * (1.0 - level) / (n_models - 1))
+        by_t = scipy.special.stdtrit(np.maximum(dof, 1), 1.0 - 0.5 * (1.0 - level) / n_pairs)
         needed = np.maximum(reach, by_t) * errors[ahead, behind]
         surely[ahead, behind] = gaps[ahead, behind] > needed
     # Where a difference has no spread or no end, every prompt points the same way.
-    n_pairs = max(1, n_models * (n_models - 1) // 2)
     shared = _prompts_shared(sums)
     certain = (gaps == np.inf) | ((gaps > EQUAL) & np.isfinite(gaps) & ~(errors > _NO_SPREAD))
     surely |= certain & (2.0 * 0.5**shared * n_pairs < 1.0 - level)

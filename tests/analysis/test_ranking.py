@@ -1,4 +1,5 @@
 import math
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -44,6 +45,30 @@ def test_mode_shows_beside_the_mean(analysis):
     assert [model.model for model in analysis.mode_ratings] == list(STRENGTHS)
     assert analysis.agreement.decisions == 1.0
     assert analysis.agreement.kendall_tau == pytest.approx(1.0)
+
+
+def test_all_pairs_are_tested_together(frames):
+    strengths = {name: 0.1 * place for place, name in enumerate("edcba")}
+    found = analyse(frames.simulated(strengths, 40, np.random.default_rng(0)))
+    assert [(pair.better, pair.worse) for pair in found.pairs] == list(
+        combinations([model.model for model in found.ratings], 2)
+    )
+    p_values = sorted(pair.p_value for pair in found.pairs)
+    adjusted = np.maximum.accumulate([p * (10 - i) for i, p in enumerate(p_values)])
+    assert sorted(pair.adjusted_p for pair in found.pairs) == pytest.approx(np.minimum(adjusted, 1))
+    assert not any(pair.resolvable for pair in found.neighbours)
+    assert found.order_resolvable
+    assert next(p for p in found.pairs if (p.better, p.worse) == ("a", "e")).resolvable
+
+
+def test_equal_models_are_seldom_told_apart(frames):
+    n_studies, n_false = 100, 0
+    for seed in range(n_studies):
+        rng = np.random.default_rng(seed)
+        found = analyse(frames.simulated(dict.fromkeys("abcd", 0.0), 20, rng), n_resamples=50)
+        n_false += found.order_resolvable
+    # At most 5 %, and three standard errors of so many studies.
+    assert n_false <= 11
 
 
 def test_ratings_have_mean_1000_and_lie_in_their_intervals(analysis):
@@ -268,14 +293,14 @@ def test_preference_outside_0_and_1_is_refused(frames):
 
 
 @pytest.mark.parametrize("n_items", [6, 10, 20])
-def test_ranks_never_say_more_than_the_neighbours(frames, n_items):
-    """Neighbours whose rank ranges don't meet are resolvable."""
+def test_ranks_never_say_more_than_the_pairs(frames, n_items):
+    """Models whose rank ranges don't meet are resolvable."""
     seen = set()
     for seed in range(25):
         rng = np.random.default_rng(seed)
         found = analyse(frames.simulated({"a": 0.4, "b": 0.0, "c": -0.5}, n_items, rng))
         rows = {model.model: model for model in found.ratings}
-        for pair in found.neighbours:
+        for pair in found.pairs:
             apart = rows[pair.better].rank_high < rows[pair.worse].rank_low
             seen.add((apart, pair.resolvable))
     assert (True, True) in seen

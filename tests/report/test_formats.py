@@ -1,12 +1,16 @@
 import json
+import re
 from itertools import pairwise
 
 import jsonschema
 import pytest
 
+from orchestrator.report.html import ranked
 from orchestrator.report.markdown import escaped, ranking_markdown
 from orchestrator.report.structured import ranking_json
-from tests.report.samples import an_analysis
+from orchestrator.report.tables import headline
+from orchestrator.report.words import verdict
+from tests.report.samples import an_analysis, printed
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,7 @@ def test_markdown_says_which_neighbours_are_resolvable(analysis):
 
 def test_markdown_warns_where_nothing_is_resolvable():
     text = ranking_markdown(an_analysis({"a": 0.01, "b": 0.0}, n_items=10))
-    assert "**Not resolvable: no two neighbours can be told apart." in text
+    assert "**Not resolvable: the two models cannot be told apart." in text
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,42 @@ def test_markdown_shows_names_as_they_are(raw, shown):
     assert escaped(raw) == shown
 
 
+@pytest.fixture(scope="module")
+def close():
+    """Five models of which no neighbours can be told apart, but the first and the last can."""
+    strengths = {name: 0.1 * place for place, name in enumerate("edcba")}
+    return an_analysis(strengths, n_items=20)
+
+
+def test_every_format_says_which_models_can_be_told_apart(close):
+    apart = [(pair.better, pair.worse) for pair in close.pairs if pair.resolvable]
+    assert ("a", "e") in apart
+    assert not any(pair.resolvable for pair in close.neighbours)
+    said = verdict(close)
+    assert said.startswith(f"{len(apart)} of 10 pairs of models can be told apart: a over ")
+    assert said in ranking_markdown(close)
+    assert " ".join(printed(headline(close), width=400).split()).count(said) == 1
+    assert said in ranked.group_words(close)
+    document = ranking_json(close)
+    assert document["order_resolvable"] is True
+    assert document["verdict"] == said
+    told = [(pair["better"], pair["worse"]) for pair in document["pairs"] if pair["resolvable"]]
+    assert told == apart
+    assert len(document["pairs"]) == 10
+
+
+def test_the_sentence_stays_short_with_thirty_models():
+    strengths = {f"model-number-{i}": 0.1 * i for i in range(30)}
+    said = verdict(an_analysis(strengths, n_items=20))
+    assert re.match(r"\d+ of 435 pairs of models can be told apart", said)
+    assert re.search(r"; and \d+ pairs more\.$", said)
+    assert len(said) < 450
+
+
+def test_where_all_can_be_told_apart_one_sentence_says_so(analysis):
+    assert verdict(analysis) == "All 3 pairs of models can be told apart."
+
+
 def test_json_has_no_number_that_json_lacks():
     analysis = an_analysis({"best": 60.0, "a": 0.0}, n_items=1)
     text = json.dumps(ranking_json(analysis), allow_nan=False)
@@ -62,9 +102,18 @@ def test_json_marks_an_open_bound():
 def test_json_has_what_the_table_has(analysis):
     schema = {
         "type": "object",
-        "required": ["format", "order_resolvable", "ratings", "neighbours", "wins", "failures"],
+        "required": [
+            "format",
+            "order_resolvable",
+            "verdict",
+            "ratings",
+            "pairs",
+            "neighbours",
+            "wins",
+            "failures",
+        ],
         "properties": {
-            "format": {"const": 1},
+            "format": {"const": 2},
             "ratings": {
                 "type": "array",
                 "items": {"required": ["model", "rating", "low", "high", "rank_low", "n_missing"]},

@@ -48,7 +48,7 @@ def test_few_prompts_are_called_approximate(unclear):
 
 def test_where_nothing_is_resolvable_no_order_is_suggested(unclear):
     text = printed(headline(unclear))
-    assert "Not resolvable: no two neighbours can be told apart." in text
+    assert "Not resolvable: no two models can be told apart." in text
     assert "a over" not in text
     assert "b over" not in text
     assert text.count("not resolvable,") == 2

@@ -56,10 +56,15 @@ def groups(analysis: RankingAnalysis) -> list[list[str]]:
 
 
 def group_words(analysis: RankingAnalysis) -> str:
-    """Best first: `>` where two neighbours can be told apart, `≈` where they can't."""
-    if said := verdict(analysis):
+    """The order, and which models can be told apart; the latter alone where none can.
+
+    Best first: `>` where two neighbours can be told apart, `≈` where they can't.
+    """
+    said = verdict(analysis, name)
+    if not analysis.order_resolvable:
         return said
-    return " > ".join(" ≈ ".join(map(name, group)) for group in groups(analysis))
+    order = " > ".join(" ≈ ".join(map(name, group)) for group in groups(analysis))
+    return f"{order}. {said}"
 
 
 def _basis(analysis: RankingAnalysis, method: str) -> str:
@@ -119,7 +124,7 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
     title = subject(analysis)
     table = as_table(_key("ratings", analysis), title, columns, rows)
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
-    says = f"Ratings on the Elo scale, mean 1000. {group_words(analysis)}. {LEGEND}"
+    says = f"Ratings on the Elo scale, mean 1000. {group_words(analysis)} {LEGEND}"
     picture = Picture("intervals", shown, _SCALE, options=_POINTS) if shown else None
     beside = [_neighbours(analysis)] if analysis.neighbours else []
     return Figure(table.key, title, _basis(analysis, METHOD), says, table, picture, beside)
@@ -145,7 +150,10 @@ def _neighbours(analysis: RankingAnalysis) -> Table:
         Column("p (Holm)", "p"),
     ]
     return as_table(
-        _key("neighbours", analysis), f"Neighbours, Holm-adjusted at {level}", columns, rows
+        _key("neighbours", analysis),
+        f"Neighbours, Holm-adjusted over all pairs at {level}",
+        columns,
+        rows,
     )
 
 
