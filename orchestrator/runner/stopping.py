@@ -211,9 +211,9 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
     Its p-values are those of a sample of a size that was fixed beforehand.
     """
     known: Mapping[tuple[str, str], float] = {}
-    for ranking, pairs in zip(orders.rule.rankings, orders.pairs, strict=True):
+    for ranking, orders_of in zip(orders.rule.rankings, orders.pairs, strict=True):
         if (ranking.method, ranking.judge) == (analysis.source, analysis.judge):
-            known = _declared(ranking.models, pairs)
+            known = _declared(ranking.models, orders_of)
     pairs = tuple(
         replace(
             pair,
