@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.ask import AnyAsk, DigestAround, digest, item_digest
 from orchestrator.errors import UsageError
@@ -215,6 +217,8 @@ class Plan:
         identities: Identity of each model by its name in the recipe.
         seed: The recipe's.
         given: Of the models whose answers exist already.
+        clusters: Shape (items,), the cluster of each item as a number; None where each item stands
+            alone. What is asked does not depend on it, save by a stopping rule.
 
     Raises:
         UsageError: If a method needs a part of an item that no item has.
@@ -228,9 +232,11 @@ class Plan:
         seed: int,
         *,
         given: Mapping[str, Given] | None = None,
+        clusters: NDArray[np.int32] | None = None,
     ) -> None:
         self.parts = tuple(parts)
         self.items = items
+        self.clusters = clusters
         for part in parts:
             check_needs(part.kind, part.method, part.config, items)
         self.identities = dict(identities)

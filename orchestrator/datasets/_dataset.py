@@ -182,9 +182,11 @@ class ItemClusters(NamedTuple):
     codes: Codes
     names: bytes
 
-    def of(self, chosen: NDArray[np.intp]) -> "ItemClusters":
-        """Those of the items at these indices, in this order."""
+    def of(self, chosen: NDArray[np.intp]) -> "ItemClusters | None":
+        """Those of the items at these indices, in this order; None where each stands alone."""
         _, first, again = np.unique(self.codes[chosen], return_index=True, return_inverse=True)
+        if first.size == again.size:
+            return None
         places = np.empty(first.size, np.int32)
         places[np.argsort(first, kind="stable")] = np.arange(first.size, dtype=np.int32)
         return ItemClusters(places[again.reshape(-1)], self.names)

@@ -215,7 +215,7 @@ def _drive(
     sure, unsure = _Tally(), _Tally()
     n_sure = 0
     if blocks is not None:
-        n_sure = max(blocks.n_open, blocks.rule.fewest_blocks()) * blocks.rule.block
+        n_sure = max(blocks.n_items_open, blocks.rule.fewest_items())
     for index in range(len(plan.items)):
         tally = sure if index < n_sure else unsure
         _drive_item(plan, index, lookup, systems, blocks, tally)
@@ -246,7 +246,7 @@ def _drive_item(
         return found[key]
 
     driver = Driver(plan, remember, systems, watch=_counting(tally.held))
-    needed = None if blocks is None else blocks.needed(index // blocks.rule.block)
+    needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
     for which in range(plan.n_per_item):
         if needed is None or needed[which]:
             driver.open(first + which)

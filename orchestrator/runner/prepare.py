@@ -62,8 +62,10 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     dataset = open_dataset(recipe.dataset, base)
     if recipe.limit is not None:
         dataset = dataset.limit(recipe.limit)
-    if recipe.statistics.stop_when is not None:
-        dataset = dataset.shuffled(recipe.seed)
+    stop_when = recipe.statistics.stop_when
+    if stop_when is not None:
+        # The order on exactly these items rests on each being drawn for itself.
+        dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
     parts = parts_of(recipe, allow_code=allow_code)
     refuse_impossible(parts, recipe, allow_code=allow_code)
     used = _used_models(parts)
@@ -78,7 +80,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
     keys = {name: identity_key(identity) for name, identity in identities.items()}
     finders = {name: answers.find for name, answers in given.items()}
-    plan = Plan(parts, dataset, keys, recipe.seed, given=finders)
+    clusters = None if dataset.clusters is None else dataset.codes()
+    plan = Plan(parts, dataset, keys, recipe.seed, given=finders, clusters=clusters)
     rule = _stopping_rule(recipe, plan)
     return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
 

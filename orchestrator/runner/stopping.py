@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import msgspec
+import numpy as np
 
 from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import StoreError, UsageError
@@ -48,11 +49,12 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
             f"them; leave it out to have every order settled"
         )
     asked_for = {method.name for method in recipe.methods}
+    of_dataset = settings.population == "dataset"
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
         error=1.0 - recipe.statistics.confidence_level,
-        population=len(plan.items) if settings.population == "dataset" else None,
+        population=len(plan.items) if of_dataset else None,
         top=settings.top,
         rankings=tuple(rankings),
         slots=tuple(slots),
@@ -61,7 +63,16 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
             () if part.name in asked_for else tuple(plan.fed_by(which))
             for which, (part, _) in enumerate(plan.combinations)
         ),
+        sizes=() if of_dataset else _cluster_sizes(plan),
     )
+
+
+def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
+    """Items of each cluster, which stand together; empty where each item stands alone."""
+    if plan.clusters is None:
+        return ()
+    begins = np.flatnonzero(np.diff(plan.clusters)) + 1
+    return tuple(np.diff([0, *begins, len(plan.items)]).tolist())
 
 
 def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
@@ -197,6 +208,7 @@ def tables_of(orders: Orders) -> list[Table]:
             error=rule.error,
             n_items=rule.n_items,
             block=rule.block,
+            n_clusters=len(rule.sizes) or None,
             of_dataset=rule.population is not None,
             top=rule.top,
             is_finished=not orders.n_left,

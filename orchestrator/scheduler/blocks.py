@@ -1,17 +1,19 @@
 """Sequential stopping: the units of a run block by block, and which of them are still needed.
 
-Items come in blocks. A block may be begun when all before the last one have ended; which pairs of
-models it asks about was decided by then (`statistics.sequential.LAG`), so what is needed of a block
-follows from the rows of earlier blocks alone, and is the same however often the run was cut off.
-Rows that were not needed (of an earlier recipe, say) are never looked at.
+Items come in blocks, which take whole clusters of items that depend on each other. A block may be
+begun when all before the last one have ended; which pairs of models it asks about was decided by
+then (`statistics.sequential.LAG`), so what is needed of a block follows from the rows of earlier
+blocks alone, and is the same however often the run was cut off. Rows that were not needed (of an
+earlier recipe, say) are never looked at.
 
 Where a unit failed for the moment its block is not finished: later blocks go on with what was
 decided before, and the next call, which asks again, decides what this one could not.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -73,7 +75,7 @@ class StoppingRule(msgspec.Struct, frozen=True):
 
     Attributes:
         n_items: Items of the plan, in their seeded order.
-        block: Items of a block.
+        block: Items of a block, at least; it ends with a cluster.
         error: Chance of any wrong order in a ranking.
         population: Items the orders are about, where they are about exactly these.
         top: Only who is among the best so many is asked for.
@@ -81,6 +83,8 @@ class StoppingRule(msgspec.Struct, frozen=True):
         slots: By combination; None where it decides nothing.
         feeds: By combination: the others that it is asked for alone; empty where it is not to be
             left out.
+        sizes: Items of each cluster, in their order; empty where each item stands alone, or where
+            the orders are about exactly these items.
     """
 
     n_items: int
@@ -91,31 +95,72 @@ class StoppingRule(msgspec.Struct, frozen=True):
     rankings: tuple[Ranking, ...]
     slots: tuple[Slot | None, ...]
     feeds: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...] = ()
 
-    @property
-    def n_blocks(self) -> int:
-        """Blocks there are."""
-        return -(-self.n_items // self.block)
+    def layout(self) -> "Layout":
+        """Where blocks begin."""
+        if not self.sizes:
+            return Layout([*range(0, self.n_items, self.block), self.n_items], [], ())
+        bounds, firsts, n = [0], [0], 0
+        for cluster, size in enumerate(self.sizes, start=1):
+            n += size
+            if n - bounds[-1] >= self.block or n == self.n_items:
+                bounds.append(n)
+                firsts.append(cluster)
+        return Layout(bounds, firsts, self.sizes)
 
     def new_tests(self) -> list[OrderTest]:
         """A test for each ranking."""
         return [
             OrderTest(
-                len(ranking.models), error=self.error, population=self.population, top=self.top
+                len(ranking.models),
+                error=self.error,
+                population=self.population,
+                top=self.top,
+                largest=max(self.sizes, default=1),
             )
             for ranking in self.rankings
         ]
 
-    def fewest_blocks(self) -> int:
-        """Blocks that are asked whatever the values are: as if the first model always won."""
-        blocks = []
+    def fewest_items(self) -> int:
+        """Items that are asked about whatever the values are: as if the first model always won."""
+        layout, blocks = self.layout(), []
         for test in self.new_tests():
-            while test.n_blocks < self.n_blocks and test.is_open(test.n_blocks + LAG - 1).any():
-                first = test.n_blocks * self.block
-                n = min(self.block, self.n_items - first)
-                test.look(np.ones((n, len(test.pairs))))
-            blocks.append(min(test.n_blocks + LAG - 1, self.n_blocks))
-        return min(blocks)
+            while test.n_blocks < layout.n_blocks and test.is_open(test.n_blocks + LAG - 1).any():
+                block = test.n_blocks
+                n = layout.bounds[block + 1] - layout.bounds[block]
+                test.look(np.ones((n, len(test.pairs))), layout.sizes_of(block, block + 1))
+            blocks.append(min(test.n_blocks + LAG - 1, layout.n_blocks))
+        return layout.bounds[min(blocks)]
+
+
+class Layout(NamedTuple):
+    """Blocks of items.
+
+    Attributes:
+        bounds: The first item of each block, and the number of items.
+        firsts: The same of clusters; empty without clusters.
+        sizes: Items of each cluster; empty without clusters.
+    """
+
+    bounds: list[int]
+    firsts: list[int]
+    sizes: tuple[int, ...]
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks there are."""
+        return len(self.bounds) - 1
+
+    def block_of(self, item: int) -> int:
+        """The block that an item is in."""
+        return bisect_right(self.bounds, item) - 1
+
+    def sizes_of(self, first: int, last: int) -> tuple[int, ...] | None:
+        """Items of the clusters in the blocks from first up to last; None without clusters."""
+        if not self.sizes:
+            return None
+        return self.sizes[self.firsts[first] : self.firsts[last]]
 
 
 class Blocks:
@@ -130,6 +175,7 @@ class Blocks:
         tests: One a ranking.
         n_open: Blocks that may be begun.
         not_needed: Shape (units of one item,), how many of each have no row and need none.
+        layout: Where blocks begin.
     """
 
     def __init__(self, rule: StoppingRule, ended: bytearray) -> None:
@@ -137,6 +183,7 @@ class Blocks:
         self.ended = ended
         self.tests = rule.new_tests()
         self.n_open = 0
+        self.layout = rule.layout()
         self.not_needed = np.zeros(len(rule.slots), dtype=np.int64)
         self._units = np.frombuffer(ended, np.uint8).reshape(rule.n_items, len(rule.slots))
         self._values = [
@@ -146,7 +193,7 @@ class Blocks:
         self._n_left: list[int] = []
         self._n_ended = 0
         # The first block with a unit that is to be asked again.
-        self._unfinished = rule.n_blocks
+        self._unfinished = self.layout.n_blocks
 
     @property
     def n_not_needed(self) -> int:
@@ -160,7 +207,7 @@ class Blocks:
         if slot is None:
             return
         if status > FAILED:
-            self._unfinished = min(self._unfinished, item // self.rule.block)
+            self._unfinished = min(self._unfinished, self.layout.block_of(item))
         elif status == DONE:
             ranking = self.rule.rankings[slot.ranking]
             value = _mean(row[ranking.column] for row in rows)
@@ -177,13 +224,13 @@ class Blocks:
         if self.rule.slots[which] is None:
             return
         self.put(position, status, rows)
-        self._n_left[item // self.rule.block] -= 1
+        self._n_left[self.layout.block_of(item)] -= 1
         self._advance()
 
     def positions(self) -> Iterator[int | None]:
         """Positions to be done in order; None as long as the next block may not begin."""
         n = len(self.rule.slots)
-        for block in range(self.rule.n_blocks):
+        for block in range(self.layout.n_blocks):
             while block >= self.n_open:
                 yield None
             for position in range(self._first(block) * n, self._first(block + 1) * n):
@@ -198,6 +245,11 @@ class Blocks:
         )
 
     @property
+    def n_items_open(self) -> int:
+        """Items of the blocks that may be begun."""
+        return self._first(self.n_open)
+
+    @property
     def n_prompts(self) -> int:
         """Prompts of the blocks that decisions rest on."""
         return self._first(min(test.n_blocks for test in self.tests))
@@ -207,10 +259,15 @@ class Blocks:
         rule = self.rule
         found = []
         for number, test in enumerate(self.tests):
-            differences = self._differences(number, 0, self._first(test.n_blocks))
+            last = self._first(test.n_blocks)
             found.append(
                 pair_orders(
-                    test, differences, rule.block, error=rule.error, population=rule.population
+                    test,
+                    self._differences(number, 0, last),
+                    self.layout.bounds[: test.n_blocks],
+                    error=rule.error,
+                    population=rule.population,
+                    sizes=self.layout.sizes_of(0, test.n_blocks),
                 )
             )
         return found
@@ -218,11 +275,11 @@ class Blocks:
     # -- inside ------------------------------------------------------------------------------------
 
     def _first(self, block: int) -> int:
-        return min(block * self.rule.block, self.rule.n_items)
+        return self.layout.bounds[min(block, self.layout.n_blocks)]
 
     def _advance(self) -> None:
         while True:
-            while self.n_open < min(self._n_ended + LAG, self.rule.n_blocks):
+            while self.n_open < min(self._n_ended + LAG, self.layout.n_blocks):
                 self._open(self.n_open)
             if self._n_ended >= self.n_open or self._n_left[self._n_ended]:
                 return
@@ -237,8 +294,10 @@ class Blocks:
 
     def _look(self, block: int) -> None:
         before = self.needed(self.n_open)
+        first, last = self._first(block), self._first(block + 1)
+        sizes = self.layout.sizes_of(block, block + 1)
         for number, test in enumerate(self.tests):
-            test.look(self._differences(number, self._first(block), self._first(block + 1)))
+            test.look(self._differences(number, first, last), sizes)
         # What is closed stays closed, so that all later blocks are known to be without it.
         dropped = before & ~self.needed(self.n_open)
         if dropped.any():

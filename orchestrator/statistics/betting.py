@@ -11,6 +11,10 @@ capitals of fixed fractions) and the process without replacement, whose conditio
 null is what the values not seen yet would have to make up for.
 
 Departures: values are in [-1, 1]; the two sides are two processes, each with a level of its own.
+Values that come in clusters are bet on cluster by cluster: the total of a cluster over the size of
+the largest one, against `null` times its own size over that. The expected total is at most `null`
+times the expected size exactly where the mean over items is at most `null`, however unlike the
+sizes and however the items of a cluster depend on each other.
 """
 
 from typing import Final
@@ -35,7 +39,8 @@ class Capital:
 
     With a `population` the question is the mean of so many values, of which those seen are drawn
     without replacement; a missing one then counts as 0 in their sum, which leaves the sign of the
-    sum as it is. Without it the values are independent draws, and a missing one is no draw.
+    sum as it is. Without it the values are independent draws, and a missing one is no draw; they
+    may be totals of clusters (see above).
 
     Args:
         n_series: Series.
@@ -55,19 +60,29 @@ class Capital:
         self._sum = np.zeros(n_series)
         self.n = np.zeros(n_series, np.int64)
 
-    def add(self, values: Floats, which: NDArray[np.bool_] | None = None) -> Floats:
+    def add(
+        self,
+        values: Floats,
+        which: NDArray[np.bool_] | None = None,
+        *,
+        sizes: Floats | None = None,
+    ) -> Floats:
         """Bet on more values.
 
         Args:
             values: Shape (n, n_series), in [-1, 1] or nan for missing, in the order of the draws.
             which: Series to go on with, shape (n_series,); the others stay as they are.
+            sizes: Shape (n, n_series), of independent draws that are clusters: how many items each
+                has of the most that there can be, in [0, 1]; the value is in [-size, size]. None
+                where all are single items.
 
         Returns:
             Log capital after each value, shape (n, series gone on with); inf where the null has
             become impossible.
 
         Raises:
-            StatisticsError: If a value is outside [-1, 1], or there are more than the population.
+            StatisticsError: If a value is outside [-1, 1], there are more than the population, or
+                clusters are drawn from one.
         """
         at = np.arange(self._sum.size) if which is None else np.flatnonzero(which)
         x = np.asarray(values, np.float64)[:, at]
@@ -76,7 +91,9 @@ class Capital:
         start = self._sum[at]
         sums = np.vstack([start, start + np.cumsum(np.nan_to_num(x), axis=0)])
         if self._population is None:
-            steps, certain = self._independent(x, at)
+            steps, certain = self._independent(x, at, None if sizes is None else sizes[:, at])
+        elif sizes is not None:
+            raise StatisticsError("of exactly these items each is drawn for itself, not clusters")
         else:
             steps, certain = self._drawn(x, at, sums, self._population)
         logs = self._log[at] + np.cumsum(steps, axis=0)
@@ -87,8 +104,10 @@ class Capital:
         path: Floats = np.log(np.mean(np.exp(logs - top), axis=2)) + top[..., 0]
         return np.where(certain, np.inf, path)
 
-    def _independent(self, x: Floats, at: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
-        steps = _log_growth(x, np.broadcast_to(self._null[at], x.shape))
+    def _independent(
+        self, x: Floats, at: NDArray[np.int64], sizes: Floats | None
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        steps = _log_growth(x, np.broadcast_to(self._null[at], x.shape), sizes)
         return np.where(np.isnan(x)[..., None], 0.0, steps), np.zeros(x.shape, np.bool_)
 
     def _drawn(
@@ -103,11 +122,15 @@ class Capital:
         return steps, sums[1:] - left[1:] > total + _ROUNDING
 
 
-def _log_growth(x: Floats, mean: Floats) -> Floats:
-    """Log growth by fraction f: 1 + f (x - mean) / (1 + mean), at least 1 - f; 0 for mean <= -1."""
+def _log_growth(x: Floats, mean: Floats, size: Floats | None = None) -> Floats:
+    """Log growth by fraction f: 1 + f (x - mean) / (1 + mean), at least 1 - f; 0 for mean <= -1.
+
+    With a size, of a cluster, it is 1 + f (x - size mean) / (1 + mean), at least 1 - f size.
+    """
     room = 1.0 + mean
     possible = room > _ROUNDING
-    relative = np.where(possible, (x - mean) / np.where(possible, room, 1.0), 0.0)
+    expected = mean if size is None else size * mean
+    relative = np.where(possible, (x - expected) / np.where(possible, room, 1.0), 0.0)
     grown: Floats = np.log1p(FRACTIONS * relative[..., None])
     return grown
 
@@ -123,7 +146,7 @@ def one_sided_p(log_capital: Floats) -> Floats:
 
 
 def confidence_sequence(
-    values: Floats, *, error: float, population: int | None = None
+    values: Floats, *, error: float, population: int | None = None, sizes: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Bounds of the means after all values, which hold although one looked after each.
 
@@ -131,15 +154,18 @@ def confidence_sequence(
         values: Shape (n, n_series), in [-1, 1] or nan, in the order of the draws.
         error: Of each of the two sides, in (0, 1).
         population: As for `Capital`; the mean is then over all of it, with 0 for missing values.
+        sizes: As for `Capital.add`; the mean is over items.
 
     Returns:
         Lower and upper bounds in [-1, 1], each of shape (n_series,).
     """
-    low = _lower_bound(values, error, population)
-    return low, -_lower_bound(-values, error, population)
+    low = _lower_bound(values, error, population, sizes)
+    return low, -_lower_bound(-values, error, population, sizes)
 
 
-def _lower_bound(values: Floats, error: float, population: int | None) -> Floats:
+def _lower_bound(
+    values: Floats, error: float, population: int | None, sizes: Floats | None
+) -> Floats:
     """The lowest mean never refuted; bisected, since capital falls as the null grows."""
     n_series = values.shape[1]
     refuted, kept = np.full(n_series, -1.0), np.full(n_series, 1.0)
@@ -147,7 +173,7 @@ def _lower_bound(values: Floats, error: float, population: int | None) -> Floats
         return refuted
     for _ in range(_STEPS):
         middle = (refuted + kept) / 2
-        path = Capital(n_series, null=middle, population=population).add(values)
+        path = Capital(n_series, null=middle, population=population).add(values, sizes=sizes)
         is_refuted = path.max(axis=0) >= -np.log(error)
         refuted = np.where(is_refuted, middle, refuted)
         kept = np.where(is_refuted, kept, middle)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from orchestrator.clusters import counted_words
 from orchestrator.statistics.sequential import PairOrder
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
@@ -30,6 +31,7 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
     *,
     error: float,
     n_items: int,
+    n_clusters: int | None,
     block: int,
     of_dataset: bool,
     top: int | None,
@@ -44,7 +46,9 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
         pairs: What is known of each pair.
         error: Chance of any wrong order.
         n_items: Prompts there are.
-        block: Prompts of a block.
+        n_clusters: Clusters that the prompts are in, and that the test takes for independent; None
+            where each stands alone.
+        block: Prompts of a block, at least.
         of_dataset: Whether the orders are about exactly these prompts.
         top: Who is among the best so many was asked for; None for every order.
         is_finished: Whether nothing is left to be asked.
@@ -52,9 +56,12 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
     order = sorted(pairs, key=lambda pair: (not pair.better, not pair.matters, pair.settled_at))
     n_settled = sum(1 for pair in pairs if pair.better)
     about = "exactly these prompts" if of_dataset else "prompts like these"
+    if n_clusters is not None:
+        about = "clusters of prompts like these, none larger than the largest of these"
+    looked = f"{block} prompts" if n_clusters is None else f"{block} prompts in whole clusters"
     notes = [
         f"settled: the chance that any order of this table is wrong is at most {100 * error:g} %, "
-        f"although one looked after every {block} prompts; about {about}, for this judge",
+        f"although one looked after every {looked}; about {about}, for this judge",
         "mean difference: from -1 to 1 on a prompt; over the prompts asked of this pair, with a "
         "confidence sequence: all of them hold together, at every look (an order may be settled "
         "although its interval holds 0, since for orders Holm's procedure needs less)",
@@ -75,7 +82,7 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
         "Orders by sequential test" + (f", judged by {judge}" if judge else ""),
         _COLUMNS,
         [_line(pair, models, is_finished=is_finished) for pair in order],
-        basis=f"{n_settled} of {len(pairs)} pairs settled · {n_items:,} prompts",
+        basis=f"{n_settled} of {len(pairs)} pairs settled · {counted_words(n_items, n_clusters)}",
         notes=notes,
     )
 

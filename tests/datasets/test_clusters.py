@@ -23,7 +23,7 @@ FORMATS = ("jsonl", "json", "csv", "parquet")
 def opened(folder, suffix="jsonl", rows=ROWS, **fields):
     path, frame = folder / f"items.{suffix}", pl.DataFrame(rows)
     write = {"jsonl": frame.write_ndjson, "json": frame.write_json, "csv": frame.write_csv}
-    write.get(suffix, frame.write_parquet)(path)
+    write.get(suffix, frame.write_parquet)(path)  # type: ignore[operator]
     module = plugins.load(DATASETS, suffix)
     return open_dataset(PluginRef(suffix, module.Config(path=str(path), fields=fields)))
 

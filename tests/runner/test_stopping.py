@@ -54,7 +54,7 @@ def test_answers_are_left_out_unless_the_recipe_asks_for_them(tmp_path):
 def test_the_order_on_this_dataset_knows_its_size(tmp_path):
     statistics = {"stop_when": {"population": "dataset", "block": 5}}
     rule = rule_of(tmp_path, n=33, statistics=statistics)
-    assert (rule.population, rule.block, rule.n_blocks) == (33, 5, 7)
+    assert (rule.population, rule.block, rule.layout().n_blocks) == (33, 5, 7)
 
 
 def test_methods_that_compare_no_models_are_refused_with_words(tmp_path):

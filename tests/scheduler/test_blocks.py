@@ -212,8 +212,8 @@ def test_every_turn_of_a_prompt_must_have_a_number():
 @pytest.mark.parametrize(
     ("n_items", "block", "expected"), [(100, 20, 2), (10, 20, 1), (100, 2, 6), (100, 1, 11)]
 )
-def test_the_fewest_blocks_are_those_asked_if_every_order_is_clear(n_items, block, expected):
+def test_the_fewest_items_are_those_asked_if_every_order_is_clear(n_items, block, expected):
     rule = rule_of_pairs(n_items=n_items, block=block)
-    assert rule.fewest_blocks() == expected
+    assert rule.fewest_items() == min(n_items, expected * block)
     asked = run(begun(rule), lambda position: 1.0)
     assert len(asked) == min(n_items, expected * block) * N

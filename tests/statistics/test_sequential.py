@@ -120,7 +120,7 @@ def test_pair_orders_say_what_they_rest_on():
     blocks = blocks_of(np.random.default_rng(5), [0.8, 0.0], 120, sd=0.1)
     blocks[0][3] = np.nan
     test = look_at(OrderTest(2, error=0.05), blocks)
-    (pair,) = pair_orders(test, np.vstack(blocks), 20, error=0.05, population=None)
+    (pair,) = pair_orders(test, np.vstack(blocks), range(0, 120, 20), error=0.05, population=None)
     assert (pair.better, pair.settled_at) == (1, 20)
     assert (pair.n, pair.n_missing) == (20 * LAG - 1, 1)
     assert pair.low < 0.8 < pair.high
@@ -132,7 +132,7 @@ def test_bounds_are_about_the_prompts_with_a_difference_where_some_are_missing()
     x = np.full((40, 1), np.nan)
     x[::2] = 0.5
     test = look_at(OrderTest(2, error=0.05, population=40), [x[:20], x[20:]])
-    (pair,) = pair_orders(test, x, 20, error=0.05, population=40)
+    (pair,) = pair_orders(test, x, (0, 20), error=0.05, population=40)
     assert pair.difference == pytest.approx(0.5)
     assert pair.low <= 0.5 <= pair.high
     assert pair.better == 1
