@@ -11,6 +11,7 @@ from orchestrator.methods import answers
 from orchestrator.methods._base import Drawing, MethodSettings, Stage
 from orchestrator.methods._verdicts import Slot, slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
+from orchestrator.prompts.costs import TemplateTooCostly
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Item, Label, Message, Messages
 
@@ -100,6 +101,12 @@ def checked_prompt(
         raise ValueError(f"the template uses {', '.join(unknown)}; there are {', '.join(fields)}")
     if missing := sorted(set(shown) - used):
         raise ValueError(f"the template does not show {' and '.join(missing)}")
+    try:
+        render(value, dict.fromkeys(fields, ""))
+    except PromptError as error:
+        # All else may depend on what the fields hold; this costs too much with empty ones.
+        if isinstance(error.__cause__, TemplateTooCostly):
+            raise ValueError(str(error)) from error  # noqa: TRY004 (a recipe's value)
     return value
 
 

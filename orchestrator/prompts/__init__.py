@@ -1,30 +1,20 @@
 """Prompt templates: sandboxed Jinja, undefined names are errors.
 
 Templates are data, also those a user writes into a recipe, so they are rendered by Jinja's
-immutable sandbox with nothing but the item's fields. What a model wrote is substituted as text
-and never parsed as a template. What several prompts share stands first and what varies stands
-last, so that servers can reuse the prefix.
+immutable sandbox with nothing but the item's fields, and within bounds of time and memory. What a
+model wrote is substituted as text and never parsed as a template. What several prompts share stands
+first and what varies stands last, so that servers can reuse the prefix.
 """
 
 from functools import lru_cache
 
-from jinja2 import (
-    DictLoader,
-    StrictUndefined,
-    Template,
-    TemplateError,
-    UndefinedError,
-    meta,
-    nodes,
-)
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template, UndefinedError, meta, nodes
 
 from orchestrator.errors import UsageError
+from orchestrator.prompts.bounded import BoundedEnvironment
+from orchestrator.prompts.costs import allowance
 
-_environment = ImmutableSandboxedEnvironment(
-    undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, loader=DictLoader({})
-)
-
+_environment = BoundedEnvironment()
 
 _NONE = object()
 
@@ -41,9 +31,10 @@ def compile_template(source: str) -> Template:
         PromptError: If it is not a valid template.
     """
     try:
-        return _environment.from_string(source)
-    except TemplateError as error:
-        raise PromptError(f"prompt template: {error}") from error
+        with allowance():
+            return _environment.from_string(source)
+    except Exception as error:
+        raise PromptError(f"prompt template: {_reason(error)}") from error
 
 
 def variables(source: str) -> frozenset[str]:
@@ -55,8 +46,8 @@ def variables(source: str) -> frozenset[str]:
     try:
         parsed = _environment.parse(source)
         found = meta.find_undeclared_variables(parsed)
-    except TemplateError as error:
-        raise PromptError(f"prompt template: {error}") from error
+    except Exception as error:
+        raise PromptError(f"prompt template: {_reason(error)}") from error
     if next(meta.find_referenced_templates(parsed), _NONE) is not _NONE:
         raise PromptError("prompt template: it includes another file; write all of it in one")
     return frozenset(found) - _environment.globals.keys()
@@ -72,12 +63,20 @@ def render(source: str, fields: dict[str, str | None]) -> str:
     if joined is not None:
         return joined
     given = {name: value for name, value in fields.items() if value is not None}
+    compiled = compile_template(source)
     try:
-        return compile_template(source).render(given)
+        with allowance():
+            return compiled.render(given)
     except UndefinedError as error:
         raise PromptError(f"prompt template: {error}; this item has no such field") from error
-    except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise PromptError(f"prompt template: {error}") from error
+    except Exception as error:
+        raise PromptError(f"prompt template: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep, or calls itself without end"
+    return str(error) or type(error).__name__
 
 
 @lru_cache(maxsize=256)
@@ -90,7 +89,7 @@ def _plain_parts(source: str) -> tuple[tuple[bool, str], ...] | None:
     parts: list[tuple[bool, str]] = []
     try:
         body = _environment.parse(source).body
-    except TemplateError:
+    except Exception:  # noqa: BLE001 (see render)
         return None
     for output in body:
         if not isinstance(output, nodes.Output):

@@ -17,7 +17,7 @@ import ast
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -34,7 +34,8 @@ ONLY: Final = "prompt"
 _MOST_BYTES: Final = 1 << 20
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 _PIECE = re.compile(rf"\{{\{{|\}}\}}|\{{({_NAME})\}}")
-_CHAT_TURN = re.compile(r"<\|im_start\|>(system|user)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
+_TURN_START = re.compile(r"<\|im_start\|>(system|user)\n")
+_TURN_END: Final = "<|im_end|>"
 
 
 class Wording(BaseModel):
@@ -219,7 +220,18 @@ def _assigned(text: str) -> dict[str, Wording]:
 
 def _single(text: str, form: Literal["braces", "jinja"]) -> Wording:
     """One template; where it has chat mark-up, its system and its user turn."""
-    turns = dict(_CHAT_TURN.findall(text))
+    turns = dict(_chat_turns(text))
     if "user" in turns:
         return Wording(user=turns["user"], system=turns.get("system", ""), form=form)
     return Wording(user=text, form=form)
+
+
+def _chat_turns(text: str) -> Iterator[tuple[str, str]]:
+    """Yield role and text of each turn of chat mark-up; one that never ends is none."""
+    at = 0
+    while (start := _TURN_START.search(text, at)) is not None:
+        end = text.find(_TURN_END, start.end())
+        if end < 0:
+            return
+        yield start.group(1), text[start.end() : end].removesuffix("\n")
+        at = end + len(_TURN_END)

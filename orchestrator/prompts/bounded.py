@@ -1,0 +1,236 @@
+"""A Jinja sandbox whose templates can take only so much time and memory.
+
+Jinja's own sandbox keeps a template from reaching into Python, but `{{ 'x' * 10**9 }}` or a loop in
+a loop still stops the program. Here each operation that makes a value is charged by the size of
+what it takes and makes, each turn of a loop and each call by a fixed price, and a rendering that
+exceeds its allowance ends with `TemplateTooCostly`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from types import BuiltinMethodType
+from typing import Any, Final
+
+from jinja2 import DictLoader, StrictUndefined, nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.environment import Environment
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from orchestrator.prompts.costs import (
+    CALL,
+    OF_FILTERS,
+    OF_OPERATORS,
+    STEP,
+    TemplateTooCostly,
+    bound,
+    by_braces,
+    charge,
+    joined,
+    padded,
+    replaced,
+    size_of,
+)
+
+MOST_NODES: Final = 20_000
+"""Most names, constants, operations and pieces of text that a template may have."""
+
+_COUNTED: Final = " counted"
+_NOT_REPRODUCIBLE: Final = ("lipsum",), ("random",)
+# Methods whose result is no larger than the text, a few times over.
+_LINEAR: Final = frozenset({
+    "capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isascii",
+    "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
+    "istitle", "isupper", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "rfind",
+    "rindex", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip",
+    "swapcase", "title", "upper",
+})  # fmt: skip
+_PADDING: Final = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
+_OF_NUMBERS: Final = frozenset({"bit_count", "bit_length", "conjugate", "hex", "is_integer"})
+
+
+def _join(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The filter `join`, over a list: what it takes may be a generator, which has no size."""
+
+    @wraps(original)
+    def join(eval_ctx: object, value: Iterable[object], d: str = "", **more: object) -> object:
+        parts = list(value)
+        bound(joined(parts, d))
+        return original(eval_ctx, parts, d, **more)
+
+    return join
+
+
+def _sum(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The filter `sum`, of numbers alone: lists would be copied once for each."""
+
+    @wraps(original)
+    def add(environment: Environment, value: Iterable[object], *more: Any, **named: Any) -> object:  # noqa: ANN401
+        if isinstance(named.get("start", more[1] if len(more) > 1 else 0), list | tuple | str):
+            raise TemplateTooCostly("it sums what are no numbers; join texts instead")
+        return original(environment, value, *more, **named)
+
+    return add
+
+
+def _bounded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that is charged for what it takes and what it makes."""
+    inner = {"join": _join, "sum": _sum}.get(name, lambda same: same)(original)
+    made = OF_FILTERS.get(name)
+    n_passed = 1 if hasattr(original, "jinja_pass_arg") else 0
+
+    @wraps(original)
+    def bounded(*arguments: Any, **named: Any) -> object:  # noqa: ANN401 (any filter's)
+        given = arguments[n_passed:]
+        bound(STEP + size_of(given) + size_of(named))
+        if made is not None:
+            bound(made(*given, **named))
+        result = inner(*arguments, **named)
+        bound(size_of(result))
+        return result
+
+    return bounded
+
+
+def _counted(values: Iterable[object]) -> Iterator[object]:
+    """Yield the values of a loop, each for a fixed price."""
+    for value in values:
+        charge(STEP)
+        yield value
+
+
+class _Code(CodeGenerator):
+    """Compiles concatenations and slices into calls of the environment, which bounds them."""
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 (Jinja's)
+        self.write("environment.joined((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 (Jinja's)
+        self.write("environment.getitem(")
+        self.visit(node.node, frame)
+        self.write(", ")
+        if isinstance(node.arg, nodes.Slice):
+            self._slice(node.arg, frame)
+        else:
+            self.visit(node.arg, frame)
+        self.write(")")
+
+    def _slice(self, node: nodes.Slice, frame: Frame) -> None:
+        self.write("slice(")
+        for part in (node.start, node.stop, node.step):
+            self.write("None") if part is None else self.visit(part, frame)
+            self.write(", ")
+        self.write(")")
+
+
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """The immutable sandbox with bounds; it loads no other template and draws nothing at random."""
+
+    code_generator_class = _Code
+    intercepted_binops = frozenset(OF_OPERATORS)
+
+    def __init__(self) -> None:
+        super().__init__(
+            undefined=StrictUndefined,
+            autoescape=False,
+            keep_trailing_newline=True,
+            loader=DictLoader({}),
+            finalize=_shown,
+        )
+        no_globals, no_filters = _NOT_REPRODUCIBLE
+        self.globals = {k: v for k, v in self.globals.items() if k not in no_globals}
+        self.filters = {
+            name: _bounded(name, made)
+            for name, made in self.filters.items()
+            if name not in no_filters
+        }
+        self.filters[_COUNTED] = _counted
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        parsed = super()._parse(source, name, filename)
+        if sum(1 for _ in parsed.find_all(nodes.Node)) > MOST_NODES:
+            raise TemplateTooCostly(f"it has more than {MOST_NODES:,} parts")
+        for loop in list(parsed.find_all(nodes.For)):
+            loop.iter = nodes.Filter(
+                loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno, environment=self
+            )
+        return parsed
+
+    def concat(self, parts: Iterable[str]) -> str:
+        """Join what a template or a part of it wrote."""
+        kept = []
+        for part in parts:
+            charge(len(part))
+            kept.append(part)
+        bound(sum(map(len, kept)))
+        return "".join(kept)
+
+    def joined(self, parts: tuple[object, ...]) -> str:
+        """Return the concatenation (`~`) of values."""
+        bound(size_of(parts))
+        return "".join(map(str, parts))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401 (Jinja's)
+        """Apply an operator whose result is not too large."""
+        bound(OF_OPERATORS[operator](left, right))
+        return super().call_binop(context, operator, left, right)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 (Jinja's)
+        """Return an element, or a slice, which is a copy."""
+        found = super().getitem(obj, argument)
+        charge(len(found) if isinstance(found, str | list | tuple) else 1)
+        return found
+
+    def call(self, context: Context, obj: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 (Jinja's)
+        """Call what is safe and not too costly."""
+        bound(CALL + size_of(arguments) + size_of(named))
+        if isinstance(obj, BuiltinMethodType):
+            arguments = self._checked_method(obj, arguments)
+        result = super().call(context, obj, *arguments, **named)
+        bound(size_of(result))
+        return result
+
+    def _checked_method(self, method: BuiltinMethodType, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a built-in method whose result is not too large."""
+        owner, name = method.__self__, method.__name__
+        if isinstance(owner, str):
+            charge(len(owner))
+            if name == "join" and len(given) == 1:
+                given = (list(given[0]),)
+                bound(joined(given[0], owner))
+            elif name == "replace":
+                bound(replaced(owner, *given))
+            elif name in _PADDING:
+                bound(padded(owner, *given))
+            elif name not in _LINEAR:
+                raise TemplateTooCostly(f"the method {name!r} of a text may not be called")
+        elif isinstance(owner, bytes) or (
+            isinstance(owner, int | float) and name not in _OF_NUMBERS
+        ):
+            raise TemplateTooCostly(f"the method {name!r} may not be called")
+        return given
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:  # noqa: ANN401 (Jinja's)
+        """Return the sandbox's `str.format`, with its result bounded; None for anything else."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+        pattern = str(value.__self__)
+
+        @wraps(wrapped)
+        def format_text(*arguments: Any, **named: Any) -> str:  # noqa: ANN401
+            bound(by_braces(pattern, (arguments, named)))
+            return wrapped(*arguments, **named)
+
+        return format_text
+
+
+def _shown(value: object) -> object:
+    """What is written into the prompt, when it is known not to be too large."""
+    if not isinstance(value, str):
+        bound(size_of(value))
+    return value

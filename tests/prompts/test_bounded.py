@@ -1,0 +1,124 @@
+"""Templates take only so much time and memory; the harmless ones render as plain Jinja does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2 import StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from orchestrator.prompts import PromptError, render, variables
+from orchestrator.prompts.files import read_wordings
+
+TEXT = "x" * 1_000_000
+DOUBLING = (
+    "{% set ns = namespace(x=START) %}"
+    "{% for i in range(60) %}{% set ns.x = STEP %}{% endfor %}{{ END }}"
+)
+COSTLY = (
+    "{{ 'x' * 10**9 }}",
+    "{{ 10**9 * 'x' }}",
+    "{{ [p] * 10**8 }}",
+    "{{ (10**1000) ** 1000 }}",
+    "{{ 10**1000 * 10**1000 }}",
+    "{{ 'x' | center(10**10) }}",
+    "{{ 'x'.center(10**10) }}",
+    "{{ 'a\t'.expandtabs(10**10) }}",
+    "{{ p | indent(10**9) }}",
+    "{{ p | indent(first=True, width=10**9) }}",
+    "{{ ('a\n' * 1000) | indent(p) }}",
+    "{{ p | replace('x', p) }}",
+    "{{ p.replace('x', p) }}",
+    "{{ p | map('replace', 'x', p) | list }}",
+    "{{ p.join(p) }}",
+    "{{ p | join(p) }}",
+    "{{ p | wordwrap(1, wrapstring=p) }}",
+    "{{ [1] | batch(10**9, 'x') | list }}",
+    "{{ [1] | slice(10**9) | list }}",
+    "{{ [[1], [2]] | sum(start=[]) }}",
+    "{{ 1.5 | round(10**9, 'ceil') }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '%*d' % (10**9, 1) }}",
+    "{{ '%1000000000d' | format(1) }}",
+    "{{ '{:1000000000}'.format(1) }}",
+    "{{ '{:{}}'.format(1, 10**9) }}",
+    "{{ (1).to_bytes(10**9, 'big') }}",
+    "{{ p.translate({120: p}) }}",
+    "{{ ('<!---->' * 200000) | striptags }}",
+    "{% for i in range(100000) %}{{ p }}{% endfor %}",
+    "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+    "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "{% block a %}{{ self.a() }}{% endblock %}",
+    "{% filter replace('x', 'y' * 1000000) %}{{ p }}{% endfilter %}",
+    "{{ [" + ",".join(["p[1:]"] * 10_000) + "] | length }}",
+    "{{ " + "(" * 50_000 + "1" + ")" * 50_000 + " }}",
+    "{{ " + "9" * 5_000 + " }}",
+    "{% for a in p %}" * 30 + "{% endfor %}" * 30,
+    "{{ 'abc' | truncate(2) }}",
+    *(
+        DOUBLING.replace("START", start).replace("STEP", step).replace("END", end)
+        for start, step, end in (
+            ("'xxxxxxxxxxxxxxxx'", "ns.x ~ ns.x", "ns.x"),
+            ("'xxxxxxxxxxxxxxxx'", "ns.x + ns.x", "ns.x"),
+            ("['x']", "[ns.x, ns.x]", "ns.x"),
+            ("['x']", "[ns.x, ns.x]", "ns"),
+            ("['x']", "{'a': ns.x, 'b': ns.x}", "ns.x | tojson"),
+        )
+    ),
+)
+HARMLESS = (
+    "{% for i in range(3) %}{{ loop.index }}/{{ loop.length }}{{ loop.last }}{% endfor %}",
+    "{% for a in [1, 2, 3] if a > 1 %}{{ a }}{% else %}none{% endfor %}",
+    "{% for c in p recursive %}{{ c }}{% endfor %}",
+    "{{ p | upper | replace('A', '**') | trim }}",
+    "{{ '%s and %5.2f, 100%%' % (p, 1) }}",
+    "{{ '**{}** {:>4} {{x}}'.format(p, 1) }}",
+    "{{ p ~ 1 ~ [1] }}{{ p + p }}{{ p[:2] }}{{ p[1:] }}{{ p[::-1] }}{{ p[0:1] }}",
+    "{{ [1, 2] | join(', ') }}{{ [1, 2] | sum }}{{ [3, 1] | sort | map('string') | join('+') }}",
+    "{{ ', '.join(p) }}{{ p.split('b') | last }}{{ p.center(20) }}{{ p | center(9) }}",
+    "{{ q | default('none') }}{{ 3 * 4 + 2 ** 3 % 5 }}{{ '-' * 20 }}{{ 1.256 | round(1) }}",
+    "{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m('k') }}{% set x = 'y' %}{{ x }}",
+    "{{ 'a\nb' | indent(2) }}{{ 'a\nb' | indent(width=2, first=True) }}{{ {'a': [1]} | tojson }}",
+    "{{ 'one two three' | wordwrap(7) }}{{ 'a long text here' | truncate(9) }}",
+    "{% for row in [1, 2, 3] | batch(2, 0) %}{{ row }}{% endfor %}{{ none }}{{ true }}",
+)
+
+
+@pytest.mark.parametrize("source", COSTLY, ids=range(len(COSTLY)))
+def test_a_template_that_costs_too_much_is_a_prompt_error(source):
+    with pytest.raises(PromptError, match=r"prompt template: ."):
+        render(source, {"p": TEXT})
+
+
+@pytest.mark.parametrize("source", HARMLESS)
+@given(text=st.sampled_from(["abc", "", "B b\n"]))
+def test_a_harmless_template_renders_as_the_plain_sandbox_does(source, text):
+    plain = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+    assert render(source, {"p": text}) == plain.from_string(source).render(p=text)
+
+
+@pytest.mark.parametrize("name", ["lipsum", "random"])
+def test_nothing_in_a_template_is_drawn_at_random(name):
+    with pytest.raises(PromptError):
+        render("{{ lipsum() }}" if name == "lipsum" else "{{ p | random }}", {"p": "abc"})
+
+
+def test_what_a_template_takes_from_outside_does_not_count_its_own_loop():
+    assert variables("{% for a in p %}{{ a }}{% endfor %}") == {"p"}
+
+
+def test_a_file_of_turns_that_never_end_is_read_in_linear_time(tmp_path):
+    file = tmp_path / "turns.txt"
+    file.write_text("<|im_start|>user\n" * 60_000, encoding="utf-8")
+    (wording,) = read_wordings(file).values()
+    assert wording.user.count("<|im_start|>") == 60_000
+
+
+def test_turns_of_chat_markup_become_system_and_user(tmp_path):
+    file = tmp_path / "turns.txt"
+    file.write_text(
+        "<|im_start|>system\nJudge.\n<|im_end|>\n<|im_start|>user\nA: {a}<|im_end|>\n",
+        encoding="utf-8",
+    )
+    (wording,) = read_wordings(file).values()
+    assert (wording.system, wording.user) == ("Judge.", "A: {a}")
