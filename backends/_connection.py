@@ -13,6 +13,7 @@ import httptools
 
 from backends import _silence
 from backends._transport import KEPT_HEADERS, Read, Reply, whole
+from orchestrator.network.bodies import FREE_BYTES, UNASKED_ENCODING, Ledger, ledger
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import too_large
@@ -29,9 +30,6 @@ _MAX_HEAD_BYTES: Final = 64 * 1024
 _WIRE_FACTOR: Final = 8
 _INTERIM: Final = range(100, 200)
 _SWITCHING_PROTOCOLS: Final = 101
-_ENCODED: Final = Failure(
-    "unparseable", "the server compressed its reply, which was not asked for", permanent=True
-)
 
 
 class Sending:
@@ -94,6 +92,7 @@ class Connection(asyncio.Protocol):
         self._unsent = b""
         self._n_bytes = 0
         self.asked_at = 0.0
+        self._ledger: Ledger | None = None
         self.deadline = 0.0
         self.idle_since = 0.0
         self._begin()
@@ -168,6 +167,7 @@ class Connection(asyncio.Protocol):
         if sock is not None:
             _silence.set_options(sock, _KEEPALIVE)
         self._parser = httptools.HttpResponseParser(self)
+        self._ledger = ledger()
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
@@ -185,11 +185,15 @@ class Connection(asyncio.Protocol):
             self.fail(self._failure)
         elif self._whole is not None:
             self._end(self._whole)
+        elif self._n_body_bytes > FREE_BYTES:
+            self._hold()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         # The parser holds this object: without the cycle both go at once.
         self._parser = None
+        if self._ledger is not None:
+            self._ledger.release(self)
         self._lost(self)
         number = getattr(exc, "errno", None)
         if number in _silence.UNREACHABLE:
@@ -220,13 +224,13 @@ class Connection(asyncio.Protocol):
         elif name == b"content-length":
             self._is_framed = True
             if int(value) > self._max_body_bytes:
-                self._failure = too_large(int(value))
+                self._failure = too_large(int(value), self._max_body_bytes)
         elif name == b"transfer-encoding":
             self._is_framed = True
             if value.lower() != b"chunked":
-                self._failure = _ENCODED
+                self._failure = UNASKED_ENCODING
         elif name == b"content-encoding" and value.lower() != b"identity":
-            self._failure = _ENCODED
+            self._failure = UNASKED_ENCODING
 
     def on_headers_complete(self) -> None:
         """The body begins."""
@@ -253,9 +257,21 @@ class Connection(asyncio.Protocol):
         if not self._has_head and self._n_bytes > _MAX_HEAD_BYTES:
             self._failure = self._malformed("its head does not end")
         elif self._n_body_bytes > self._max_body_bytes:
-            self._failure = too_large(self._n_body_bytes)
+            self._failure = too_large(self._n_body_bytes, self._max_body_bytes)
         elif self._n_bytes > _WIRE_FACTOR * self._max_body_bytes + _MAX_HEAD_BYTES:
             self._failure = self._malformed("it is mostly frames")
+
+    def _hold(self) -> None:
+        """Count what came of a long reply, and read on when there is room."""
+        if self._ledger is None or self._transport is None:
+            return
+        # What writes together belongs to one server.
+        if not self._ledger.hold(self, self._sending, self._n_body_bytes, self._resume):
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _end(self, reply: Reply) -> None:
         keep = (
@@ -267,6 +283,8 @@ class Connection(asyncio.Protocol):
         )
         self._begin()
         self._hand_over(reply)
+        if self._ledger is not None:
+            self._ledger.release(self)
         if keep:
             self._released(self)
         else:

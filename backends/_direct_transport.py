@@ -27,6 +27,7 @@ from backends._transport import (
     whole,
 )
 from orchestrator.backend import Endpoint, is_private
+from orchestrator.network.bodies import CONTROL_BYTES
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES
@@ -88,9 +89,13 @@ class DirectTransport:
         address = (parts.hostname or "", parts.port or 80)
         # Questions about health and load have connections of their own: they must be answered
         # most of all when every other connection is taken.
+        control_bytes = min(max_body_bytes, CONTROL_BYTES)
         self._pools = {
-            method: _Pool(address, limit, keepalive_s, max_body_bytes, endpoint.api_key)
-            for method, limit in (("POST", endpoint.max_in_flight), ("GET", CONTROL_CONNECTIONS))
+            method: _Pool(address, limit, keepalive_s, most_bytes, endpoint.api_key)
+            for method, limit, most_bytes in (
+                ("POST", endpoint.max_in_flight, max_body_bytes),
+                ("GET", CONTROL_CONNECTIONS, control_bytes),
+            )
         }
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:

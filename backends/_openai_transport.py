@@ -8,8 +8,8 @@ Importing it takes most of a second, so `backends.openai` imports this module wh
 import asyncio
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeVar
 from urllib.request import getproxies
 
 import openai
@@ -26,13 +26,38 @@ from backends._transport import (
     check_key,
 )
 from orchestrator.backend import Endpoint, is_private
+from orchestrator.network.bodies import collect
 from orchestrator.records import Failure
 from orchestrator.wire import failures
-from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+from orchestrator.wire.replies import MAX_BODY_BYTES
 
 T = TypeVar("T")
 _AS_STREAM: Final = "X-Stainless-Raw-Response"
+_OK: Final = range(200, 300)
 _DISCONNECTED: Final = "Server disconnected without sending a response"
+
+
+class _Streamed(Protocol):
+    """A response of the HTTP library that the package uses, its body not read yet."""
+
+    status_code: int
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names are found in any case."""
+        ...
+
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        ...
+
+
+class _RefusedError(openai.OpenAIError):
+    """Carries the reply with an error status: the package would read its body without a limit."""
+
+    def __init__(self, reply: Reply | Failure) -> None:
+        super().__init__()
+        self.reply = reply
 
 
 class OpenaiTransport:
@@ -48,6 +73,7 @@ class OpenaiTransport:
         self._secret = check_key(endpoint.api_key)
         self._max_in_flight = endpoint.max_in_flight
         self._max_body_bytes = max_body_bytes
+        self._encoding = "identity" if is_private(self._base_url) else "gzip"
         self._client: openai.AsyncOpenAI | None = None
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
@@ -89,9 +115,10 @@ class OpenaiTransport:
                         raise
                     response = await send()
                 return await self._read(response)
-        except openai.APIStatusError as error:
-            return Reply(error.status_code, _kept(error.response.headers), error.response.content)
         except (openai.OpenAIError, TimeoutError) as error:
+            for cause in _causes(error):
+                if isinstance(cause, _RefusedError):
+                    return cause.reply
             return _failure(error, timeout_s, self._secret)
         except Exception as error:
             # The package wraps no error that its HTTP library raises while a body is read.
@@ -100,22 +127,31 @@ class OpenaiTransport:
             return _failure(error, timeout_s, self._secret)
 
     async def _read(self, response: openai.AsyncAPIResponse[Any]) -> Reply | Failure:
-        chunks, size = [], 0
         try:
-            async for chunk in response.iter_bytes():
-                chunks.append(chunk)
-                size += len(chunk)
-                if size > self._max_body_bytes:
-                    return too_large(size)
+            return await self._whole(response.http_response)
         finally:
             await response.close()
-        return Reply(response.status_code, _kept(response.headers), b"".join(chunks))
+
+    async def _whole(self, response: _Streamed) -> Reply | Failure:
+        encoding = response.headers.get("Content-Encoding") or ""
+        body = await collect(response.aiter_raw(), self, encoding, self._max_body_bytes)
+        if isinstance(body, Failure):
+            return body
+        return Reply(response.status_code, _kept(response.headers), body)
+
+    async def _refuse(self, response: _Streamed) -> None:
+        """Called with each response before its body is read.
+
+        Raises:
+            _RefusedError: If it has an error status.
+        """
+        if response.status_code not in _OK:
+            raise _RefusedError(await self._whole(response))
 
     def _options(self) -> RequestOptions:
-        headers: dict[str, Any] = {_AS_STREAM: "stream"}
-        if self._secret:
-            # Written out, so that no other key of the environment is sent in its place.
-            headers["Authorization"] = f"Bearer {self._secret}"
+        headers: dict[str, Any] = {_AS_STREAM: "stream", "Accept-Encoding": self._encoding}
+        # Written out, so that no other key of the environment is sent in its place.
+        headers["Authorization"] = f"Bearer {self._secret}" if self._secret else openai.Omit()
         return {"headers": headers}
 
     def _open(self) -> openai.AsyncOpenAI:
@@ -137,8 +173,10 @@ class OpenaiTransport:
             http_client=openai.DefaultAsyncHttpxClient(
                 limits=limits,
                 follow_redirects=False,
+                # Proxies and certificates. Unlike aiohttp this library reads no netrc file then.
                 trust_env=not is_private(self._base_url),
                 transport=own,
+                event_hooks={"response": [self._refuse]},
             ),
         )
         return self._client

@@ -22,6 +22,9 @@ from typing import IO, TYPE_CHECKING, Final, Self
 from launch import _watchdog
 from launch._causes import ADDRESS_IN_USE, likely_cause
 from orchestrator.errors import LaunchError
+from orchestrator.network import bodies
+from orchestrator.records import Failure
+from orchestrator.wire import replies
 
 if TYPE_CHECKING:
     import aiohttp
@@ -341,6 +344,7 @@ def _session(api_key: str) -> "aiohttp.ClientSession":
     return aiohttp.ClientSession(
         headers={"Authorization": f"Bearer {api_key}"},
         timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
+        auto_decompress=False,
     )
 
 
@@ -354,15 +358,13 @@ async def _probe(base_url: str, names: tuple[str, ...], session: "aiohttp.Client
         async with session.get(f"{base_url}/v1/models") as reply:
             if reply.status != 200:
                 return f"/v1/models answers {reply.status}"
-            listed = _model_names(await reply.json(content_type=None))
+            encoding = reply.headers.get("Content-Encoding", "")
+            chunks = reply.content.iter_any()
+            body = await bodies.collect(chunks, base_url, encoding, bodies.CONTROL_BYTES)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         return f"{base_url} does not answer: {type(error).__name__}"
+    listed = body if isinstance(body, Failure) else replies.model_names(body)
+    if isinstance(listed, Failure):
+        return f"/v1/models: {listed.message}"
     missing = [name for name in names if name not in listed]
     return f"/v1/models does not list {', '.join(missing)}" if missing else ""
-
-
-def _model_names(body: object) -> set[str]:
-    """Names in an OpenAI model list; empty for any other JSON."""
-    models = body.get("data") if isinstance(body, dict) else None
-    entries = models if isinstance(models, list) else []
-    return {str(entry.get("id")) for entry in entries if isinstance(entry, dict)}

@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CHUNK: Final = 1024 * 1024
+_MOST_BYTES: Final = 8 << 30
+_MOST_SMALL_BYTES: Final = 16 << 20
 _ATTEMPTS: Final = 3
 _SCHEMES: Final = ("http", "https")
 _PARTIAL, _RANGE_WRONG = 206, 416
@@ -52,11 +54,13 @@ class Remote(msgspec.Struct, frozen=True, kw_only=True):
         url: http or https.
         sha256: Lower-case hex; empty where it is recorded at the first download.
         token: Sent as a bearer to this address alone, never on to another host; left out of repr.
+        most_bytes: Longer files are not fetched.
     """
 
     url: str
     sha256: str = ""
     token: str = ""
+    most_bytes: int = _MOST_BYTES
 
     def __repr__(self) -> str:
         return f"Remote({self.url!r})"
@@ -150,7 +154,10 @@ def read_small(remote: Remote, patience: Patience | None = None) -> bytes:
 
     def read() -> bytes:
         with _opened(remote, {}, patience or Patience()) as reply:
-            return reply.read(16 * _CHUNK)
+            body = reply.read(_MOST_SMALL_BYTES + 1)
+        if len(body) > _MOST_SMALL_BYTES:
+            raise DatasetError(f"{remote.url}: longer than {shown_size(_MOST_SMALL_BYTES)}")
+        return body
 
     return _again(read, remote.url, patience or Patience())
 
@@ -206,15 +213,29 @@ def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
         length = reply.headers.get("Content-Length")
         total = have + int(length) if length and length.isdecimal() else None
         size = "unknown size" if total is None else shown_size(total)
+        _check_size(remote, part, total or have)
         _log.info("downloading %s (%s)%s", remote.url, size, ", going on" if goes_on else "")
         with part.open("ab" if goes_on else "wb") as file:
             while chunk := reply.read(_CHUNK):
-                file.write(chunk)
                 have += len(chunk)
+                _check_size(remote, part, have)
+                file.write(chunk)
         if total is not None and have != total:
             raise _PassingError(f"the connection ended after {have:,} of {total:,} bytes")
         headers: HTTPMessage = reply.headers
         return headers
+
+
+def _check_size(remote: Remote, part: Path, n_bytes: int) -> None:
+    """Drop the part of a file that is longer than allowed.
+
+    Raises:
+        DatasetError: If it is.
+    """
+    if n_bytes > remote.most_bytes:
+        _drop(part)
+        most = shown_size(remote.most_bytes)
+        raise DatasetError(f"{remote.url}: longer than {most}; what came of it was thrown away")
 
 
 @contextmanager

@@ -3,19 +3,19 @@
 What methods ask goes through back-ends and their transports.
 """
 
-import ipaddress
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
+from orchestrator.network.bodies import CONTROL_BYTES, collect
+from orchestrator.network.proxies import proxy_of
 from orchestrator.probing.replies import HttpReply
+from orchestrator.records import Failure
 from orchestrator.wire import failures
 
 _CONNECT_S: Final = 5.0
-_MOST_BYTES: Final = 64 << 20
 
 
 class Http:
@@ -34,9 +34,13 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
         self._session = aiohttp.ClientSession(
-            headers=headers, timeout=self._timeout, trust_env=not _is_near(self._base_url)
+            headers={"Accept-Encoding": "identity"},
+            timeout=self._timeout,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=proxy_of(self._base_url),
+            # Inflated where the bytes are counted.
+            auto_decompress=False,
         )
         return self
 
@@ -62,31 +66,28 @@ class Http:
             raise RuntimeError("Http is used inside of `async with` only")
         body = None if table is None else msgspec.json.encode(table)
         headers = {} if body is None else {"Content-Type": "application/json"}
+        if self._secret:
+            # With each request: a session sends its own headers to proxies too.
+            headers["Authorization"] = f"Bearer {self._secret}"
         try:
             async with self._session.request(
                 method, self._base_url + path, data=body, headers=headers, allow_redirects=False
             ) as reply:
-                if (reply.content_length or 0) > _MOST_BYTES:
-                    return HttpReply(0, b"the reply is too large")
-                content = await reply.read()
-                # What is refused may repeat the key; what it says is shown and stored.
-                return HttpReply(
-                    reply.status, content if reply.status == 200 else self._safe(content)
-                )
+                content = await self._read(reply)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             said = failures.clean(str(error) or type(error).__name__, self._secret)
             return HttpReply(0, said.encode())
+        if isinstance(content, Failure):
+            return HttpReply(0, content.message.encode())
+        # What is refused may repeat the key; what it says is shown and stored.
+        return HttpReply(reply.status, content if reply.status == 200 else self._safe(content))
+
+    async def _read(self, reply: aiohttp.ClientResponse) -> bytes | Failure:
+        encoding = reply.headers.get("Content-Encoding", "")
+        content = await collect(reply.content.iter_any(), self, encoding, CONTROL_BYTES)
+        if isinstance(content, Failure):
+            reply.close()
+        return content
 
     def _safe(self, content: bytes) -> bytes:
         return failures.redact(content.decode("utf-8", "replace"), self._secret).encode()
-
-
-def _is_near(base_url: str) -> bool:
-    """Whether a host is this machine or in a private network; then no proxy is asked."""
-    host = urlsplit(base_url).hostname or ""
-    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return False

@@ -116,10 +116,11 @@ def error_in(body: bytes, secret: str) -> Failure:
     return Failure("unparseable", f"the reply holds no answer: {_start(body, secret)}")
 
 
-def too_large(n_bytes: int) -> Failure:
-    """The failure of a reply over the limit."""
-    size = f"{n_bytes / 2**20:.0f} MiB"
-    return Failure("unparseable", f"the reply is larger than 64 MiB ({size})", permanent=True)
+def too_large(n_bytes: int, most_bytes: int = MAX_BODY_BYTES) -> Failure:
+    """The failure of a reply over a limit."""
+    most, size = f"{most_bytes / 2**20:.0f} MiB", f"{n_bytes / 2**20:.0f} MiB"
+    said = f"the reply is larger than {most} ({size})"
+    return Failure("unparseable", said, permanent=True)
 
 
 def logprob_array(values: list[float | None]) -> FloatArray | Failure:

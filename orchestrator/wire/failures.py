@@ -29,6 +29,8 @@ WAITING_HEADERS: Final = (
 """Headers that say how long to wait, in lower case; those without "after" are OpenAI's."""
 
 _INSPECTED: Final = 16_384
+# Of a longer body the words are looked for in its beginning only, unparsed.
+_MOST_PARSED: Final = 1 << 20
 _SHORTEST_SECRET: Final = 4
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
@@ -100,6 +102,8 @@ def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:
 
 def message_in(body: bytes) -> str:
     """The words of an error body, whatever its shape; not cleaned."""
+    if len(body) > _MOST_PARSED:
+        return body[:_INSPECTED].decode("utf-8", "replace")
     text = body.decode("utf-8", "replace")
     try:
         parsed = json.loads(text)

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from orchestrator.datasets import _download
 from orchestrator.datasets._download import (
     Patience,
     Remote,
@@ -193,3 +194,28 @@ def test_a_listing_is_read(web):
 )
 def test_sizes_are_shown_for_people(n_bytes, shown):
     assert shown_size(int(n_bytes)) == shown
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_file_over_the_limit_is_not_kept(web, tmp_path, announced):
+    if not announced:
+        web.faults["/file"] = ["unannounced"]
+    path = tmp_path / "file"
+    with pytest.raises(DatasetError, match=r"longer than 102\.4 kB; what came"):
+        fetched(Remote(url=web.url + "/file", most_bytes=len(CONTENT) - 1), path, QUICK)
+    assert leftovers(path) == {"file.lock"}
+
+
+def test_a_listing_over_the_limit_is_refused(web, monkeypatch):
+    monkeypatch.setattr(_download, "_MOST_SMALL_BYTES", 100)
+    with pytest.raises(DatasetError, match="longer than 100 bytes"):
+        read_small(Remote(url=web.url + "/file"), QUICK)
+
+
+def test_nothing_of_netrc_is_sent(web, tmp_path, monkeypatch):
+    path = tmp_path / ".netrc"
+    path.write_text("default login me password secret")
+    monkeypatch.setenv("NETRC", str(path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    fetch(web, tmp_path / "file")
+    assert "Authorization" not in web.requests[0][1]

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Web:
     """Serves `files` by path; `faults` say what goes wrong, for how many requests.
 
-    A fault is "truncate" (half of what is due), "stall", an int (a status), and is used up in
-    order; `redirects` lead from one path to an address.
+    A fault is "truncate" (half of what is due), "stall", "unannounced" (no length), an int (a
+    status), and is used up in order; `redirects` lead from one path to an address.
     """
 
     def __init__(self):
@@ -79,7 +79,8 @@ def send(web, handler, content, fault):
     if start:
         span = f"bytes {start}-{len(content) - 1}/{len(content)}"
         handler.send_header("Content-Range", span)
-    handler.send_header("Content-Length", str(len(content) - start))
+    if fault != "unannounced":
+        handler.send_header("Content-Length", str(len(content) - start))
     handler.send_header("ETag", etag)
     for name, value in web.headers.items():
         handler.send_header(name, value)

@@ -1,0 +1,1 @@
+"""What all HTTP clients share: bounded bodies, and proxies of the environment."""

@@ -1,0 +1,179 @@
+"""Bodies of replies: a bound for each, and one for all that are being received.
+
+A server may send without end, announce no length, or compress gigabytes to megabytes. Every client
+counts bytes as they come, after decompression, and stops at its limit.
+"""
+
+import asyncio
+import weakref
+import zlib
+from collections.abc import AsyncIterator, Callable, Hashable
+from typing import Final, NamedTuple
+
+from orchestrator.records import Failure
+from orchestrator.wire import failures
+from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+
+MOST_TOGETHER_BYTES: Final = 256 << 20
+"""Bytes of all bodies that are being received; when they are reached most readers wait."""
+FREE_BYTES: Final = 256 << 10
+"""A body of so many bytes never waits: most replies are shorter, and are not counted at all."""
+CONTROL_BYTES: Final = 8 << 20
+"""The longest reply to a question about a server: its models, its health, a probe."""
+UNASKED_ENCODING: Final = Failure(
+    "unparseable", "the server compressed its reply, which was not asked for", permanent=True
+)
+
+_GZIP: Final = ("gzip", "x-gzip")
+_WITH_GZIP_HEADER: Final = 16 + zlib.MAX_WBITS
+
+
+class _Held(NamedTuple):
+    server: Hashable
+    n_bytes: int
+
+
+class Ledger:
+    """Counts the bytes of all bodies that are being received, and tells readers to wait.
+
+    When the limit is reached one body of each server may still grow, so that none waits for
+    another server, and some reply always ends. At most the limit and one body of each server are
+    held, beside `FREE_BYTES` of each connection.
+
+    Attributes:
+        n_bytes: Held now.
+    """
+
+    def __init__(self, most_bytes: int = MOST_TOGETHER_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held: dict[Hashable, _Held] = {}
+        self._first: dict[Hashable, Hashable] = {}
+        self._waiting: dict[Hashable, Callable[[], None]] = {}
+        self.n_bytes = 0
+
+    def hold(
+        self, body: Hashable, server: Hashable, n_bytes: int, resume: Callable[[], None]
+    ) -> bool:
+        """Count a body that has `n_bytes` by now; false if no more of it may be read for now.
+
+        Args:
+            body: Stands for the body until `release`.
+            server: Stands for the server that sends it.
+            n_bytes: Its length so far.
+            resume: Called once when reading may go on, where it had to stop.
+        """
+        before = self._held.get(body)
+        self._held[body] = _Held(server, n_bytes)
+        self.n_bytes += n_bytes - (before.n_bytes if before else 0)
+        if n_bytes <= FREE_BYTES or self._may_grow(body):
+            return True
+        self._waiting[body] = resume
+        return False
+
+    def release(self, body: Hashable) -> None:
+        """Forget a body, whether or not it is whole; does nothing for one that is not held."""
+        held = self._held.pop(body, None)
+        if held is None:
+            return
+        self.n_bytes -= held.n_bytes
+        self._waiting.pop(body, None)
+        if self._first.get(held.server) is body:
+            del self._first[held.server]
+        for waiting in [other for other in self._waiting if self._may_grow(other)]:
+            self._waiting.pop(waiting)()
+
+    def _may_grow(self, body: Hashable) -> bool:
+        if self.n_bytes <= self._most_bytes:
+            return True
+        return self._first.setdefault(self._held[body].server, body) is body
+
+
+_ledgers: Final[weakref.WeakValueDictionary[int, Ledger]] = weakref.WeakValueDictionary()
+
+
+def ledger() -> Ledger:
+    """The ledger of the running event loop, one for all clients; keep it while it is in use."""
+    key = id(asyncio.get_running_loop())
+    found = _ledgers.get(key)
+    if found is None:
+        found = _ledgers[key] = Ledger()
+    return found
+
+
+async def collect(
+    chunks: AsyncIterator[bytes],
+    server: Hashable,
+    encoding: str = "",
+    most_bytes: int = MAX_BODY_BYTES,
+) -> bytes | Failure:
+    """Read a body to its end.
+
+    Args:
+        chunks: As they come from the network, not decompressed.
+        server: Stands for the server that sends them, in the ledger.
+        encoding: The reply's Content-Encoding; of gzip the inflated bytes are counted.
+        most_bytes: Longer bodies are failures.
+
+    Failures: "unparseable" for a body that is too long or compressed otherwise, and "connection"
+    for compressed data that is damaged or breaks off. What `chunks` raises is raised.
+    """
+    if encoding.lower() in ("", "identity"):
+        inflater = None
+    elif encoding.lower() in _GZIP:
+        inflater = _Gzip()
+    else:
+        return UNASKED_ENCODING
+    counted, body, parts, n_bytes = ledger(), object(), [], 0
+    try:
+        async for chunk in chunks:
+            part = inflater.inflate(chunk, most_bytes + 1 - n_bytes) if inflater else chunk
+            parts.append(part)
+            n_bytes += len(part)
+            if n_bytes > most_bytes:
+                return too_large(n_bytes, most_bytes)
+            if n_bytes > FREE_BYTES:
+                await _room(counted, body, server, n_bytes)
+    except zlib.error as error:
+        return Failure("connection", f"the reply is no valid gzip: {failures.clean(str(error))}")
+    finally:
+        counted.release(body)
+    if inflater and not inflater.is_whole:
+        return Failure("connection", "the reply broke off")
+    return b"".join(parts)
+
+
+async def _room(counted: Ledger, body: object, server: Hashable, n_bytes: int) -> None:
+    """Wait until a body may grow."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def resume() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    if not counted.hold(body, server, n_bytes, resume):
+        await future
+
+
+class _Gzip:
+    """Inflates no more than it is told to."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_WITH_GZIP_HEADER)
+        self.is_whole = False
+
+    def inflate(self, data: bytes, most_bytes: int) -> bytes:
+        """The next bytes, at most so many; the rest of `data` is dropped then.
+
+        Raises:
+            zlib.error: If it is no gzip.
+        """
+        parts: list[bytes] = []
+        while data and most_bytes > 0:
+            if self._member.eof:
+                # Members of a file follow one another without a sign.
+                self._member = zlib.decompressobj(_WITH_GZIP_HEADER)
+            parts.append(self._member.decompress(data, most_bytes))
+            most_bytes -= len(parts[-1])
+            data = self._member.unused_data or self._member.unconsumed_tail
+        self.is_whole = self._member.eof
+        return b"".join(parts)

@@ -1,0 +1,158 @@
+"""Bodies of replies are bounded one by one and together."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Iterable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.network import bodies
+from orchestrator.network.bodies import FREE_BYTES, Ledger, collect
+from orchestrator.records import Failure
+
+TEXT = b"some words, said again and again; " * 4000
+
+
+async def stream(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "Identity"])
+async def test_a_body_is_its_parts_together(encoding: str) -> None:
+    assert await collect(stream(cut(TEXT, 1000)), "s", encoding) == TEXT
+
+
+@pytest.mark.parametrize("size", [1, 17, 10**6])
+async def test_gzip_is_inflated(size: int) -> None:
+    assert await collect(stream(cut(gzip.compress(TEXT), size)), "s", "gzip") == TEXT
+
+
+async def test_members_of_gzip_follow_one_another() -> None:
+    parts = cut(gzip.compress(TEXT) + gzip.compress(b"!"), 100)
+    assert await collect(stream(parts), "s", "x-gzip") == TEXT + b"!"
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_a_body_may_be_as_long_as_the_limit_and_no_longer(encoding: str) -> None:
+    data = gzip.compress(TEXT) if encoding else TEXT
+    assert await collect(stream([data]), "s", encoding, len(TEXT)) == TEXT
+    failure = await collect(stream([data]), "s", encoding, len(TEXT) - 1)
+    assert isinstance(failure, Failure)
+    assert (failure.cause, failure.permanent) == ("unparseable", True)
+    assert "larger than" in failure.message
+
+
+async def test_gzip_that_breaks_off_is_a_failure_of_the_connection() -> None:
+    failure = await collect(stream([gzip.compress(TEXT)[:-9]]), "s", "gzip")
+    assert failure == Failure("connection", "the reply broke off")
+
+
+@pytest.mark.parametrize("data", [b"no gzip", gzip.compress(TEXT) + b"rest"])
+async def test_what_is_no_gzip_is_a_failure(data: bytes) -> None:
+    failure = await collect(stream([data]), "s", "gzip")
+    assert isinstance(failure, Failure)
+    assert failure.cause == "connection"
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, gzip", "chunked"])
+async def test_another_encoding_is_refused_unread(encoding: str) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        raise AssertionError
+        yield b""
+
+    assert await collect(never(), "s", encoding) == bodies.UNASKED_ENCODING
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 12)), min_size=1, max_size=12),
+    st.integers(0, 20),
+    st.randoms(use_true_random=False),
+)
+def test_some_reply_may_always_be_read_and_few_bytes_are_held(sizes, most, choose) -> None:
+    unit = FREE_BYTES + 1
+    ledger = Ledger(most * unit)
+    held = [0] * len(sizes)
+    waiting: set[int] = set()
+    unread = [n for _, n in sizes]
+
+    while any(unread):
+        ready = [body for body, n in enumerate(unread) if n and body not in waiting]
+        assert ready
+        body = choose.choice(ready)
+        held[body] += unit
+        unread[body] -= 1
+        assert ledger.n_bytes <= (most + sum(n for _, n in sizes)) * unit
+        if not unread[body]:
+            held[body] = 0
+            ledger.release(body)
+        elif not ledger.hold(body, sizes[body][0], held[body], partial(waiting.discard, body)):
+            waiting.add(body)
+        # What is over the limit belongs to one body of each server and to one part of each other.
+        over = sum(max(n - unit, 0) for n in held) - most * unit
+        assert over <= 3 * 12 * unit
+    assert ledger.n_bytes == 0
+    assert not waiting
+
+
+def test_a_server_that_holds_all_the_room_does_not_keep_another_from_being_read() -> None:
+    ledger, long = Ledger(10 * FREE_BYTES), 3 * FREE_BYTES
+    for slow in range(4):
+        ledger.hold(f"slow {slow}", "slow", long, lambda: None)
+    assert ledger.hold("other", "fast", long, lambda: None)
+    assert ledger.hold("other", "fast", 2 * long, lambda: None)
+    resumed = []
+    assert not ledger.hold("another", "fast", long, lambda: resumed.append(1))
+    assert ledger.hold("short", "fast", FREE_BYTES, lambda: None)
+    ledger.release("other")
+    assert resumed == [1]
+
+
+async def test_readers_wait_for_room_and_all_are_read(monkeypatch) -> None:
+    most = 0
+
+    class Watched(Ledger):
+        def hold(self, *arguments) -> bool:
+            nonlocal most
+            may_go_on = super().hold(*arguments)
+            most = max(most, self.n_bytes)
+            return may_go_on
+
+    part = bytes(FREE_BYTES)
+    watched = Watched(8 * FREE_BYTES)
+    monkeypatch.setattr(bodies, "ledger", lambda: watched)
+
+    async def slow() -> AsyncIterator[bytes]:
+        for _ in range(6):
+            await asyncio.sleep(0)
+            yield part
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(collect(slow(), "s")) for _ in range(20)]
+    assert all(task.result() == part * 6 for task in tasks)
+    # Of 120 parts: each reader has one that is free, and one that made it wait.
+    assert most <= (8 + 2 * 20) * FREE_BYTES
+    assert watched.n_bytes == 0
+
+
+async def test_a_reader_that_is_cancelled_gives_its_room_back(monkeypatch) -> None:
+    ledger = Ledger(FREE_BYTES)
+    monkeypatch.setattr(bodies, "ledger", lambda: ledger)
+
+    async def stalled() -> AsyncIterator[bytes]:
+        yield bytes(4 * FREE_BYTES)
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(collect(stalled(), "s"))
+    await asyncio.sleep(0)
+    assert ledger.n_bytes == 4 * FREE_BYTES
+    task.cancel()
+    await asyncio.wait([task])
+    assert ledger.n_bytes == 0
