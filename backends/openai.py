@@ -29,7 +29,7 @@ from orchestrator.wire.requests import OWN_FIELDS, Dialect
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top")
+CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top", choose_begun=False)
 
 
 class Config(BaseModel):
@@ -95,6 +95,16 @@ class Config(BaseModel):
         if needed:
             raise ValueError(f"no request goes without: {', '.join(needed)}")
         return value
+
+
+def capabilities(config: Config) -> Capabilities:
+    """What such an endpoint can do by its settings."""
+    has_logprobs = config.logprobs and not config.reasoning
+    return msgspec.structs.replace(
+        CAPABILITIES,
+        choose="top" if has_logprobs else "none",
+        choose_begun=config.continue_final_message,
+    )
 
 
 def create(endpoint: Endpoint, config: Config) -> Backend:

@@ -1,7 +1,8 @@
 """The seam to inference servers: what a backend file must offer.
 
 A backend module in `backends/` exports `Config` (a pydantic model of its connection settings),
-`CAPABILITIES`, and `create(endpoint, config)`. Failures come back as values; only programming
+`CAPABILITIES`, `create(endpoint, config)`, and `capabilities(config)` where its settings change
+what it can do. Failures come back as values; only programming
 errors and cancellation are raised.
 """
 
@@ -66,6 +67,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         features: What it can observe in a scoring pass, of `records.FEATURES`.
         similarity: Comparing texts.
         plain_choose: Label probabilities after plain text, of a base model.
+        choose_begun: Label probabilities behind a begun answer.
     """
 
     generate: bool = True
@@ -74,6 +76,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     features: frozenset[str] = frozenset()
     similarity: bool = False
     plain_choose: bool = False
+    choose_begun: bool = True
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

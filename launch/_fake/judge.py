@@ -21,7 +21,11 @@ _PLACES: Final = {
     "yes": 1.0, "no": -1.0, "true": 1.0, "false": -1.0,
 }  # fmt: skip
 _SYMBOL_PROMPT: Final = re.compile(r"\[\[[<=>]{1,2}\]\]|\ACompare two answers\.")
+_SCORES_PROMPT: Final = re.compile(r"Rate both answers|rate each response")
 _RATING_PROMPT: Final = re.compile(r"\brat(?:e|ing)\b|\bscore\b|\bgrade\b", re.IGNORECASE)
+
+_TWO_ANSWERS: Final = re.compile(r"Answer B:|Assistant B's Answer")
+_ONE_ANSWER: Final = re.compile(r"Answer:|Assistant's Answer")
 
 
 class Case(NamedTuple):
@@ -34,7 +38,8 @@ class Case(NamedTuple):
 def read(prompt: str, model: str, quality: float) -> Case:
     """The view of a judge of some quality: of two answers, +1 for the first; of one, +1 for good.
 
-    A prompt without answers in the invented language is viewed by its hash.
+    A prompt without answers in the invented language is viewed by its hash; that it shows answers
+    at all is told by its headings.
     """
     runs = [language.quality_of(run) for run in language.RUN.findall(prompt)][-2:]
     noise = (language.fraction("noise", model, prompt) - 0.5) * (1 - quality)
@@ -44,7 +49,8 @@ def read(prompt: str, model: str, quality: float) -> Case:
         case [only]:
             return Case(max(-1.0, min(1.0, 2 * only - 1 + noise)), 1)
         case _:
-            return Case(2 * language.fraction("view", model, prompt) - 1, 0)
+            shown = 2 if _TWO_ANSWERS.search(prompt) else 1 if _ONE_ANSWER.search(prompt) else 0
+            return Case(2 * language.fraction("view", model, prompt) - 1, shown)
 
 
 def distribution(case: Case, names: Sequence[str], *, evenly: bool = False) -> list[float]:
@@ -59,6 +65,9 @@ def distribution(case: Case, names: Sequence[str], *, evenly: bool = False) -> l
 
 def verdict(prompt: str, case: Case, *, evenly: bool = False) -> str:
     """What a judge writes at the end of its reasons; empty where none was asked for."""
+    if case.n_answers == 2 and _SCORES_PROMPT.search(prompt):
+        lead = 0 if evenly else round(3 * case.view)
+        return f" {5 + lead} {5 - lead}"
     if case.n_answers == 2 and _SYMBOL_PROMPT.search(prompt):
         weights = distribution(case, SYMBOLS)
         symbol = "=" if evenly else SYMBOLS[weights.index(max(weights))]
@@ -71,6 +80,8 @@ def verdict(prompt: str, case: Case, *, evenly: bool = False) -> str:
 
 def one_token_labels(prompt: str, case: Case) -> tuple[str, ...]:
     """The labels that a judge would answer with in one token; empty where it is not judging."""
+    if case.n_answers == 2 and _SCORES_PROMPT.search(prompt):
+        return tuple("123456789")
     if case.n_answers == 2:
         return ("[[",) if _SYMBOL_PROMPT.search(prompt) else ("A", "B", "C")
     if case.n_answers == 1 and _RATING_PROMPT.search(prompt):

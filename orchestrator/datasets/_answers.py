@@ -22,7 +22,7 @@ from orchestrator.datasets._download import sha256_of
 from orchestrator.datasets._readers import open_rows
 from orchestrator.datasets._rows import Faults, Rows
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.schema import GivenAnswers
+from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.records import GIVEN, Failure, Generation, Item
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]

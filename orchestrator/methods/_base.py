@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.ask import Ask
+from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.methods._temperatures import BY_BENCHMARK
 from orchestrator.records import Row, Sampling, Unit
 
@@ -81,6 +81,9 @@ class Stage(msgspec.Struct, frozen=True):
             and this are counted once.
         per_turn: Whether each turn of an item leads to as many; else the first alone does.
         top_logprobs: How many alternatives of each token are asked for.
+        examples: Asks of a made-up item, with which a server is tried before the first request: of
+            "choose" one for each place at which labels are read, of "generate" a text whose
+            log-probabilities have to be the model's own.
     """
 
     name: str
@@ -93,6 +96,7 @@ class Stage(msgspec.Struct, frozen=True):
     draw: str = ""
     per_turn: bool = True
     top_logprobs: int = 0
+    examples: tuple[ChooseAsk | GenerateAsk, ...] = ()
 
 
 class Settings(BaseModel):

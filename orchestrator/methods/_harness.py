@@ -25,6 +25,7 @@ from orchestrator.methods._base import (
     blank_row,
 )
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._examples import begun_example
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.prompts import PromptError
 from orchestrator.prompts.files import Wording
@@ -177,7 +178,8 @@ def stages(
             )
         )
         if config.distribution:
-            found.append(Stage(f"{kind} distributions", judge, "choose", n, exact=False, draw=draw))
+            name, examples = f"{kind} distributions", (begun_example(judge),)
+            found.append(Stage(name, judge, "choose", n, exact=False, draw=draw, examples=examples))
     return found
 
 

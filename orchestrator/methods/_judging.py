@@ -1,14 +1,15 @@
 """What judging methods share: settings, prompts, traces, and the distribution at the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.ask import Ask, AskFailed
+from orchestrator.ask import Ask, AskFailed, ChooseAsk
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
 from orchestrator.methods import answers
 from orchestrator.methods._base import Drawing, MethodSettings, Stage
+from orchestrator.methods._examples import REASONED
 from orchestrator.methods._verdicts import Slot, slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.costs import TemplateTooCostly
@@ -124,10 +125,21 @@ def answers_of(config: JudgeSettings) -> list[tuple[str, BaseModel]]:
     return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
 
 
-def stages_of(config: JudgeSettings, n_prompts: int, n_reads: int = 1) -> list[Stage]:
+def stages_of(
+    config: JudgeSettings,
+    n_prompts: int,
+    examples_of: Callable[[str], tuple[ChooseAsk, ...]],
+    n_reads: int = 1,
+) -> list[Stage]:
     """What judging costs for one item: traces, and `n_reads` distributions for each.
 
     Equal answers make equal prompts, which are asked once, so these are upper bounds.
+
+    Args:
+        config: Of the method.
+        n_prompts: Prompts of one item.
+        examples_of: What a judge is asked, about a made-up item.
+        n_reads: Distributions that are read for each prompt.
     """
     found = []
     for judge in config.judges:
@@ -137,8 +149,20 @@ def stages_of(config: JudgeSettings, n_prompts: int, n_reads: int = 1) -> list[S
             found.append(
                 Stage("reasoning", judge, "generate", n_traces, exact=False, max_tokens=tokens)
             )
-        found.append(Stage("judgments", judge, "choose", n_traces * n_reads, exact=False))
+        examples = examples_of(judge)
+        found.append(
+            Stage("judgments", judge, "choose", n_traces * n_reads, exact=False, examples=examples)
+        )
     return found
+
+
+def example_place(
+    config: JudgeSettings, labels: tuple[Label, ...]
+) -> tuple[str, tuple[Label, ...]]:
+    """What the judge of an example wrote before its verdict, and the labels as they go on."""
+    if not config.chain_of_thought:
+        return "", labels
+    return REASONED, spelled(labels, "\n")
 
 
 def user_message(template: str, fields: dict[str, Any]) -> Messages:

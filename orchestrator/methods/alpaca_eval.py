@@ -34,6 +34,7 @@ from orchestrator.methods._base import (
     blank_row,
 )
 from orchestrator.methods._conversation import Turn, converse, questions
+from orchestrator.methods._examples import worded_example
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Choice, Row, Unit, labels
@@ -137,8 +138,18 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     n_orders = 2 if config.order == "both" else 1
     n = n_orders * sum(model != config.baseline for model in candidates)
     draw = config.model_dump_json(exclude={"name", "candidates", "judges"})
+    wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
+    asked = _COMPACT_LABELS if config.prompts == "compact" else _LABELS
     return [
-        Stage("AlpacaEval preferences", judge, "choose", n, exact=False, draw=draw)
+        Stage(
+            "AlpacaEval preferences",
+            judge,
+            "choose",
+            n,
+            exact=False,
+            draw=draw,
+            examples=worded_example(judge, wording, asked),
+        )
         for judge in config.judges
     ]
 

@@ -24,8 +24,9 @@ answer, which stays as it is. All of them: `docs/methods/glass_box.md`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import msgspec
 import numpy as np
 import polars as pl
 from pydantic import BaseModel
@@ -36,6 +37,7 @@ from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage, blank_row
 from orchestrator.methods._conversation import Turn, converse
+from orchestrator.methods._examples import drawn_example
 from orchestrator.methods._glass_box import Observed, Values
 from orchestrator.methods._glass_box_settings import (
     CALIBRATED,
@@ -129,8 +131,16 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
                 if n_draws
                 else []
             ),
+            *(_observed_draw(model, config) if config.observe == "draw" else ()),
         )
     ]
+
+
+def _observed_draw(model: str, config: Config) -> list[Stage]:
+    """The companion's draw, counted once, whose log-probabilities have to be the model's own."""
+    drawn = companions(config)[0][1]
+    (stage,) = answers.stages((model,), cast("answers.Config", drawn))
+    return [msgspec.structs.replace(stage, examples=(drawn_example(model, config.answer),))]
 
 
 def columns(unit: Unit) -> Row:

@@ -13,6 +13,7 @@ its verdict is the likeliest label of both orders together. Equal texts are not 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from pydantic import BaseModel, Field, field_validator
@@ -104,9 +105,12 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """K rewritings a model, and two judgments of each, where it changed anything."""
+    judging = config.judging()
     return [
         *rewriting_stages(candidates, config),
-        *stages_of(config.judging(), 2 * len(candidates)),
+        *stages_of(
+            judging, 2 * len(candidates), partial(pairwise_ranking.examples_of, config=judging)
+        ),
     ]
 
 

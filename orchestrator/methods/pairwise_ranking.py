@@ -17,19 +17,22 @@ and without any there is no judgment, which is not a tie.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations as pairs_of
 from typing import ClassVar, Final
 
 from pydantic import BaseModel, Field
 
-from orchestrator.ask import Ask
+from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.judgment.pairwise import expand_two, judge_pair
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
     JudgeSettings,
     answers_of,
+    example_place,
     judge_prompts,
     needs_of,
     stages_of,
@@ -128,7 +131,14 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """Two orders of each pair, and the reasoning before them where asked for."""
-    return stages_of(config, len(candidates) * (len(candidates) - 1))
+    n = len(candidates) * (len(candidates) - 1)
+    return stages_of(config, n, partial(examples_of, config=config))
+
+
+def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
+    """A made-up comparison."""
+    begun, asked = example_place(config, LABELS[config.labels])
+    return example(judge, config.template(), asked, begun=begun)
 
 
 def needs(config: Config) -> frozenset[str]:

@@ -18,22 +18,24 @@ that can't be read is missing (the released code makes it a tie).
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations as pairs_of
 from typing import ClassVar, Final, NamedTuple
 
 from pydantic import BaseModel, Field, field_validator
 
-from orchestrator.ask import Ask
+from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.judgment.distribution import mixture
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
     JudgeSettings,
     answers_of,
     checked_scale,
+    example_place,
     judged,
     needs_of,
     reason,
@@ -159,7 +161,17 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """Two scores in two orders of each pair, and the reasoning before them where asked for."""
-    return stages_of(config, len(candidates) * (len(candidates) - 1), n_reads=2)
+    n = len(candidates) * (len(candidates) - 1)
+    return stages_of(config, n, partial(_examples_of, config=config), n_reads=2)
+
+
+def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
+    """A first score, and a second one behind it."""
+    begun, first = example_place(config, config.first_labels())
+    low, high = config.scale
+    ask = partial(example, judge, config.template(), low=low, high=high)
+    behind = f"{begun}\n{high}" if begun else str(high)
+    return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
 
 
 def needs(config: Config) -> frozenset[str]:

@@ -15,19 +15,22 @@ and never filled in. With several traces the distributions after each are averag
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from orchestrator.ask import Ask
+from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.judgment.pointwise import describe_scores
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
     JudgeSettings,
     answers_of,
     checked_scale,
+    example_place,
     judge_prompts,
     needs_of,
     stages_of,
@@ -147,7 +150,13 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """One judgment an answer, and the reasoning before it where asked for."""
-    return stages_of(config, len(candidates))
+    return stages_of(config, len(candidates), partial(_examples_of, config=config))
+
+
+def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
+    begun, asked = example_place(config, config.labels())
+    low, high = config.scale
+    return example(judge, config.template(), asked, begun=begun, low=low, high=high)
 
 
 def needs(config: Config) -> frozenset[str]:

@@ -26,6 +26,7 @@ from orchestrator.methods._base import (
     MethodSettings,
     Stage,
 )
+from orchestrator.methods._examples import drawn_example
 from orchestrator.records import Failure, Generation, Row, Scored, Unit
 
 VERSION: Final = 1
@@ -90,14 +91,19 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """N draws a model; fewer where other methods draw the first of them too."""
     draw = config.model_dump_json(include={"answer", "n"})
     tokens, n = config.answer.max_tokens, config.n
-    asks = [("samples", "generate", tokens)]
-    if config.logprobs == "score":
-        asks.append(("scores", "score", 0))
-    return [
-        Stage(name, model, ask, n, exact=False, max_tokens=most, draw=draw, per_turn=False)
-        for model in candidates
-        for name, ask, most in asks
-    ]
+    found = []
+    for model in candidates:
+        is_scored = config.logprobs == "score"
+        examples = () if is_scored else (drawn_example(model, config.answer),)
+        drawn = Stage(
+            "samples", model, "generate", n, exact=False, max_tokens=tokens, draw=draw,
+            per_turn=False, examples=examples,
+        )  # fmt: skip
+        found.append(drawn)
+        if is_scored:
+            scored = Stage("scores", model, "score", n, exact=False, draw=draw, per_turn=False)
+            found.append(scored)
+    return found
 
 
 def columns(unit: Unit) -> Row:

@@ -31,8 +31,7 @@ def choice(name: str, found: Choice | Failure) -> Finding:
         if found.cause in {"unsupported", "no_logprobs", "not_found", "bad_request"}:
             return Finding(name, NO, WARNING, f"{what}: {found.message}", _REMEDY[name])
         return unknown(name, f"{what}: {found.message}")
-    known = [value for value in found.logprobs if value == value]
-    mass = math.fsum(math.exp(value) for value in known)
+    mass = mass_of(found)
     if mass > 1 + NOISE:
         said = f"{what}: their probabilities add up to {mass:.3g}"
         return Finding(name, "wrong", BAD, said, "another server or back-end", mass)
@@ -51,6 +50,11 @@ def choice(name: str, found: Choice | Failure) -> Finding:
         "choose_negligible: 0 where the back-end has it, else a higher cap of alternatives",
         mass,
     )
+
+
+def mass_of(found: Choice) -> float:
+    """The probability of the labels that were read, together."""
+    return math.fsum(math.exp(value) for value in found.logprobs if value == value)
 
 
 def agreement(found: Choice | Failure, asked: Sequence[Label], reply: HttpReply) -> Finding:

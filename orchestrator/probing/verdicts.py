@@ -5,7 +5,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.probing.record import BAD, UNKNOWN, YES, Finding, ProbeRecord
+from orchestrator.probing.examples import Example, name_of
+from orchestrator.probing.record import BAD, GOOD, UNKNOWN, WARNING, YES, Finding, ProbeRecord
 
 EXACT: Final = "exact"
 BOUNDED: Final = "bounded"
@@ -13,15 +14,26 @@ NOT_KNOWN: Final = "not known"
 IMPOSSIBLE: Final = "impossible"
 _WORST_LAST: Final = (EXACT, BOUNDED, NOT_KNOWN, IMPOSSIBLE)
 
+_BY_STATE: Final = {GOOD: EXACT, WARNING: BOUNDED, BAD: IMPOSSIBLE, UNKNOWN: NOT_KNOWN}
+
 _FEATURES: Final = "launch the weights by server: embedded, or score by another model"
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a method asks of a model: a kind of ask, what is observed in it, alternatives."""
+    """What a method asks of a model.
+
+    Attributes:
+        ask: "generate", "score", "choose" or "similarity".
+        features: What is observed in a scoring pass.
+        top_logprobs: Alternatives of each token.
+        examples: Made-up asks: one for each place at which labels are read, or a text whose
+            log-probabilities have to be those of the model.
+    """
 
     ask: str
     features: tuple[str, ...] = ()
     top_logprobs: int = 0
+    examples: tuple[Example, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -57,11 +69,11 @@ def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) 
         return Verdict(method, IMPOSSIBLE, *refused)
     match need.ask:
         case "generate":
-            return _by(method, record.find("generate"), {YES: EXACT})
+            return _generation(method, need, record)
         case "score":
             return _by(method, record.find("score"), {"consistent": EXACT, "noisy": BOUNDED})
         case "choose":
-            return _choice(method, record)
+            return _choice(method, need, record)
         case _:
             return Verdict(method, EXACT)
 
@@ -81,11 +93,13 @@ def _by(method: str, finding: Finding, good: dict[str, str]) -> Verdict:
     return Verdict(method, word, finding.said, finding.remedy if word != EXACT else "")
 
 
-def _choice(method: str, record: ProbeRecord) -> Verdict:
+def _choice(method: str, need: Need, record: ProbeRecord) -> Verdict:
     for name in ("choose_agrees", "choose_letters", "choose_verdicts"):
         finding = record.find(name)
         if finding.state == BAD:
             return Verdict(method, IMPOSSIBLE, finding.said, finding.remedy)
+    if need.examples:
+        return _tried(method, need, record)
     words = {"exact": EXACT, "bounded": BOUNDED}
     long = _by(method, record.find("choose_verdicts"), words)
     short = _by(method, record.find("choose_letters"), words)
@@ -95,3 +109,21 @@ def _choice(method: str, record: ProbeRecord) -> Verdict:
         return long if long.verdict == NOT_KNOWN else short
     why = "only labels of one token can be read; " + long.why
     return Verdict(method, BOUNDED, why, long.remedy)
+
+
+def _generation(method: str, need: Need, record: ProbeRecord) -> Verdict:
+    drawn = _by(method, record.find("generate"), {YES: EXACT})
+    if drawn.verdict != EXACT or not need.examples:
+        return drawn
+    return _tried(method, need, record)
+
+
+def _tried(method: str, need: Need, record: ProbeRecord) -> Verdict:
+    """What came of the examples; of several that are as bad the last, which asks most."""
+    tried = [_by_state(method, record.find(name_of(one))) for one in reversed(need.examples)]
+    return max(tried, key=lambda one: _WORST_LAST.index(one.verdict))
+
+
+def _by_state(method: str, finding: Finding) -> Verdict:
+    word = _BY_STATE[finding.state]
+    return Verdict(method, word, finding.said, finding.remedy if word != EXACT else "")

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from orchestrator import plugins
 from orchestrator.errors import Fault
 from orchestrator.paths import answers, expanded
+from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.faults import about
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
 from orchestrator.recipe.schema import (
-    GivenAnswers,
     Limits,
     ModelEntry,
     ModelSpec,
@@ -77,6 +77,7 @@ class ModelLoader:
                     replicas=own.replicas,
                     base_urls=urls if len(urls) > 1 else (),
                     min_servers=own.min_servers,
+                    finds_backend=bool(urls) and not _given(entry, "backend"),
                 )
         return found
 

@@ -7,11 +7,12 @@ JSON Schema that editors read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator
 
 from orchestrator.backend import is_private
+from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.plugin_ref import PluginRef as PluginRef
 from orchestrator.recipe.reused import ReusedRun
 from orchestrator.recipe.settings import Settings
@@ -58,33 +59,6 @@ class Price(Settings):
     """Per million generated tokens."""
 
 
-class GivenAnswers(Settings):
-    """Answers that exist already, in a file or in a column of the dataset."""
-
-    path: str | None = Field(None, min_length=1)
-    """A file of answers, relative to the recipe: JSON Lines, JSON, CSV or Parquet, in the form of
-    MT-Bench, AlpacaEval, lm-eval, a frame `answers`, or a key or prompt and a text."""
-    generator: str | None = None
-    """Whose answers, where the file holds several models'."""
-    key: str | None = Field(None, min_length=1)
-    """Its column with the items' keys; found by the usual names where left out."""
-    prompt: str | None = Field(None, min_length=1)
-    """Its column with the items' prompts, for a file without keys."""
-    text: str | None = Field(None, min_length=1)
-    """Its column with the answers; a text, or a list with one for each turn."""
-    field: str | None = Field(None, min_length=1)
-    """A column of the dataset instead of a file: labelled pairs."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.path is None) == (self.field is None):
-            raise ValueError("needs either 'path' (a file) or 'field' (a column of the dataset)")
-        of_file = [name for name in ("generator", "key", "prompt", "text") if getattr(self, name)]
-        if self.field is not None and of_file:
-            raise ValueError(f"{of_file[0]!r} goes with 'path', not with 'field'")
-        return self
-
-
 class Thinking(Settings):
     """How a reasoning model writes: first what it thinks, then the answer."""
 
@@ -112,8 +86,8 @@ class ModelEntry(Settings):
     """Answers that exist already, instead of a model that is asked: a file, or a mapping. They are
     judged, scored by other models and rated like those of a model that is served."""
     backend: Any = None
-    """How to speak to it: a kind, or a mapping of `kind` and the kind's settings; openai where
-    left out with `base_url`, what the server speaks where it is launched."""
+    """How to speak to it: a kind, or a mapping of `kind` and the kind's settings. Left out, a
+    server at `base_url` is asked for its kind (with `probe: false` it is taken for openai)."""
     model: str | None = Field(None, min_length=1)
     """The server's name for the model; the name in this recipe where left out."""
     api_key_env: str | None = Field(None, pattern=VARIABLE_PATTERN)
@@ -264,6 +238,7 @@ class ModelSpec:
         replicas: Servers to launch, where there is room.
         base_urls: All addresses, where there are several; `base_url` is the first.
         min_servers: Servers that must be ready before it is asked.
+        finds_backend: True where the server is to be asked which kind it is.
     """
 
     name: str
@@ -283,6 +258,7 @@ class ModelSpec:
     replicas: int = 1
     base_urls: tuple[str, ...] = ()
     min_servers: int = 1
+    finds_backend: bool = False
 
     @property
     def is_adaptive(self) -> bool:
@@ -303,7 +279,8 @@ class ModelSpec:
         """The entry of a recipe file that leads to this model."""
         if self.answers is not None:
             return {"answers": self.answers.model_dump(mode="json", exclude_none=True)}
-        backend = self.backend_config and PluginRef(self.backend, self.backend_config).resolved()
+        said = None if self.finds_backend else self.backend_config
+        backend = said and PluginRef(self.backend, said).resolved()
         data = {
             "server": self.server and self.server.resolved(),
             "weights": self.weights,

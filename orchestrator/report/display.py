@@ -178,11 +178,18 @@ class ThreadedDisplay:
 
 
 class NoteHandler(logging.Handler):
-    """Shows log records as notes, so that they don't tear up a live display."""
+    """Shows warnings as notes, so that they don't tear up a live display.
 
-    def __init__(self, display: Display, level: int = logging.WARNING) -> None:
-        super().__init__(level)
+    Also what is marked as worth one by `extra={"note": True}`.
+    """
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.INFO)
         self._display = display
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True for what is worth a note."""
+        return record.levelno >= logging.WARNING or getattr(record, "note", False)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""

@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from typing import Final
 
+from pydantic import BaseModel
+
 from orchestrator import plugins
+from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Capabilities
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Stage
 from orchestrator.plan import Part
 from orchestrator.recipe.schema import ModelSpec, Recipe
+from orchestrator.records import NO_PREFIX
 
 _REMEDY: Final = {
     "score": "scoring given tokens takes a back-end that scores, such as embedded, vllm, sglang",
@@ -30,6 +34,13 @@ _NO_PLAIN_CHOICE: Final = (
 )
 
 
+_NO_BEGUN_CHOICE: Final = (
+    "it can't read labels behind a begun answer (a second score, or a verdict after reasoning); "
+    "vLLM, SGLang, llama.cpp and the embedded server can: leave `backend` out, or name it, or say "
+    "continue_final_message: true in the backend's settings where the endpoint takes that field"
+)
+
+
 def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool = False) -> None:
     """Refuse a recipe whose methods ask what a model's server can't give.
 
@@ -42,19 +53,21 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
             spec = recipe.models.get(stage.model)
             if spec is None:
                 continue  # a local back-end that the method brought along
-            lacking = _lacking(stage, spec, allow_code=allow_code)
+            lacking = _lacking(stage, spec, probes=recipe.probe, allow_code=allow_code)
             if lacking:
                 faults[f"{part.name}: {stage.name} by {stage.model!r}{lacking}"] = None
     if faults:
         raise UsageError("\n".join(faults))
 
 
-def _lacking(stage: Stage, spec: ModelSpec, *, allow_code: bool) -> str:
+def _lacking(stage: Stage, spec: ModelSpec, *, probes: bool, allow_code: bool) -> str:
     """What a model can't do for a stage, as the end of a sentence; empty for nothing."""
     if spec.answers is not None:
         return "" if _is_answer(stage) else f": {_GIVEN}"
+    if spec.finds_backend and probes:
+        return ""  # the server is asked which kind it is before the first request
     kind = backend_kind(spec, allow_code=allow_code)
-    can: Capabilities = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code).CAPABILITIES
+    can = capabilities_of(kind, spec.backend_config, allow_code=allow_code)
     lacking = missing(stage, can)
     if spec.plain and stage.ask == "choose" and not can.plain_choose:
         lacking = _NO_PLAIN_CHOICE
@@ -74,6 +87,18 @@ def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:
     return str(module.BACKEND)
 
 
+def capabilities_of(
+    kind: str, config: BaseModel | None, *, allow_code: bool = False
+) -> Capabilities:
+    """What a kind of back-end can do with these settings; None for its defaults."""
+    module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    by_settings = getattr(module, "capabilities", None)
+    can: Capabilities = module.CAPABILITIES
+    if by_settings is not None:
+        can = by_settings(module.Config() if config is None else config)
+    return can
+
+
 def missing(stage: Stage, capabilities: Capabilities) -> str:
     """What a server lacks for a stage, and what would help; empty for nothing."""
     can = {
@@ -83,6 +108,9 @@ def missing(stage: Stage, capabilities: Capabilities) -> str:
     }
     if not can.get(stage.ask, True):
         return f"it can't {stage.ask}; {_REMEDY[stage.ask]}"
+    is_begun = any(isinstance(one, ChooseAsk) and one.prefix != NO_PREFIX for one in stage.examples)
+    if is_begun and not capabilities.choose_begun:
+        return _NO_BEGUN_CHOICE
     lacking = sorted(set(stage.features) - capabilities.features)
     if lacking:
         return f"it does not give {', '.join(lacking)}; {_REMEDY['features']}"

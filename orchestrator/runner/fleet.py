@@ -7,19 +7,19 @@ import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-from pydantic import BaseModel
 
-from orchestrator import plugins
 from orchestrator.backend import Backend, Endpoint, Provenance
-from orchestrator.errors import OrchestratorError, ServerChangedError, UsageError
+from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.connections import api_key_of, create_backend
 from orchestrator.runner.doubts import Doubts
+from orchestrator.runner.first_look import FirstLook, is_reached
 from orchestrator.runner.identity import address, addresses, provenance_words, server_label
-from orchestrator.runner.launching import launch_module
+from orchestrator.runner.kinds import Kinds
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
 from orchestrator.runner.replicas import Replicas
@@ -39,28 +39,6 @@ _LOOK_S = 0.25
 _LOOKS_S = 2.0
 
 Hold = Callable[[str, bool], None]
-
-
-def backend_config(
-    spec: ModelSpec, config: type[BaseModel], *, allow_code: bool = False
-) -> BaseModel:
-    """Settings of the back-end: the recipe's, then those of a launched server, then the defaults.
-
-    Args:
-        spec: The model.
-        config: The back-end's `Config`.
-        allow_code: Load kinds from outside this project.
-    """
-    known: dict[str, Any] = {}
-    if spec.server is not None:
-        module: Any = launch_module(spec, allow_code=allow_code)
-        if hasattr(module, "backend_settings"):
-            known = module.backend_settings(spec.server.config, spec.name)
-    if spec.backend_config is None:
-        return config.model_validate(known)
-    said = spec.backend_config.model_fields_set
-    left_open = {name: value for name, value in known.items() if name not in said}
-    return spec.backend_config.model_copy(update=left_open)
 
 
 def _each(servers: Iterable[tuple[Launched, ...]]) -> Iterable[Launched]:
@@ -120,6 +98,10 @@ class Fleet:
         self._allow_code = allow_code
         self._probes = probes
         self.copies = copies
+        asks = probes is not None and probes.enabled
+        self._kinds = Kinds(store, copies, enabled=asks)
+        there = [spec.name for spec in models if is_reached(spec)] if asks else []
+        self._first = FirstLook(there, self._connect)
         self._servers = launched_servers(
             models, log_of, places=places, keep=keep, allow_code=allow_code
         )
@@ -156,6 +138,10 @@ class Fleet:
             ServerChangedError: If another server answered this run before.
             UsageError: If the server can't do what a method asks of it.
         """
+        known = await self._first.connection(model)
+        return await self._connect(model) if known is None else known
+
+    async def _connect(self, model: str) -> Backend | Failure:
         self.states[model] = "starting"
         spec = self._specs[model]
         n_servers = self.n_servers(model)
@@ -184,12 +170,14 @@ class Fleet:
         way = await self._way(spec, number)
         if isinstance(way, Failure):
             return way
-        backend = self._create(spec, way)
+        backend = create_backend(spec, way.kind, way.endpoint, allow_code=self._allow_code)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(backend.close)
             provenance = await backend.provenance()
             if isinstance(provenance, Failure):
-                return provenance
+                if not self._kinds.gives_up(spec, way.kind, provenance):
+                    return provenance
+                return await self._one(spec, number)
             label = self._check(spec, provenance)
             if self._probes is not None:
                 connected = Connected(
@@ -284,7 +272,8 @@ class Fleet:
         self.states.update(dict.fromkeys(models, "idle"))
 
     async def stop(self) -> None:
-        """End every server that was launched, unless it is to be kept."""
+        """Close what was not used; end every server that was launched, unless it is to be kept."""
+        await self._first.close()
         async with asyncio.TaskGroup() as group:
             for server in _each(self._servers.values()):
                 group.create_task(server.stop())
@@ -300,7 +289,7 @@ class Fleet:
         base_url = spec.base_urls[number] if spec.base_urls else spec.base_url or ""
         if spec.server is None:
             base_url = base_url.rstrip("/").removesuffix("/v1")
-            api_key = _api_key(spec)
+            api_key = api_key_of(spec)
         else:
             launched = self._servers[spec.name][number]
             server = await launched.running()
@@ -308,24 +297,22 @@ class Fleet:
                 return server
             kind, name = launched.module.BACKEND, spec.name
             base_url, api_key = server.base_url, server.api_key
-        return _Way(
-            kind,
-            Endpoint(
-                base_url=base_url,
-                model=name or spec.name,
-                api_key=api_key,
-                timeout_s=spec.limits.timeout_s,
-                # The scheduler bounds what is in flight; who raises its limit needs no new pool.
-                max_in_flight=max(spec.max_in_flight, _CONNECTIONS),
-                plain=spec.plain,
-                thinking_end=spec.thinking_end,
-            ),
+        endpoint = Endpoint(
+            base_url=base_url,
+            model=name or spec.name,
+            api_key=api_key,
+            timeout_s=spec.limits.timeout_s,
+            # The scheduler bounds what is in flight; who raises its limit needs no new pool.
+            max_in_flight=max(spec.max_in_flight, _CONNECTIONS),
+            plain=spec.plain,
+            thinking_end=spec.thinking_end,
         )
-
-    def _create(self, spec: ModelSpec, way: _Way) -> Backend:
-        module = plugins.load(plugins.BACKENDS, way.kind, allow_code=self._allow_code)
-        config = backend_config(spec, module.Config, allow_code=self._allow_code)
-        return cast("Backend", module.create(way.endpoint, config))
+        if spec.finds_backend:
+            found = await self._kinds.kind(spec, self._label(spec), endpoint)
+            if isinstance(found, Failure):
+                return found
+            kind = found
+        return _Way(kind, endpoint)
 
     def _check(self, spec: ModelSpec, provenance: Provenance) -> str:
         """Hold a server to what answered before; what the store remembers it by."""
@@ -333,7 +320,7 @@ class Fleet:
             provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
         elif spec.base_urls:
             provenance = msgspec.structs.replace(provenance, base_url=address(spec))
-        label = server_label(spec.name, self._identities[spec.name])
+        label = self._label(spec)
         earlier = self._changed(label, provenance)
         if earlier is not None:
             now = provenance_words(provenance)
@@ -350,6 +337,9 @@ class Fleet:
             self.copies.meet(spec.name, provenance)
         self.server_of[spec.name] = self._store.server_id(label, provenance)
         return label
+
+    def _label(self, spec: ModelSpec) -> str:
+        return server_label(spec.name, self._identities[spec.name])
 
     def _changed(self, label: str, provenance: Provenance) -> StoredServer | None:
         """The server that answered before this one; None where this one is no other."""
@@ -383,15 +373,3 @@ def _answered(earlier: StoredServer) -> str:
     if earlier.run:
         return f"answers by {words} were copied from {earlier.run}"
     return f"this run was answered by {words}"
-
-
-def _api_key(spec: ModelSpec) -> str:
-    if spec.api_key_env is None:
-        return ""
-    value = os.environ.get(spec.api_key_env, "")
-    if not value:
-        raise UsageError(
-            f"model {spec.name!r}: the environment variable {spec.api_key_env} is not set; it is "
-            f"to hold the API key of {spec.base_url}"
-        )
-    return value

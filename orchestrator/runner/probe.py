@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from orchestrator.ask import Ask, GenerateAsk, ScoreAsk
+from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Provenance
-from orchestrator.probing import checks, choices, requests, template
+from orchestrator.probing import checks, choices, examples, requests, template
+from orchestrator.probing.examples import Example
 from orchestrator.probing.record import ALTERNATIVES, Finding, ProbeRecord, unknown
 from orchestrator.probing.replies import Chat, HttpReply, chat
 from orchestrator.records import Choice, Failure, Generation, Label, Sampling, Scored
@@ -42,6 +43,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         http: To the same server, open.
         provenance: What the server says it is.
         plain: Whether it is a base model, which has no chat.
+        examples: Made-up asks of methods, which have to be answered as they need it.
         at_once: Requests that it may have at a time.
     """
 
@@ -51,6 +53,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     http: Http
     provenance: Provenance
     plain: bool = False
+    examples: tuple[Example, ...] = ()
     at_once: int = AT_ONCE
 
 
@@ -72,20 +75,22 @@ async def probe_model(
     """
     run = _Probe(target)
     if quick:
-        asked = [run.scoring()] if target.plain else [run.chat(), run.scoring()]
-        findings = _joined(await _at_once(*asked))
+        asked = [run.scoring(), run.examples()]
+        findings = _joined(await _at_once(*([] if target.plain else [run.chat()]), *asked))
     elif target.plain:
-        findings = _joined(await _at_once(run.scoring(), run.choosing()))
+        findings = _joined(await _at_once(run.scoring(), run.choosing(), run.examples()))
     else:
         # What follows needs the first reply.
         chat_findings = await run.chat()
-        scoring, sampling, choosing, tokens = await _at_once(
-            run.scoring(), run.sampling(), run.choosing(), run.tokens(now())
+        scoring, sampling, choosing, tried, tokens = await _at_once(
+            run.scoring(), run.sampling(), run.choosing(), run.examples(), run.tokens(now())
         )
         # By themselves: a draw may depend on what else a server computes, and what is asked last
         # spoils it.
         repeatable, labels = await run.repeatable(), await run.labels()
-        findings = _joined([chat_findings, scoring, sampling, repeatable, choosing, tokens, labels])
+        findings = _joined(
+            [chat_findings, scoring, sampling, repeatable, choosing, tried, tokens, labels]
+        )
     return ProbeRecord(
         backend=target.kind,
         model=target.model,
@@ -146,7 +151,9 @@ class _Probe:
             return await self._t.backend.score(ask)
 
     async def _choose(self, labels: tuple[Label, ...]) -> Choice | Failure:
-        ask = Ask().choose(self._t.model, requests.QUESTION, labels)
+        return await self._chosen(Ask().choose(self._t.model, requests.QUESTION, labels))
+
+    async def _chosen(self, ask: ChooseAsk) -> Choice | Failure:
         async with self._room:
             return await self._t.backend.choose(ask)
 
@@ -243,6 +250,15 @@ class _Probe:
         question = requests.turns(requests.QUESTION)
         wide = await self._ask(messages=question, top_logprobs=self._most)
         return [*found, choices.agreement(letters, choices.ONE_TOKEN, wide)]
+
+    async def examples(self) -> list[Finding]:
+        """Whether methods get what they ask for."""
+        return await _at_once(*(self._tried(ask) for ask in self._t.examples))
+
+    async def _tried(self, ask: Example) -> Finding:
+        if isinstance(ask, GenerateAsk):
+            return examples.drawing(ask, await self._draw(ask, 0))
+        return examples.choice(ask, await self._chosen(ask))
 
     async def tokens(self, day: dt.date) -> list[Finding]:
         """What the template does, and whether texts come back from ids."""

@@ -13,12 +13,14 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import plugins
-from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint, Provenance
+from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.plan import Part
+from orchestrator.probing.examples import Example, name_of
 from orchestrator.probing.record import BAD, WARNING, ProbeRecord, differences
 from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
 from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.capable import capabilities_of
 from orchestrator.runner.http import Http
 from orchestrator.runner.probe import AT_ONCE, Target, probe_model
 from orchestrator.store import Lender, Store, StoredServer
@@ -61,6 +63,7 @@ class Probes:
         accept_change: Go on although a server does otherwise than before.
         enabled: False to probe nothing.
         unprobed: Kinds of back-ends whose word is taken.
+        refuses: False to let servers pass that can't do what is asked of them.
     """
 
     def __init__(
@@ -71,11 +74,13 @@ class Probes:
         accept_change: bool = False,
         enabled: bool = True,
         unprobed: frozenset[str] = _NOT_PROBED,
+        refuses: bool = True,
     ) -> None:
         self._store = store
         self._needs = needs
         self._accept_change = accept_change
-        self._enabled = enabled
+        self._refuses = refuses
+        self.enabled = enabled
         self._unprobed = unprobed
         self._locks: dict[str, asyncio.Lock] = {}
         self.records: dict[str, ProbeRecord] = {}
@@ -88,7 +93,7 @@ class Probes:
             UsageError: If it can't do what a method asks of it.
         """
         endpoint = found.endpoint
-        if not self._enabled or found.kind in self._unprobed or endpoint.base_url == LOCAL:
+        if not self.enabled or found.kind in self._unprobed or endpoint.base_url == LOCAL:
             return
         # Of several servers of one model the first is asked everything, the others little.
         async with self._locks.setdefault(found.spec.name, asyncio.Lock()):
@@ -107,6 +112,7 @@ class Probes:
                 provenance=found.provenance,
                 plain=endpoint.plain,
                 at_once=min(found.spec.max_in_flight, AT_ONCE),
+                examples=self._examples(found.spec.name, held if known else None),
             )
             record = await probe_model(target, quick=known)
         if held is not None:
@@ -115,6 +121,13 @@ class Probes:
         self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         self.records[found.spec.name] = whole
         self._judge(found, whole, said=not known)
+
+    def _examples(self, model: str, held: ProbeRecord | None) -> tuple[Example, ...]:
+        """What is still to be tried of what the methods ask of a model."""
+        asked = [one for _, need in self._needs.get(model, ()) for one in need.examples]
+        known = {finding.name for finding in held.findings} if held is not None else set()
+        new = {name: one for one in asked if (name := name_of(one)) not in known}
+        return tuple(new.values())
 
     def _compare(self, model: str, held: ProbeRecord, record: ProbeRecord) -> None:
         changed = differences(held, record)
@@ -129,14 +142,14 @@ class Probes:
 
     def _judge(self, found: Connected, record: ProbeRecord, *, said: bool) -> None:
         model = found.spec.name
-        can: Capabilities = plugins.load(plugins.BACKENDS, found.kind, allow_code=True).CAPABILITIES
+        can = capabilities_of(found.kind, None, allow_code=True)
         faults = []
         for method, need in self._needs.get(model, ()):
             judged = verdict(method, [need], record, can.features)
             if judged.verdict == IMPOSSIBLE:
                 remedy = f" ({judged.remedy})" if judged.remedy else ""
                 faults.append(f"{method}: {need.ask} by {model!r}: {judged.why}{remedy}")
-        if faults:
+        if faults and self._refuses:
             raise UsageError("\n".join(dict.fromkeys(faults)))
         for finding in record.findings if said else ():
             if finding.state in {BAD, WARNING} and finding.name in _TOLD:
@@ -193,7 +206,7 @@ def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
     found: dict[str, list[tuple[str, Need]]] = {}
     for part in parts:
         for stage in part.method.stages(part.candidates, part.config):
-            asked = (part.name, Need(stage.ask, stage.features, stage.top_logprobs))
+            asked = (part.name, Need(stage.ask, stage.features, stage.top_logprobs, stage.examples))
             of_model = found.setdefault(stage.model, [])
             if asked not in of_model:
                 of_model.append(asked)
@@ -213,6 +226,6 @@ def nominal_needs(settings: Mapping[str, Any]) -> dict[str, list[Need]]:
         given = {name: settings[name] for name in fields if name in settings}
         needed = {name: given[name] for name in given if fields[name].is_required()}
         stages = method.stages(("this", "other"), method.Config.model_validate(needed))
-        asked = [Need(stage.ask, stage.features) for stage in stages]
+        asked = [Need(stage.ask, stage.features, examples=stage.examples) for stage in stages]
         found[kind] = list(dict.fromkeys(asked))
     return found

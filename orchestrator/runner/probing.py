@@ -14,6 +14,7 @@ from orchestrator import plugins
 from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint
 from orchestrator.errors import UsageError
 from orchestrator.paths import STORE_NAME
+from orchestrator.probing.examples import name_of
 from orchestrator.probing.identify import PATHS, context_length, identify, model_names
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.probing.verdicts import Verdict, verdict
@@ -158,6 +159,8 @@ def _key(variable: str) -> str:
 
 
 async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRecord:
+    needs = nominal_needs(_NOMINAL).values()
+    examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
     module = plugins.load(plugins.BACKENDS, kind)
     backend = cast("Backend", module.create(endpoint, module.Config()))
     try:
@@ -172,6 +175,7 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
                 http=http,
                 provenance=provenance,
                 plain=endpoint.plain,
+                examples=tuple(examples.values()),
             )
         )
     finally:
@@ -189,7 +193,7 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
     with tempfile.TemporaryDirectory(prefix="orchestrator-probe-") as folder:
         logs = Path(folder)
         with Store.open(logs / STORE_NAME) as store:
-            probes = Probes(store, {}, unprobed=frozenset())
+            probes = Probes(store, needs, unprobed=frozenset(), refuses=False)
             fleet = Fleet(
                 specs,
                 prepared.plan.identities,

@@ -145,6 +145,18 @@ class Copies:
                     self._compare(model, opened, server, [provenance])
                     adopt_probe(self._store, self._labels[model], opened.lender, server)
 
+    def servers(self) -> Iterator[StoredServer]:
+        """The servers that answered the other runs.
+
+        Raises:
+            RecipeError: If a store can't be read.
+        """
+        for opened in self._lenders.opened:
+            try:
+                yield from opened.lender.servers().values()
+            except OrchestratorError as error:
+                raise _unreadable(opened.run, error) from error
+
     def _server(self, model: str, opened: _Opened, number: int) -> int:
         """The number here of a server by its number there."""
         known = self._numbers.get((model, opened.run.path, number))

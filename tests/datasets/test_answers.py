@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.datasets._answers import AnswerFile, given_answers
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.schema import GivenAnswers
+from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling, labels
 
 

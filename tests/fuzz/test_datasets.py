@@ -17,7 +17,7 @@ from orchestrator.datasets import json as json_files
 from orchestrator.datasets._answers import given_answers
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.schema import GivenAnswers
+from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling
 from tests.fuzz.fuzzing import HOSTILE, JUNK, change, cut_bytes, fuzz
 

@@ -59,7 +59,8 @@ def test_what_makes_no_sense_is_a_fault(load_models, entry, said):
 
 def test_a_base_model_that_can_not_judge_is_refused_before_anything_is_sent(load_models, tmp_path):
     method = {"kind": "pairwise_ranking", "judges": ["j"]}
-    loaded = load_models(method, a=URL, b=URL, j={**URL, "template": "none"})
+    plain = {**URL, "template": "none", "backend": "openai"}
+    loaded = load_models(method, a=URL, b=URL, j=plain)
     with pytest.raises(UsageError, match=r"by 'j' \(openai\): it can't choose for a base model"):
         prepare(loaded, tmp_path)
 

@@ -10,7 +10,7 @@ from backends import tgi as tgi_backend
 from backends import vllm as vllm_backend
 from launch import embedded, sglang, tgi, vllm
 from orchestrator.recipe.schema import Limits, ModelSpec, PluginRef, Price
-from orchestrator.runner.fleet import backend_config
+from orchestrator.runner.connections import backend_config
 
 
 def model(**given: Any) -> ModelSpec:

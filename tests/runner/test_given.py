@@ -7,8 +7,8 @@ import pytest
 import orchestrator
 from orchestrator.datasets import from_items
 from orchestrator.errors import DatasetError, UsageError
+from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.load import load
-from orchestrator.recipe.schema import GivenAnswers
 from orchestrator.records import Item, Message
 from orchestrator.runner.given import open_given
 from orchestrator.runner.prepare import prepare

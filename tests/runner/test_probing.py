@@ -87,7 +87,7 @@ def compatible(tmp_path):
 
     def make(url, **changes):
         models = {
-            name: {"base_url": url, "model": model}
+            name: {"base_url": url, "model": model, "backend": "openai"}
             for name, model in zip(("a", "b"), MODELS, strict=False)
         }
         answers = {"kind": "answers", "answer": {"max_tokens": 4}}

@@ -1,0 +1,88 @@
+"""Asks of a made-up judgment, so that a server can be tried before anything is paid for.
+
+An example has the method's own prompt and labels. Whether a label is one token, and whether the
+judge begins its answer with one, depends on both.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from orchestrator.ask import ChooseAsk, GenerateAsk
+from orchestrator.methods._base import Drawing
+from orchestrator.prompts import PromptError, render
+from orchestrator.prompts.files import Wording
+from orchestrator.records import Label, Message, Prefix, labels
+
+FIELDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "prompt": "What is the capital of France? Answer in one sentence.",
+        "reference": "The capital of France is Paris.",
+        "answer": "The capital of France is Paris.",
+        "answer_a": "The capital of France is Paris.",
+        "answer_b": "It is Lyon, I think.",
+        "low": "1",
+        "high": "9",
+    }
+)
+"""Values of what a template may show."""
+REASONED: Final = "The answer names the capital of France, as it was asked to."
+"""A judge's reasoning up to its verdict."""
+_TOKENS: Final = 4
+_BEGUN: Final = (Message("user", "Rate this answer to 'What is 2 + 2?' from 1 to 9: It is 4."),)
+
+
+def example(
+    judge: str,
+    template: str,
+    asked: tuple[Label, ...],
+    *,
+    begun: str = "",
+    low: int = 1,
+    high: int = 9,
+) -> tuple[ChooseAsk, ...]:
+    """One ask of a judge; none where the template can't be filled with made-up values.
+
+    Args:
+        judge: Who is asked.
+        template: Of the prompt.
+        asked: The labels as they are spelled there.
+        begun: What stands before the label in the judge's answer.
+        low: Lowest score that the prompt shows.
+        high: Highest.
+    """
+    try:
+        text = render(template, {**FIELDS, "low": str(low), "high": str(high)})
+    except PromptError:
+        return ()
+    return (ChooseAsk(judge, (Message("user", text),), asked, Prefix(begun)),)
+
+
+def worded_example(judge: str, wording: Wording, asked: tuple[Label, ...]) -> tuple[ChooseAsk, ...]:
+    """The same for a template of a harness, with the names that harnesses use."""
+    first, second, question = FIELDS["answer_a"], FIELDS["answer_b"], FIELDS["prompt"]
+    shown = {
+        "reference": FIELDS["reference"],
+        **dict.fromkeys(("question", "prompt", "instruction"), question),
+        **dict.fromkeys(("answer_a", "response", "response_1", "output_1"), first),
+        **dict.fromkeys(("answer_b", "response_another", "response_2", "output_2"), second),
+    }
+    try:
+        system, user = wording.fill(shown)
+    except PromptError:
+        return ()
+    before = (Message("system", system),) if system else ()
+    return (ChooseAsk(judge, (*before, Message("user", user)), asked),)
+
+
+def begun_example(judge: str) -> ChooseAsk:
+    """A label behind a begun answer, for methods whose prompts need parts of their own."""
+    return ChooseAsk(judge, _BEGUN, labels(*"123456789"), Prefix(f"{REASONED} Rating: [["))
+
+
+def drawn_example(model: str, drawing: Drawing) -> GenerateAsk:
+    """A short text, drawn as the answers are."""
+    sampling = msgspec.structs.replace(drawing.sampling(), max_tokens=_TOKENS, stop=())
+    return GenerateAsk(model, (Message("user", FIELDS["prompt"]),), sampling)

@@ -1,0 +1,98 @@
+"""Findings about the very asks of a method, from one of a made-up item: labels, raw numbers."""
+
+from typing import Final, TypeAlias
+
+from orchestrator.ask import ChooseAsk, GenerateAsk
+from orchestrator.probing.checks import NOISE
+from orchestrator.probing.choices import mass_of
+from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
+from orchestrator.records import NO_PREFIX, Choice, Failure, Generation
+
+Example: TypeAlias = ChooseAsk | GenerateAsk
+
+_SHOWN: Final = 5
+_IMPOSSIBLE: Final = frozenset({"unsupported", "no_logprobs", "not_found", "bad_request"})
+_REMEDY: Final = (
+    "shorter labels (`labels: two` of pairwise_ranking, scores of one digit), or a server that "
+    "reads any: vLLM, SGLang, llama.cpp or embedded"
+)
+_UNREAD: Final = (
+    "a prompt after which the judge begins with its verdict, a higher cap of alternatives, or a "
+    "server that reads every label: vLLM, SGLang, llama.cpp or embedded; `probe: false` tries it "
+    "all the same"
+)
+_BOUNDED: Final = (
+    "choose_negligible: 0 where the back-end has it, else a higher cap of alternatives"
+)
+_SCORE: Final = "`logprobs: score` or `observe: score`, or a draw at temperature 1 without top-p"
+
+
+def name_of(ask: Example) -> str:
+    """The question of an example, in the words of its finding."""
+    if isinstance(ask, GenerateAsk):
+        sampling = ask.sampling
+        off = ", ".join(
+            f"{name} {value:g}"
+            for name, value, usual in (
+                ("temperature", sampling.temperature, None),
+                ("top_p", sampling.top_p, 1.0),
+                ("top_k", sampling.top_k, 0),
+            )
+            if value != usual
+        )
+        return f"raw log-probabilities at {off}"
+    names = [label.name.strip() for label in ask.labels]
+    shown = names if len(names) <= _SHOWN else [*names[:2], "…", names[-1]]
+    behind = " behind a begun answer" if ask.prefix != NO_PREFIX else ""
+    # A few letters tell prompts apart. Neither identity nor model: it is asked of one model.
+    return f"labels {' '.join(shown)}{behind} ({ask.key(b'', 0).hex()[:6]})"
+
+
+def drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
+    """Whether the log-probabilities that come with a text drawn so are the model's own."""
+    name = name_of(ask)
+    if isinstance(found, Failure):
+        if found.cause in _IMPOSSIBLE:
+            return Finding(name, NO, BAD, found.message, _SCORE)
+        return unknown(name, found.message)
+    if found.logprobs is None:
+        return Finding(name, NO, BAD, "no log-probabilities come with a text", _SCORE)
+    if not found.raw:
+        said = f"{name}: those that come with a text are changed by how it is drawn"
+        return Finding(name, NO, BAD, said, _SCORE)
+    return Finding(name, YES, GOOD, "those that come with a text are the model's own")
+
+
+def choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
+    """Whether the labels of a method can be read where it reads them.
+
+    Args:
+        ask: The example.
+        found: What came of it.
+    """
+    name = name_of(ask)
+    what = name.rpartition(" (")[0]
+    if isinstance(found, Failure):
+        if found.cause in _IMPOSSIBLE:
+            remedy = _REMEDY if found.cause == "unsupported" else ""
+            return Finding(name, NO, BAD, f"{what}: {found.message}", remedy)
+        return unknown(name, f"{what}: {found.message}")
+    return _read(name, what, found, is_begun=ask.prefix != NO_PREFIX)
+
+
+def _read(name: str, what: str, found: Choice, *, is_begun: bool) -> Finding:
+    mass = mass_of(found)
+    if mass > 1 + NOISE:
+        said = f"{what}: their probabilities add up to {mass:.3g}"
+        return Finding(name, NO, BAD, said, "another server or back-end", mass)
+    n_read = sum(value == value for value in found.logprobs)
+    if not n_read:
+        said = f"{what}: a made-up judgment lists none of them among the alternatives"
+        # The judge did not write what a begun answer says, and need not go on from it.
+        state = (YES, WARNING) if is_begun else (NO, BAD)
+        return Finding(name, *state, said, _UNREAD)
+    said = f"{what}: by {found.method}, mass {mass:.2g}"
+    if found.exact:
+        return Finding(name, YES, GOOD, said, number=mass)
+    said += f"; {len(found.logprobs) - n_read} of them are only bounded"
+    return Finding(name, YES, WARNING, said, _BOUNDED, mass)

@@ -1,0 +1,67 @@
+"""All servers that run already are looked at before the first request is sent to any of them.
+
+A judge that can't do what its method asks is met only when the first answers are there, and these
+have been paid for by then. What is found here stops the run before.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+
+from orchestrator.backend import LOCAL, Backend
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.records import Failure
+
+Connect = Callable[[str], Awaitable[Backend | Failure]]
+
+
+def is_reached(spec: ModelSpec) -> bool:
+    """True for a model whose server somebody else has started."""
+    return spec.base_url is not None and spec.base_url != LOCAL
+
+
+class FirstLook:
+    """Connects to servers once, and hands each connection to who asks for it first.
+
+    Args:
+        models: Whose servers run already.
+        connect: Connects, and raises where a run can't be answered.
+    """
+
+    def __init__(self, models: Collection[str], connect: Connect) -> None:
+        self._left = tuple(models)
+        self._connect = connect
+        self._lock = asyncio.Lock()
+        self._found: dict[str, Backend] = {}
+
+    async def connection(self, model: str) -> Backend | None:
+        """The connection of a model, after all were looked at; None where it is to be made.
+
+        A server that does not answer now is looked at when it is asked.
+
+        Raises:
+            OrchestratorError: Of `connect`, the first.
+        """
+        async with self._lock:
+            if self._left:
+                await self._look()
+        return self._found.pop(model, None)
+
+    async def _look(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for model in self._left:
+                    group.create_task(self._keep(model))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        self._left = ()
+
+    async def _keep(self, model: str) -> None:
+        found = await self._connect(model)
+        if not isinstance(found, Failure):
+            self._found[model] = found
+
+    async def close(self) -> None:
+        """Close what nobody asked for."""
+        while self._found:
+            _, backend = self._found.popitem()
+            await backend.close()
