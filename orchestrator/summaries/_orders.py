@@ -55,13 +55,10 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
     """
     order = sorted(pairs, key=lambda pair: (not pair.better, not pair.matters, pair.settled_at))
     n_settled = sum(1 for pair in pairs if pair.better)
-    about = "exactly these prompts" if of_dataset else "prompts like these"
-    if n_clusters is not None:
-        about = "clusters of prompts like these, none larger than the largest of these"
-    looked = f"{block} prompts" if n_clusters is None else f"{block} prompts in whole clusters"
+    about = _about(block, of_dataset=of_dataset, by_cluster=n_clusters is not None)
     notes = [
         f"settled: the chance that any order of this table is wrong is at most {100 * error:g} %, "
-        f"although one looked after every {looked}; about {about}, for this judge",
+        f"although one looked after every {about}, for this judge",
         "mean difference: from -1 to 1 on a prompt; over the prompts asked of this pair, with a "
         "confidence sequence: all of them hold together, at every look (an order may be settled "
         "although its interval holds 0, since for orders Holm's procedure needs less)",
@@ -84,6 +81,18 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
         [_line(pair, models, is_finished=is_finished) for pair in order],
         basis=f"{n_settled} of {len(pairs)} pairs settled · {counted_words(n_items, n_clusters)}",
         notes=notes,
+    )
+
+
+def _about(block: int, *, of_dataset: bool, by_cluster: bool) -> str:
+    """How often one looked, and what the orders are about."""
+    if by_cluster:
+        return (
+            f"{block} prompts in whole clusters; about clusters of prompts like these, none larger "
+            "than the largest of these"
+        )
+    return (
+        f"{block} prompts; about {'exactly these prompts' if of_dataset else 'prompts like these'}"
     )
 
 
