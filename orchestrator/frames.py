@@ -2,13 +2,17 @@
 
 import contextlib
 import os
+import re
+import shutil
+import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import psutil
 
-from orchestrator import columnar
+from orchestrator import columnar, files
 from orchestrator.errors import StoreError
 from orchestrator.records import Row
 
@@ -29,6 +33,31 @@ _PART_ROWS = 10_000
 _PART_BYTES = 1_000_000
 # A Python float with the pointer to it.
 _CELL_BYTES = 32
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_ASIDE = ".writing-"
+
+ITEMS = "items"
+"""The frame of what the dataset holds; the others are of methods."""
+
+
+def is_name(name: str) -> bool:
+    """Return whether a text can be the name of a frame, which is part of the names of files."""
+    return _NAME.fullmatch(name) is not None
+
+
+def schema_fault(schemas: Mapping[str, Mapping[str, str]]) -> str | None:
+    """Return what is wrong with the frames of methods; None if nothing is.
+
+    Args:
+        schemas: Columns by frame, as methods declare them or a store holds them.
+    """
+    for name, columns in schemas.items():
+        if not is_name(name) or name == ITEMS:
+            return f"{name!r:.80} can't be the name of a frame"
+        unknown = [kind for kind in columns.values() if kind not in _DTYPES]
+        if unknown:
+            return f"a column of the frame {name!r} has no known type: {unknown[0]!r:.80}"
+    return None
 
 
 def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
@@ -101,48 +130,47 @@ def writing_parquet(
     """
     parts: list[Path] = []
     n_rows = 1
-    temporary = path.with_suffix(".part.parquet")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        last: pl.DataFrame | None = None
-        for frame in _frames(columns, rows):
-            if frame is not None:
-                if last is not None:
-                    parts.append(_write_part(last, path, len(parts)))
-                last, n_rows = frame, max(n_rows, len(frame))
-            yield
-        if last is not None and not parts:
-            last.write_parquet(temporary)
-        elif last is not None:
-            parts.append(_write_part(last, path, len(parts)))
-            # A group of rows is held until it is full; the default of 122,880 rows may be anything.
-            columnar.scan(parts).sink_parquet(temporary, row_group_size=n_rows)
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        files.real_folder(path.parent)
+        with _aside(path.parent) as folder:
+            last: pl.DataFrame | None = None
+            for frame in _frames(columns, rows):
+                if frame is not None:
+                    if last is not None:
+                        parts.append(_write_part(last, folder / str(len(parts))))
+                    last, n_rows = frame, max(n_rows, len(frame))
+                yield
+            # Durable: the mark that says it is written may outlast a power cut.
+            with files.replacing(path, durable=True) as file:
+                if last is not None and not parts:
+                    last.write_parquet(file)
+                elif last is not None:
+                    parts.append(_write_part(last, folder / str(len(parts))))
+                    # A group of rows is held until it is full; the default of 122,880 rows may be
+                    # anything.
+                    columnar.scan(parts).sink_parquet(file, row_group_size=n_rows)
     except OSError as error:
-        raise StoreError(f"can't write {path}: {error}") from error
-    finally:
-        for part in parts:
-            part.unlink(missing_ok=True)
+        raise StoreError(f"can't write {path}: {error.strerror or error}") from error
 
 
-def _write_part(frame: pl.DataFrame, path: Path, number: int) -> Path:
+def _write_part(frame: pl.DataFrame, part: Path) -> Path:
     """A part of a frame, which is soon read again: compressing it would cost more than it saves."""
-    part = path.with_suffix(f".{number}.part.parquet")
     frame.write_parquet(part, compression="uncompressed", statistics=False)
     return part
 
 
-def _sync(path: Path) -> None:
-    """Make a file or folder outlast a power cut: a mark that says it is written may."""
-    handle = os.open(path, os.O_RDONLY)
+@contextlib.contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """A new folder in a folder, gone at the end; those that killed processes left go too."""
+    for left in folder.glob(_ASIDE + "*"):
+        writer = left.name.removeprefix(_ASIDE).partition("-")[0]
+        if writer.isdecimal() and not psutil.pid_exists(int(writer)):
+            shutil.rmtree(left, ignore_errors=True)
+    made = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{os.getpid()}-", dir=folder))
     try:
-        # Some network file systems can't do it for a folder.
-        with contextlib.suppress(OSError):
-            os.fsync(handle)
+        yield made
     finally:
-        os.close(handle)
+        shutil.rmtree(made, ignore_errors=True)
 
 
 class FrameFiles(Mapping[str, pl.DataFrame]):
@@ -156,11 +184,10 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
     """
 
     def __init__(self, folder: Path, also: Iterable[Path] = ()) -> None:
-        # A killed export leaves parts behind.
         self._paths = {
             path.stem: path
             for path in (*sorted(folder.glob("*.parquet")), *also)
-            if not path.name.endswith(".part.parquet")
+            if is_name(path.stem)
         }
         self._frames: dict[str, pl.DataFrame] = {}
 

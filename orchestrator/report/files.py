@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 
 import polars as pl
 
+from orchestrator import files
 from orchestrator.errors import UsageError
 
 Format = Literal["parquet", "csv", "jsonl"]
@@ -37,26 +38,25 @@ def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:
     Raises:
         UsageError: If the file can't be written.
     """
-    temporary = path.with_name(path.name + ".part")
-    writers: dict[Format, Callable[[pl.DataFrame, Path], None]] = {
+    writers: dict[Format, Callable[[pl.DataFrame, BinaryIO], None]] = {
         "parquet": lambda whole, to: whole.write_parquet(to),
         "jsonl": _write_jsonl,
         "csv": lambda whole, to: harmless(whole).write_csv(to),
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writers[form](frame, temporary)
-        temporary.replace(path)
+        with files.replacing(path) as file:
+            writers[form](frame, file)
     except OSError as error:
-        temporary.unlink(missing_ok=True) if path.parent.is_dir() else None
         raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
 
 
-def _write_jsonl(frame: pl.DataFrame, path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for part in frame.iter_slices(_CHUNK_ROWS):
-            # These stand in JSON inside of strings only.
-            file.write(_HIDDEN.sub(_as_json, part.write_ndjson()))
+def _write_jsonl(frame: pl.DataFrame, file: BinaryIO) -> None:
+    # These stand in JSON inside of strings only.
+    file.writelines(
+        _HIDDEN.sub(_as_json, part.write_ndjson()).encode()
+        for part in frame.iter_slices(_CHUNK_ROWS)
+    )
 
 
 def _as_json(found: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import RunDirectoryError
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.paths import STORE_NAME
 from orchestrator.plan import PlanCount
 from orchestrator.recipe.load import find
@@ -32,7 +32,6 @@ from orchestrator.runner.options import RUNS as _RUNS
 from orchestrator.runner.placing import look_for_places
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import (
-    ITEMS,
     analyse,
     answer_summary,
     export,

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from orchestrator import files
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.store import RunDirectory
 
@@ -105,7 +106,10 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     holder = run_dir.holder()
     if holder is None:
         raise RunDirectoryError(f"{run_dir.path}: this run is not running")
-    run_dir.control.mkdir(mode=0o700, exist_ok=True)
+    try:
+        files.real_folder(run_dir.control)
+    except OSError as error:
+        raise RunDirectoryError(f"{run_dir.control}: {error.strerror or error}") from error
     # Names sort by time; two terminals never share one.
     asked = run_dir.control / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
     _write(asked, msgspec.json.encode(command))
@@ -131,6 +135,4 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file as a whole: who looks for its name never sees a part of it."""
-    part = path.with_suffix(".part")
-    part.write_bytes(content)
-    part.replace(path)
+    files.write(path, content)

@@ -1,11 +1,11 @@
 """A run as the HTML report sees it, and the report as a file."""
 
 import importlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator import files
 from orchestrator.errors import UsageError
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.report.html.page import all_figures, can_draw, render
@@ -33,14 +33,11 @@ def write_html(result: Result, to: Path | None = None) -> Path:
     """
     path = result.path / REPORT if to is None else to
     text = render(material(result))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Lone surrogates, which UTF-8 can't hold, are written out; HTML has none otherwise.
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        temporary.replace(path)
+        files.write(path, text.encode(errors="backslashreplace"))
     except OSError as error:
-        temporary.unlink(missing_ok=True) if path.parent.is_dir() else None
         raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
     return path
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final
 
+from orchestrator import files
 from orchestrator.records import Failure
 from orchestrator.report.display import Display, NoteHandler
 
@@ -86,7 +87,7 @@ class _LogFile(logging.Handler):
 
     def __init__(self, path: Path) -> None:
         super().__init__(logging.INFO)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._descriptor = files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.setFormatter(JsonLines())
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -9,23 +9,30 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from orchestrator import files
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.datasets import Dataset
-from orchestrator.frames import columns_of, slices_of, write_parquet, writing_parquet
+from orchestrator.errors import PluginError, StoreError
+from orchestrator.frames import (
+    ITEMS,
+    columns_of,
+    schema_fault,
+    slices_of,
+    write_parquet,
+    writing_parquet,
+)
 from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
 from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
-from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store
+from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged
 
 _UNITS = "units"
 NOT_NEEDED = "units not needed"
 """The number of a plan, and how many of its units a stopping rule found to be not needed."""
 _EXPORTED = ".exported"
-ITEMS = "items"
-"""The frame of what the dataset holds; the others are of methods."""
 # Followups, references by turn, the other columns, and a conversation that is more than one
 # question are JSON text: they differ by dataset.
 _ITEM_COLUMNS = dict.fromkeys(
@@ -42,6 +49,9 @@ _RANKED = ("judgments", "pair_scores")
 def remember_schemas(plan: Plan, store: Store) -> None:
     """Keep the columns of the plan's frames in the store, so that it can be read without recipe."""
     schemas = {part.method.FRAME: part.columns for part in plan.parts}
+    fault = schema_fault(schemas)
+    if fault is not None:
+        raise PluginError(f"a method's FRAME or SCHEMA is wrong: {fault}")
     for key, text in (
         (FRAMES, msgspec.json.encode(schemas).decode()),
         (_UNITS, str(len(plan))),
@@ -91,7 +101,7 @@ def export(store: Store, folder: Path, late: Late | None = None) -> dict[str, Pa
         write_parquet(schema, rows(frame), paths[frame])
     if paths:
         store.check_places(plan_id, n_read)
-        (folder / _EXPORTED).write_text(mark, encoding="utf-8")
+        _write_mark(folder / _EXPORTED, mark)
     return paths
 
 
@@ -112,7 +122,14 @@ def _schemas(store: Store) -> dict[str, dict[str, str]]:
     known = store.get_meta(FRAMES)
     if known is None:
         return {}
-    return msgspec.json.decode(known, type=dict[str, dict[str, str]])
+    try:
+        found = msgspec.json.decode(known, type=dict[str, dict[str, str]])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise damaged("the columns of frames are", error) from error
+    fault = schema_fault(found)
+    if fault is not None:
+        raise damaged("the frames of this run are", fault)
+    return found
 
 
 def export_items(dataset: Dataset, run_dir: RunDirectory, late: Late | None = None) -> Path:
@@ -145,7 +162,7 @@ def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
     written = run_dir.results / f".{ITEMS}"
     if _read(written) != mark or not path.exists():
         yield from writing_parquet(_ITEM_COLUMNS, _items(dataset), path)
-        written.write_text(mark, encoding="utf-8")
+        _write_mark(written, mark)
 
 
 def _items_path(run_dir: RunDirectory) -> Path:
@@ -173,10 +190,18 @@ def _json(value: object) -> str:
 
 
 def _read(path: Path) -> str | None:
+    """A mark; None where there is none, or what is there says nothing: it is written anew."""
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        return files.read(path).decode()
+    except (OSError, UnicodeDecodeError):
         return None
+
+
+def _write_mark(path: Path, mark: str) -> None:
+    try:
+        files.write(path, mark.encode())
+    except OSError as error:
+        raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def notes_of(

@@ -1,9 +1,5 @@
-"""What kind of file system a path is on: some break SQLite's shared memory and `flock`.
+"""The kind of file system that a path is on: some break SQLite's shared memory and `flock`."""
 
-And what SQLite leaves to its caller: making a new file's name durable.
-"""
-
-import contextlib
 import ctypes
 import os
 import sys
@@ -36,17 +32,6 @@ def network_fs(path: Path) -> str | None:
 def is_network_fs(path: Path) -> bool:
     """Whether `path` is on a file system shared between machines."""
     return network_fs(path) is not None
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names of new files in a folder outlast a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        # Some network file systems can't do it for a folder.
-        with contextlib.suppress(OSError):
-            os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _magic(path: Path) -> int | None:

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from orchestrator import files
 from orchestrator.errors import RunDirectoryError
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ def this_process() -> Owner:
 def read_owner(path: Path) -> Owner | None:
     """The owner that a file names; None where it names none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Owner)
+        return msgspec.json.decode(files.read(path), type=Owner)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -84,7 +85,11 @@ def held_by_flock(path: Path, owner: Owner) -> Iterator[None]:
     Raises:
         RunDirectoryError: If another process holds it.
     """
-    with path.open("ab") as file:
+    try:
+        descriptor = files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        raise RunDirectoryError(f"{path}: {error.strerror or error}: remove it") from error
+    with os.fdopen(descriptor, "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
+import psutil
 
+from orchestrator import files
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.paths import STORE_NAME, is_text
-from orchestrator.store.filesystem import is_network_fs, sync_folder
+from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import (
     Owner,
     held_by_file,
@@ -82,12 +84,13 @@ class RunDirectory:
         path, mark = _next(path) if fresh else _last(path)
         _make(path)
         owner = this_process()
+        directory = cls(path, owner)
+        directory.check_links()
         if is_network_fs(path):
             held = held_by_file(path / _OWNER, owner)
         else:
             held = held_by_flock(path / _LOCK, owner)
         with held:
-            directory = cls(path, owner)
             directory._prepare(mark)
             yield directory
 
@@ -160,7 +163,7 @@ class RunDirectory:
     def latest_revision(self) -> str | None:
         """The recipe as it was run last; None before the first time."""
         last = self.last_revisions(1)
-        return last[0].read_text(encoding="utf-8") if last else None
+        return files.read(last[0]).decode() if last else None
 
     def last_revisions(self, n: int) -> list[Path]:
         """The files of the last recipes that were run, at most `n`, the latest first."""
@@ -192,11 +195,11 @@ class RunDirectory:
     def read_status(self) -> RunStatus | None:
         """What the run last said about itself; None where it said nothing (that can be read)."""
         try:
-            found = json.loads(self.status_path.read_bytes())
+            found = json.loads(files.read(self.status_path))
             writer = msgspec.convert(found["writer"], Owner)
             at = datetime.fromisoformat(found["at"])
             values = dict(found["values"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         age_s = (datetime.now(UTC) - at).total_seconds()
         is_alive = writer.is_alive() if writer.is_here else age_s < _REMOTE_ALIVE_S
@@ -214,8 +217,39 @@ class RunDirectory:
         if not (self.path / _MARK).exists():
             _replace(self.path / _MARK, msgspec.json.encode(mark), durable=True)
         _read_mark(self.path)
-        for folder in (self.results, self.servers, self.revisions, self.control):
-            folder.mkdir(exist_ok=True)
+        try:
+            for folder in self._folders:
+                files.real_folder(folder)
+        except OSError as error:
+            raise _not_own(Path(error.filename or self.path), error) from error
+        self._sweep()
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return (self.results, self.servers, self.revisions, self.control)
+
+    def check_links(self) -> None:
+        """Refuse a run that holds links: what is written or cleared here would be elsewhere.
+
+        Raises:
+            RunDirectoryError: If it does.
+        """
+        for folder in (self.path, *self._folders):
+            link = folder if folder.is_symlink() else files.first_link(folder)
+            # The run directory itself may stand elsewhere, by a link of its user.
+            if link is not None and link != self.path:
+                raise RunDirectoryError(
+                    f"{link} is a link; a run directory holds none: remove it, or use another "
+                    f"--run-dir"
+                )
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left of files that they were writing."""
+        for folder in (self.path, self.revisions):
+            for part in folder.glob(".*.part"):
+                writer = part.name.split(".")[-2]
+                if writer.isdecimal() and not psutil.pid_exists(int(writer)):
+                    part.unlink(missing_ok=True)
 
 
 def newest(path: Path) -> Path:
@@ -261,7 +295,7 @@ def _make(path: Path) -> None:
             f"{path}: {error.strerror or error}: use another --run-dir"
         ) from error
     # What a process leaves that is ended between making the folder and marking it.
-    begun = (_LOCK, _OWNER, _MARK)
+    begun = (_LOCK, _OWNER, _MARK, f".{_MARK}.")
     if _MARK not in found and any(not name.startswith(begun) for name in found):
         raise RunDirectoryError(
             f"{path} holds files but no run: use an empty or new folder as --run-dir"
@@ -273,9 +307,16 @@ def _make(path: Path) -> None:
 
 def _mark(path: Path) -> _Mark | None:
     try:
-        return msgspec.json.decode((path / _MARK).read_bytes(), type=_Mark)
+        return msgspec.json.decode(files.read(path / _MARK), type=_Mark)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def _not_own(path: Path, error: OSError) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"{path}: {error.strerror or error}: a run directory has a folder there; remove what is in "
+        f"its place"
+    )
 
 
 def _read_mark(path: Path) -> _Mark:
@@ -291,15 +332,7 @@ def _read_mark(path: Path) -> _Mark:
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:
     """Write a file as a whole: whoever reads it sees the old or the new content."""
-    temporary = path.with_name(path.name + ".part")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-        if durable:
-            sync_folder(path.parent)
+        files.write(path, content, durable=durable)
     except OSError as error:
         raise StoreError(f"{path} can't be written: {error.strerror or error}") from error

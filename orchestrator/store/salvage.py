@@ -18,6 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.errors import OrchestratorError, StoreError
+from orchestrator.files import sync_folder
+from orchestrator.frames import schema_fault
 from orchestrator.records import Failure
 from orchestrator.store import codec, reading, schema
 from orchestrator.store.entries import (
@@ -29,7 +31,6 @@ from orchestrator.store.entries import (
     failure_entry,
     spent_on,
 )
-from orchestrator.store.filesystem import sync_folder
 from orchestrator.store.held import Recent
 from orchestrator.store.lending import as_stored
 from orchestrator.store.rows import decode_rows
@@ -185,7 +186,7 @@ class _Source:
                 return False
             reading.check(self._query, self._path)
             meta = self.meta()
-            if not all(map(_is_json, meta.values())):
+            if not all(_is_meta(key, value) for key, value in meta.items()):
                 return False
             if FRAMES in meta:
                 reading.check_frames(self._query, msgspec.json.decode(meta[FRAMES], type=dict))
@@ -253,7 +254,7 @@ def _copy(source: _Source, target: Path) -> tuple[Counter[Group], int]:
             names.setdefault(number, f"lost name {number}")
         tables.write([NameEntry(number, text) for number, text in names.items()])
         tables.write(
-            [MetaEntry(key, value) for key, value in source.meta().items() if _is_json(value)]
+            [MetaEntry(key, value) for key, value in source.meta().items() if _is_meta(key, value)]
         )
         servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
         tables.write([ServerEntry(*row) for row in servers if _is_server(row[2])])
@@ -310,11 +311,16 @@ def _is_server(value: str) -> bool:
     return True
 
 
-def _is_json(value: str) -> bool:
-    """Whether a value that begins like JSON is JSON: others have no form to be held to."""
+def _is_meta(key: str, value: str) -> bool:
+    """Whether a value that begins like JSON is JSON: others have no form to be held to.
+
+    What a run says of its frames is held to more: their names become names of files.
+    """
     try:
+        if key == FRAMES:
+            return schema_fault(msgspec.json.decode(value, type=dict[str, dict[str, str]])) is None
         return not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return False
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.files import sync_folder
 from orchestrator.store.blobs import REPAIR
-from orchestrator.store.filesystem import sync_folder
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
-from orchestrator.runner.results import ITEMS
 
 MAX_TEXT: Final = 40_000
 """Characters of one text on a page; how many more there are is said."""

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from orchestrator.errors import UsageError
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.report.html.examples import winner
 from orchestrator.report.text import safe_line
-from orchestrator.runner.results import ITEMS
 from orchestrator.runner.tables import all_sources
 from orchestrator.summaries._base import Source
 

@@ -17,7 +17,7 @@ import yaml
 from orchestrator.ask import AnyAsk
 from orchestrator.driver import Driver
 from orchestrator.errors import RunDirectoryError
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.plan import Plan
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.schema import Recipe
@@ -26,7 +26,6 @@ from orchestrator.runner.execute import last_revision
 from orchestrator.runner.given import open_given
 from orchestrator.runner.identity import identity_key
 from orchestrator.runner.prepare import parts_of
-from orchestrator.runner.results import ITEMS
 from orchestrator.store import RunDirectory, Store
 
 _TOGETHER: Final = 500

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import vl_convert
 
+from orchestrator import files
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.html import charts
 from orchestrator.report.html.figures import Figure
@@ -95,7 +96,7 @@ def write_charts(figures: list[Figure], folder: Path) -> list[Path]:
                 ("png", vl_convert.vegalite_to_png(found, scale=_SCALE)),
             ):
                 path = folder / f"{figure.key}.{suffix}"
-                path.write_bytes(content)
+                files.write(path, content)
                 written.append(path)
     except OSError as error:
         raise UsageError(f"{folder} can't be written: {error.strerror or error}") from error

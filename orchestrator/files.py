@@ -1,0 +1,127 @@
+"""Files that are read and written as wholes, whatever stands where they should be.
+
+A run directory may come from elsewhere: in the place of a file may be a link, a named pipe or a
+folder. Nothing here follows a link, waits for a pipe, or reads more than a bound.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+MOST_BYTES: Final = 16 << 20
+"""More than any small file of a run has."""
+
+# Not on every system; there a link in the last part of a path is followed.
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+_PLAIN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC
+
+
+def read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """Read a file.
+
+    Raises:
+        OSError: If it can't be read, is no regular file (also a link), or is longer.
+    """
+    with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"longer than {most_bytes:,} bytes", str(path))
+    return content
+
+
+def open_plain(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Open a file by `os.open`'s flags, and return its descriptor.
+
+    Raises:
+        OSError: If it is no regular file, a link or, where it is opened for writing, has a second
+            name; or can't be opened.
+    """
+    try:
+        descriptor = os.open(path, flags | _PLAIN, mode)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.EMLINK} and path.is_symlink():
+            raise OSError(errno.ELOOP, "is a link, which is not followed", str(path)) from error
+        raise
+    found = os.fstat(descriptor)
+    writes = flags & os.O_ACCMODE != os.O_RDONLY
+    if stat.S_ISREG(found.st_mode) and not (writes and found.st_nlink > 1):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    what = "has a second name elsewhere" if stat.S_ISREG(found.st_mode) else "is no regular file"
+    raise OSError(errno.EINVAL, what, str(path))
+
+
+def write(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Write a file as `replacing` does."""
+    with replacing(path, durable=durable) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file that takes the name `path` when the block ends without an error.
+
+    Who reads the name sees the old or the new content. A link of that name is replaced, and what it
+    leads to stays as it is.
+
+    Args:
+        path: Its folder exists.
+        durable: Make content and name outlast a power cut.
+
+    Raises:
+        OSError: If it can't be written.
+    """
+    # Of this process alone; what a killed process of the same number left is removed.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def real_folder(path: Path) -> None:
+    """Make a folder where there is none.
+
+    Raises:
+        OSError: If something else has its place, also a link to a folder.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "is a link, which is not followed", str(path))
+
+
+def first_link(folder: Path) -> Path | None:
+    """Return a link in a folder; None where there is none, or no such folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return next((Path(entry.path) for entry in entries if entry.is_symlink()), None)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names of new files in a folder outlast a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        # Some network file systems can't do it for a folder.
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
