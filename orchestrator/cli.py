@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from orchestrator import __version__
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
@@ -21,6 +22,9 @@ from orchestrator.runner.options import (
     servers_options,
     view_options,
 )
+
+if TYPE_CHECKING:
+    from orchestrator.runner.said import Said
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -49,18 +53,18 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        with _module("runner.logs").downloads_said(_complain):
+        with _module("runner.logs").downloads_said(lambda text: _said(options).complain(text)):
             return _handler(options.handler)(options)
     except OrchestratorError as error:
-        _module("runner.commands").show_faults(error)
+        _said(options).faults(error)
         return error.exit_code
     except OSError as error:
         # What a file system or a full disk says is no fault of the program.
         where = "" if error.filename is None else f"{error.filename}: "
-        _complain(f"{where}{error.strerror or error}")
+        _said(options).complain(f"{where}{error.strerror or error}")
         return EXIT_FAILED
     except KeyboardInterrupt:
-        _complain("interrupted; go on with the same command")
+        _said(options).complain("interrupted; go on with the same command")
         return EXIT_INTERRUPTED
 
 
@@ -77,8 +81,9 @@ def _handler(name: str) -> Handler:
     return handler
 
 
-def _complain(message: str) -> None:
-    _module("runner.commands").complain(message)
+def _said(options: argparse.Namespace) -> "Said":
+    found: Said = _module("runner.said").Said(getattr(options, "display", None) == "json")
+    return found
 
 
 # -- arguments -------------------------------------------------------------------------------------

@@ -38,14 +38,20 @@ were allowed and none was answered before.
 """
 
 
-def main() -> None:
-    """Measure, print, and write the page where asked to."""
+def arguments() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="three repeats, twice the sizes")
-    parser.add_argument("--only", nargs="+", metavar="CLIENT", help="not all clients")
+    names = [client.name for client in CLIENTS]
+    parser.add_argument("--only", nargs="+", choices=names, help="measure these clients only")
     parser.add_argument("--in-flight", action="store_true", help="only what is really open")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Measure, print, and write the page where asked to."""
+    options = arguments().parse_args()
     figures: dict[str, float] = {}
     if options.in_flight:
         name = "in-flight"

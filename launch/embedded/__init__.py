@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from launch import _memory, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, python_module, start_server
 from orchestrator.errors import LaunchError
+from orchestrator.extras import need
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "embedded"
@@ -25,6 +26,7 @@ NO_MPS: Final = (
     "serve a GGUF file by llama-server"
 )
 
+_NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "starlette", "uvicorn")
 _ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -151,7 +153,9 @@ def serve_command(options: argparse.Namespace) -> list[str]:
 
     Raises:
         LaunchError: If weights are missing.
+        UsageError: If the extra `[embedded]` is not installed.
     """
+    need("the embedded server", "embedded", _NEEDED)
     models = [part for entry in options.model for part in ("--model", _named(entry))]
     threads = [] if options.threads is None else ["--threads", str(options.threads)]
     settings = ["--host", options.host, "--port", str(options.port), "--dtype", options.dtype]

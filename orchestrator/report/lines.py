@@ -206,9 +206,16 @@ class JsonPainter:
         self._write("stop")
 
     def _write(self, event: str, **fields: Any) -> None:  # noqa: ANN401 (JSON values)
-        # ASCII output: a terminal obeys nothing in it, and every encoding has it.
-        self._stream.write(json.dumps({"event": event, **fields}, allow_nan=False) + "\n")
+        self._stream.write(event_line(event, **fields))
         self._stream.flush()
+
+
+def event_line(event: str, **fields: object) -> str:
+    """Return an event as a line of JSON.
+
+    It is ASCII: a terminal obeys nothing in it, and every encoding has it.
+    """
+    return json.dumps({"event": event, **fields}, allow_nan=False) + "\n"
 
 
 def _rounded(value: float | None) -> float | None:

@@ -40,7 +40,7 @@ def _check_one(path: Path, options: argparse.Namespace) -> None:
         prepare(recipe, path.parent, allow_code=options.allow_code)
     except LaunchError as error:
         # Weights that are on another machine are no fault of the recipe.
-        importlib.import_module("orchestrator.runner.commands").complain(
+        importlib.import_module("orchestrator.runner.said").Said().complain(
             f"{path.name}: not on this machine: {error}"
         )
 

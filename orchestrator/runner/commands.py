@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 from rich.console import RenderableType
-from rich.text import Text
 
 from orchestrator import plugins
 from orchestrator.datasets import listing as dataset_listing
@@ -20,7 +19,6 @@ from orchestrator.errors import (
     EXIT_INTERRUPTED,
     EXIT_PARTIAL,
     LaunchError,
-    OrchestratorError,
     UsageError,
 )
 from orchestrator.recipe.load import available
@@ -28,27 +26,17 @@ from orchestrator.report import numbers, tables
 from orchestrator.report.page import print_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
 from orchestrator.runner import api, report_commands
 from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.runs import list_runs
 from orchestrator.runner.runs import status as last_status
+from orchestrator.runner.said import Said
 
 _FAMILIES = {
     "methods": plugins.METHODS,
     "analyses": plugins.ANALYSES,
     "backends": plugins.BACKENDS,
 }
-
-
-def complain(message: str) -> None:
-    """A line for the user, on stderr."""
-    print_to(sys.stderr, Text(safe_line(f"orchestrator: {message}")), wrap=sys.stderr.isatty())
-
-
-def show_faults(error: OrchestratorError) -> None:
-    """What is wrong, where, and what to do, on stderr."""
-    print_to(sys.stderr, tables.faults(error), wrap=sys.stderr.isatty())
 
 
 def _show(*renderables: RenderableType) -> None:
@@ -58,17 +46,18 @@ def _show(*renderables: RenderableType) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a recipe, or go on where it stopped."""
+    said = Said(options.display == "json")
     with late_interrupts() as late:
         try:
-            return _run(options, late)
+            return _run(options, late, said)
         except KeyboardInterrupt:
             # Here, where one Ctrl-C more is kept off: what is said must be said whole.
             late.begin()
-            complain("interrupted; go on with the same command")
+            said.complain("interrupted; go on with the same command")
             return EXIT_INTERRUPTED
 
 
-def _run(options: argparse.Namespace, late: Late) -> int:
+def _run(options: argparse.Namespace, late: Late, said: Said) -> int:
     result = api.run(
         options.recipe,
         run_dir=options.run_dir,
@@ -82,40 +71,40 @@ def _run(options: argparse.Namespace, late: Late) -> int:
     )
     ended = result.ended
     late.look()
-    _show_result(result, options.format, whole=False)
+    _show_result(result, options.format, said, whole=False)
     late.look()
-    report_commands.write_files(result, options)
+    report_commands.write_files(result, options, said)
     if ended is not None and ended.interrupted:
-        complain(
+        said.complain(
             f"{ended.stopping}; all answers are kept in {result.path}; go on with the same command"
         )
         return EXIT_INTERRUPTED
-    return _exit_code(result)
+    return _exit_code(result, said)
 
 
-def _exit_code(result: api.Result) -> int:
+def _exit_code(result: api.Result, said: Said) -> int:
     """0 where every unit of the plan has a good row."""
     if result.ended is not None and result.ended.stopping:
-        complain(f"stopped: {result.ended.stopping}; raise it and run the same command again")
+        said.complain(f"stopped: {result.ended.stopping}; raise it and run the same command again")
         return EXIT_PARTIAL
     failed = result.n_failed_rows
     if failed:
         where = f"see the table of failures, or {result.path}/results"
-        complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
+        said.complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
         return EXIT_PARTIAL
     return EXIT_COMPLETE
 
 
-def _show_result(result: api.Result, form: str, *, whole: bool = True) -> None:
+def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = True) -> None:
     if result.ended is not None and result.ended.progress is not None:
-        # To stderr, so that what is redirected holds the result alone.
-        print_to(sys.stderr, tables.run_summary(result.ended.progress, result.ended.n_left))
+        said.summary(result.ended.progress, result.ended.n_left)
     found = Findings(result.rankings, result.exact_match, result.tables)
     if form == "table":
         shown, n_more = (found, 0) if whole else shortened(found)
         _show(*as_tables(shown))
         if n_more:
-            complain(f"{numbers.counted(n_more, 'more table')}: orchestrator report {result.path}")
+            more = numbers.counted(n_more, "more table")
+            said.complain(f"{more}; show them with: orchestrator report {result.path}")
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
@@ -138,16 +127,16 @@ def plan(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Show what a run found."""
-    result = api.load(report_commands.run_path(options.run))
+    result, said = api.load(report_commands.run_path(options.run)), Said()
     if result.n_left:
-        complain(
+        said.complain(
             f"this run is not finished: {result.n_left:,} units are left, of which nothing is said "
             f"here"
         )
     for note in result.notes:
-        complain(note)
-    if not report_commands.write_files(result, options):
-        _show_result(result, options.format)
+        said.complain(note)
+    if not report_commands.write_files(result, options, said):
+        _show_result(result, options.format, said)
     return EXIT_COMPLETE
 
 

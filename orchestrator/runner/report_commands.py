@@ -12,6 +12,7 @@ from orchestrator.report.files import write_frame
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
+from orchestrator.runner.said import Said
 
 
 def run_path(name: str) -> Path:
@@ -26,23 +27,21 @@ def say_of(run: Path, lines: Iterable[str]) -> None:
         write_to(sys.stdout, safe_line(f"{run}: {line}") + "\n")
 
 
-def write_files(result: api.Result, options: argparse.Namespace) -> bool:
-    """Write the files of a report that are asked for; whether there were any."""
+def write_files(result: api.Result, options: argparse.Namespace, said: Said) -> bool:
+    """Write the files of a report that are asked for; whether there were any.
+
+    Their paths go to stderr, because what `run` prints to stdout are its results.
+    """
     charts: str | None = getattr(options, "charts", None)
     if options.html is None and charts is None:
         return False
     if options.html is not None:
         to = Path(options.html) if options.html else None
-        _say(_document().write_html(result, to))
+        said.wrote(_document().write_html(result, to))
     if charts is not None:
         for path in _document().write_charts(result, Path(charts)):
-            _say(path)
+            said.wrote(path)
     return True
-
-
-def _say(path: Path) -> None:
-    # What `run` prints to stdout are its results.
-    write_to(sys.stderr, f"{safe_line(str(path))}\n")
 
 
 def _document() -> ModuleType:

@@ -2,11 +2,11 @@
 
 import argparse
 import importlib
-import importlib.util
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator.extras import need
 from orchestrator.runner import api
 from orchestrator.runner.report_commands import run_path
 
@@ -19,8 +19,7 @@ def view(options: argparse.Namespace) -> int:
     Raises:
         UsageError: If the extra `[view]` is not installed, there are no runs, or the port is taken.
     """
-    if any(importlib.util.find_spec(name) is None for name in _NEEDED):
-        raise UsageError("the viewer needs Starlette: pip install 'selfeval-orchestrator[view]'")
+    need("the viewer", "view", _NEEDED)
     path = run_path(options.runs)
     if not path.is_dir() and path != api.RUNS:
         raise UsageError(f"{path}: there is no such folder")

@@ -57,6 +57,8 @@ class Speller:
             text: What they spell together.
             offsets: The place in the text at which each token begins, where known.
         """
+        if not ids:
+            return []
         if offsets is not None and len(offsets) == len(ids):
             ends = [*offsets.tolist()[1:], len(text)]
             return [text[begin:end] for begin, end in zip(offsets.tolist(), ends, strict=True)]

@@ -1,5 +1,8 @@
 """The table beside the peers says what failed and what is missing, and never a number for it."""
 
+import pytest
+
+from benchmarks.peers.__main__ import arguments
 from benchmarks.peers.measure import Measured, Slope
 from benchmarks.peers.table import Line, compared
 
@@ -47,3 +50,10 @@ def test_log_probs_are_kept_only_where_every_answer_has_them():
 def test_what_was_open_stands_under_what_was_allowed():
     (row,), _ = rows(Line("peer", opened={512: 100}), levels=(512, 2000))
     assert (row["open of 512"], row["open of 2,000"]) == ("100", "-")
+
+
+def test_a_client_that_there_is_not_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        arguments().parse_args(["--only", "nobody"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'nobody'" in capsys.readouterr().err

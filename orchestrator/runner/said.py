@@ -1,0 +1,57 @@
+"""Words to the user on stderr: text, or a JSON object a line where `--display json` is given."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.text import Text
+
+from orchestrator.errors import OrchestratorError, RecipeError
+from orchestrator.report import tables
+from orchestrator.report.lines import event_line
+from orchestrator.report.page import print_to
+from orchestrator.report.progress import Progress
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Says something on stderr.
+
+    Attributes:
+        as_json: Whether a program reads it: one JSON object a line (`docs/display.md`).
+    """
+
+    as_json: bool = False
+
+    def complain(self, message: str) -> None:
+        """Print a line for the user."""
+        if self.as_json:
+            self._event("note", text=safe_line(message))
+        else:
+            text = Text(safe_line(f"orchestrator: {message}"))
+            print_to(sys.stderr, text, wrap=sys.stderr.isatty())
+
+    def faults(self, error: OrchestratorError) -> None:
+        """Print what is wrong, where, and what to do."""
+        if not self.as_json:
+            print_to(sys.stderr, tables.faults(error), wrap=sys.stderr.isatty())
+            return
+        faults = error.faults if isinstance(error, RecipeError) else []
+        places = [{"file": f.file, "line": f.line, "message": f.message} for f in faults]
+        self._event("error", text=str(error), faults=places)
+
+    def summary(self, progress: Progress, n_left: int) -> None:
+        """Print what a call did; a program has it from the last event of its progress."""
+        if not self.as_json:
+            print_to(sys.stderr, tables.run_summary(progress, n_left))
+
+    def wrote(self, path: Path) -> None:
+        """Print the path of a file that was written."""
+        if self.as_json:
+            self._event("file", path=str(path))
+        else:
+            write_to(sys.stderr, f"{safe_line(str(path))}\n")
+
+    def _event(self, event: str, **fields: object) -> None:
+        write_to(sys.stderr, event_line(event, **fields))
