@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from orchestrator.judged import ROWS_AT_ONCE, Table, tabulate
 from orchestrator.statistics.association import association
-from orchestrator.statistics.coverage import summarise_coverage
+from orchestrator.statistics.coverage import distrust, summarise_coverage
 from orchestrator.statistics.position import (
     TIE,
     Orders,
@@ -46,7 +46,6 @@ __all__ = ["RankingAnalysis", "analyse_ranking"]
 Floats = NDArray[np.float64]
 
 _CATEGORY_RESAMPLES: Final = 500
-_MOSTLY: Final = 0.5
 
 
 def analyse_ranking(
@@ -82,7 +81,7 @@ def analyse_ranking(
     hard = table.sums(table.mode_wins())
     mode_models = _model_ratings(setting.rate(hard, table, mode_rng), hard, table)
     approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)
-    return RankingAnalysis(
+    found = RankingAnalysis(
         judge=judge,
         judges=table.judges,
         ratings=models,
@@ -107,6 +106,41 @@ def analyse_ranking(
         method=METHOD,
         uncertainty=_uncertainty(table),
         notes=_notes(table, rated, models),
+    )
+    return _distrusted(found, _warning(table))
+
+
+def _warning(table: Table) -> str:
+    """A warning where a judge would mostly have said something else than a label."""
+    return distrust(
+        {
+            judge: table.of_judge(judge).floats("coverage_ab", "coverage_ba")
+            for judge in table.judges
+        }
+    )
+
+
+def _distrusted(found: RankingAnalysis, warning: str) -> RankingAnalysis:
+    """A ranking that claims no order, where there is a warning."""
+    if not warning:
+        return found
+    return replace(
+        found,
+        warning=warning,
+        ratings=_of_open_rank(found.ratings),
+        mode_ratings=_of_open_rank(found.mode_ratings),
+        pairs=tuple(replace(pair, resolvable=False) for pair in found.pairs),
+        categories=tuple(
+            replace(part, ratings=_of_open_rank(part.ratings)) for part in found.categories
+        ),
+    )
+
+
+def _of_open_rank(models: Sequence[ModelRating]) -> tuple[ModelRating, ...]:
+    last = sum(model.rank is not None for model in models)
+    return tuple(
+        model if model.rank is None else replace(model, rank_low=1, rank_high=last)
+        for model in models
     )
 
 
@@ -296,7 +330,7 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
     if not n_used:
         failed = f"all {n_missing} judgments failed" if n_missing else "there are no judgments"
         return (f"{failed}: nothing to rank",)
-    notes = [*rated.notes, *_doubts(table)]
+    notes = [*rated.notes]
     if n_missing:
         notes.append(f"{n_missing} of {n_used + n_missing} judgments are missing and not filled in")
     alone = table.n_clusters == table.n_items_used
@@ -317,17 +351,6 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
                 f"{model.model} is not bounded {both}: no finite rating in {share} of resamples"
             )
     return tuple(notes)
-
-
-def _doubts(table: Table) -> list[str]:
-    """A warning where the judge would mostly have said something else than a label."""
-    low = summarise_coverage(table.floats("coverage_ab", "coverage_ba")).share_low
-    if not low > _MOSTLY:
-        return []
-    return [
-        f"{100 * low:.0f} % of readings have less than half of the judge's probability on the "
-        "labels: it would have said something else, and this order may mean nothing"
-    ]
 
 
 def _no_interval(model: ModelRating) -> bool:

@@ -4,7 +4,7 @@ A cell says what it rests on (`Measured`), and one without a value says why ther
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -64,6 +64,8 @@ class Table(msgspec.Struct, frozen=True):
         basis: What all of it rests on: "150 prompts · 2 missing".
         notes: What a reader must know, a sentence each.
         source: Name of the part of the recipe that it is about, where there could be several.
+        judge: Whose judgments alone it is about, where that is one of several; else empty.
+        warning: Why its numbers are not to be trusted; empty where they are.
     """
 
     key: str
@@ -73,9 +75,11 @@ class Table(msgspec.Struct, frozen=True):
     basis: str = ""
     notes: tuple[str, ...] = ()
     source: str = ""
+    judge: str = ""
+    warning: str = ""
 
 
-def make_table(
+def make_table(  # noqa: PLR0913 (the fields of a table, by keyword)
     key: str,
     title: str,
     columns: Sequence[Column],
@@ -83,6 +87,7 @@ def make_table(
     *,
     basis: str = "",
     notes: Sequence[str] = (),
+    judge: str = "",
 ) -> Table:
     """A table, checked.
 
@@ -92,13 +97,27 @@ def make_table(
     for row in rows:
         if len(row) != len(columns):
             raise ValueError(f"{key}: a row of {len(row)} cells under {len(columns)} columns")
-    return Table(key, title, tuple(columns), tuple(map(tuple, rows)), basis, tuple(notes))
+    return Table(
+        key, title, tuple(columns), tuple(map(tuple, rows)), basis, tuple(notes), judge=judge
+    )
 
 
 def measured(estimate: Estimate) -> Measured:
     """A statistic as a cell."""
     value = None if math.isnan(estimate.value) else float(estimate.value)
     return with_interval(value, estimate.interval, int(estimate.n), estimate.undefined)
+
+
+def untrusted(table: Table, warnings: Mapping[str, str]) -> Table:
+    """A table with the warnings about the judges that it rests on.
+
+    Args:
+        table: Of one judge, or of all.
+        warnings: By judge; empty where it can be trusted.
+    """
+    about = [warnings.get(table.judge, "")] if table.judge else list(warnings.values())
+    warning = " ".join(line for line in dict.fromkeys(about) if line)
+    return msgspec.structs.replace(table, warning=warning) if warning else table
 
 
 CLUSTERED: Final = (

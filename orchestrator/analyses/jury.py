@@ -27,13 +27,23 @@ from orchestrator.statistics.agreement import (
     raw_agreement,
 )
 from orchestrator.statistics.correlation import correlate
+from orchestrator.statistics.coverage import distrust
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._clusters import without_n
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._preferences import SOFT, Preferences, decided, preferences
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Measured,
+    Table,
+    make_table,
+    measured,
+    untrusted,
+    with_interval,
+)
 
 Floats = NDArray[np.float64]
 
@@ -96,7 +106,11 @@ def summarise(context: Context) -> list[Table]:
     jury = _seated(context)
     if not len(jury.soft):
         raise UsageError(f"{context.name}: there is no pair that all judges judged")
-    return [_ratings(jury, context), _agreement(jury, context), _members(jury, context)]
+    warnings = {
+        judge: distrust({judge: jury.coverage[:, at]}) for at, judge in enumerate(jury.judges)
+    }
+    tables = (_ratings(jury, context), _agreement(jury, context), _members(jury, context))
+    return [untrusted(table, warnings) for table in tables]
 
 
 def _source(context: Context) -> Source:

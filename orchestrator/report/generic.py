@@ -11,9 +11,10 @@ from rich.text import Text
 
 from orchestrator.report import numbers
 from orchestrator.report.markdown import escaped
-from orchestrator.report.page import FAINT, HEADING, Column, Page, Paged
+from orchestrator.report.page import BAD, FAINT, HEADING, Column, Page, Paged
 from orchestrator.report.structured import plain
 from orchestrator.report.text import safe_line
+from orchestrator.report.words import UNTRUSTED
 from orchestrator.tables import Cell, Measured, Table
 from orchestrator.tables import Column as TableColumn
 
@@ -33,6 +34,8 @@ def generic_table(table: Table) -> RenderableType:
 
     def build(page: Page) -> Iterator[RenderableType]:
         yield page.heading(*_heading(table))
+        if table.warning:
+            yield page.prose(table.warning, f"{HEADING} {BAD}")
         if table.rows:
             yield from _fitted(table, page)
         else:
@@ -48,6 +51,8 @@ def generic_markdown(table: Table) -> str:
     """As Markdown."""
     title, basis = _heading(table)
     lines = [f"## {escaped(title)}", ""]
+    if table.warning:
+        lines += [f"**{escaped(table.warning)}**", ""]
     if basis:
         lines += [escaped(basis), ""]
     lines.append(f"| {' | '.join(escaped(column.name) for column in table.columns)} |")
@@ -70,6 +75,7 @@ def generic_json(table: Table) -> dict[str, Any]:
     ]
     return {
         "format": FORMAT,
+        "warning": table.warning,
         "table": table.key,
         "source": table.source,
         "title": table.title,
@@ -157,7 +163,7 @@ def _heading(table: Table) -> tuple[str, str]:
     title = table.title
     if table.source and table.source not in table.key.split("."):
         title = f"{title} ({table.source})"
-    return title, table.basis
+    return f"{title} {UNTRUSTED}" if table.warning else title, table.basis
 
 
 def _texts(columns: Sequence[TableColumn], row: Sequence[Cell]) -> list[str]:

@@ -108,7 +108,7 @@ class PlainPainter:
         method, *models = (
             safe_name(name, _NAME_WIDTH, ascii_only=self._ascii_only) for name in names
         )
-        parts = [f"{method} {ranking_words(ranking)}"]
+        parts = [f"{method} {ranking_words(ranking, ascii_only=self._ascii_only)}"]
         pairs = zip(models, ranking.standings, strict=True)
         return _SEPARATOR.join(parts + [f"{model} {standing(one)}" for model, one in pairs])
 
@@ -157,9 +157,14 @@ def spent_parts(progress: Progress) -> list[str]:
     return [] if progress.money is None else [f"{progress.money:,.2f} spent"]
 
 
-def ranking_words(ranking: RankingProgress) -> str:
-    """What a ranking that forms rests on."""
+def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
+    """What a ranking that forms rests on; first of all, judges that are not to be trusted."""
     words = f"after {numbers.count(ranking.n_prompts)} prompts"
+    if ranking.untrusted:
+        judges = ", ".join(
+            safe_name(judge, _NAME_WIDTH, ascii_only=ascii_only) for judge in ranking.untrusted
+        )
+        words = f"not to be trusted ({judges} does not answer in the form asked), {words}"
     return f"{words}, ± not allowing for the stopping" if ranking.stops_early else words
 
 

@@ -190,7 +190,8 @@ def _stage_parts(page: Page, progress: Progress) -> list[Text | str]:
 
 def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
     names = page.width // 2
-    after = page.words(f" {ranking_words(ranking)}", FAINT)
+    style = f"{HEADING} {BAD}" if ranking.untrusted else FAINT
+    after = page.words(f" {ranking_words(ranking, ascii_only=page.ascii_only)}", style)
     parts: list[Text | str] = [Text.assemble(page.name(ranking.method, names, HEADING), after)]
     return parts + [
         Text.assemble(page.name(one.model, names), " ", page.cell(standing(one)))

@@ -9,6 +9,7 @@ from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.text import safe_line
 from orchestrator.report.words import (
+    UNTRUSTED,
     few_words,
     neighbour_amount,
     rank_words,
@@ -44,9 +45,7 @@ def escaped(text: str, width: int | None = None) -> str:
 
 
 def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
-    yield f"## {escaped(subject(analysis))}"
-    yield ""
-    yield _basis(analysis)
+    yield from _head(analysis)
     if said := verdict(analysis, escaped):
         yield ""
         yield said if analysis.order_resolvable else f"**{said}**"
@@ -72,6 +71,16 @@ def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
         yield from (f"- {escaped(note)}" for note in analysis.notes)
     yield ""
     yield f"Intervals: {analysis.method}; {analysis.uncertainty}."
+
+
+def _head(analysis: RankingAnalysis) -> Iterator[str]:
+    """The title, then at once whether it can be trusted, and on what it rests."""
+    yield f"## {escaped(subject(analysis))}"
+    yield ""
+    if analysis.warning:
+        yield f"**{escaped(analysis.warning)}**"
+        yield ""
+    yield _basis(analysis)
 
 
 def _basis(analysis: RankingAnalysis) -> str:
@@ -127,7 +136,8 @@ def _neighbours(analysis: RankingAnalysis) -> Iterator[str]:
 
 def _wins(analysis: RankingAnalysis) -> Iterator[str]:
     wins = analysis.wins
-    yield "### Win rates: P(row wins against column), ties as half"
+    title = f"Win rates {UNTRUSTED}" if analysis.warning else "Win rates"
+    yield f"### {title}: P(row wins against column), ties as half"
     yield ""
     rows = []
     for r, name in enumerate(wins.models):
@@ -186,7 +196,7 @@ def _failures(analysis: RankingAnalysis) -> Iterator[str]:
 
 
 def _categories(analysis: RankingAnalysis) -> Iterator[str]:
-    yield "### Ratings by category"
+    yield "### Ratings by category" + (f" {UNTRUSTED}" if analysis.warning else "")
     yield ""
     models = [model.model for model in analysis.ratings]
     rows = []

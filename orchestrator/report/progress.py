@@ -102,12 +102,15 @@ class RankingProgress(msgspec.Struct, frozen=True):
         standings: Best first.
         stops_early: Whether a stopping rule chooses what is asked, for which the intervals do not
             allow.
+        untrusted: Judges that so far do not answer in the form asked: with one of them the
+            ranking means nothing.
     """
 
     method: str
     n_prompts: int
     standings: tuple[StandingProgress, ...]
     stops_early: bool = False
+    untrusted: tuple[str, ...] = ()
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

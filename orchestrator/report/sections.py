@@ -9,7 +9,7 @@ from rich.text import Text
 from orchestrator.report import numbers
 from orchestrator.report.grid import Cell, Grid, draw
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, Column, Page
-from orchestrator.report.words import few_words, rating_bounds
+from orchestrator.report.words import UNTRUSTED, few_words, rating_bounds
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 
@@ -42,13 +42,14 @@ def win_matrix(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
             under = f"[{numbers.probability(low)}, {numbers.probability(high)}]"
         if not alike:
             under = f"{under} n={numbers.count(wins.n[row][column])}".strip()
-        return Cell(numbers.probability(value), under, _side(low, high))
+        style = "" if analysis.warning else _side(low, high)
+        return Cell(numbers.probability(value), under, style)
 
     aside = "P(row wins against column), ties as half"
     if alike:
         n = numbers.count(many) if few == many else f"{numbers.count(few)} to {numbers.count(many)}"
         aside += f"; n = {n} each"
-    yield page.heading("Win rates", aside)
+    yield page.heading(f"Win rates {UNTRUSTED}" if analysis.warning else "Win rates", aside)
     yield from draw(page, Grid("", wins.models, wins.models, cell))
 
 
@@ -166,7 +167,9 @@ def categories(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
         style = DOUBTFUL if model.n_clusters < APPROXIMATE_BELOW else ""
         return Cell(numbers.rating(model.rating), rating_bounds(model), style)
 
-    yield page.heading("Ratings by category", "prompts in brackets; not adjusted for their number")
+    title = "Ratings by category"
+    title = f"{title} {UNTRUSTED}" if analysis.warning else title
+    yield page.heading(title, "prompts in brackets; not adjusted for their number")
     yield from draw(page, Grid("category", names, models, cell))
     few = [part for part in analysis.categories if part.n_clusters < APPROXIMATE_BELOW]
     if few:

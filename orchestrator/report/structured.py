@@ -24,6 +24,8 @@ def ranking_json(
     """
     document = {
         "format": FORMAT,
+        "warning": analysis.warning,
+        "trusted": not analysis.warning,
         "order_resolvable": analysis.order_resolvable,
         "verdict": verdict(analysis),
         **plain(msgspec.to_builtins(analysis)),

@@ -113,6 +113,8 @@ def _ranking(
 def _headline(
     page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
 ) -> Iterator[RenderableType]:
+    if analysis.warning:
+        yield page.prose(analysis.warning, f"{HEADING} {BAD}")
     yield page.prose(subject(analysis), HEADING)
     yield from page.flow(_basis(page, analysis))
     said = verdict(analysis)
@@ -161,8 +163,13 @@ def _ratings(
     names = max(min(longest, _MAX_NAME, page.width - used), len("model"))
     beside = page.width - used - names - _GAP
     fits = beside >= _MIN_PICTURE
-    axis = make_axis(
-        _edges(analysis), min(beside if fits else page.width - names - _GAP, _MAX_PICTURE)
+    # A picture would say what the numbers can't.
+    axis = (
+        None
+        if analysis.warning
+        else make_axis(
+            _edges(analysis), min(beside if fits else page.width - names - _GAP, _MAX_PICTURE)
+        )
     )
     name = _Field(Column("model", "left"), names, lambda m: page.name(m.model, names, HEADING))
     fields.insert(1, name)

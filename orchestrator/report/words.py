@@ -7,6 +7,9 @@ from orchestrator.report import numbers
 from orchestrator.statistics.ranking import ModelRating, Pair, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
 
+UNTRUSTED: Final = "(untrusted)"
+"""Stands behind the title of what rests on a judge that is not to be trusted."""
+
 _USUAL: Final = "pairwise_ranking"
 # Pairs that a sentence names; JSON has all.
 _MOST_PAIRS: Final = 8
@@ -19,7 +22,9 @@ def subject(analysis: RankingAnalysis) -> str:
         what = f"{what} by {analysis.judge}"
     elif analysis.judges:
         what = f"{what} by all judges: {', '.join(analysis.judges)}"
-    return what if analysis.source in ("", _USUAL) else f"{what} ({analysis.source})"
+    if analysis.source not in ("", _USUAL):
+        what = f"{what} ({analysis.source})"
+    return f"{what} {UNTRUSTED}" if analysis.warning else what
 
 
 def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
@@ -33,6 +38,8 @@ def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
     if not n_pairs:
         return ""
     apart = [pair for pair in analysis.pairs if pair.resolvable]
+    if analysis.warning:
+        return "Not resolvable: untrusted judgments. The order of the rows is not a result."
     if not apart:
         none = "the two models cannot be" if n_pairs == 1 else "no two models can be"
         return f"Not resolvable: {none} told apart. The order of the rows is not a result."

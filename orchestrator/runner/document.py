@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from orchestrator import files
 from orchestrator.errors import UsageError
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.report.html.page import all_figures, can_draw, render
 from orchestrator.report.html.page import summary as page_summary
+from orchestrator.report.words import UNTRUSTED
 from orchestrator.runner.api import Result
 from orchestrator.runner.execute import last_revision
 from orchestrator.runner.identity import identity_key, server_label
@@ -17,6 +20,7 @@ from orchestrator.runner.probed import probe_record
 from orchestrator.runner.results import rows_by_epoch, use_words
 from orchestrator.runner.tables import all_sources
 from orchestrator.store import RunDirectory, ServerUse, Store
+from orchestrator.tables import Table
 
 REPORT = "report.html"
 
@@ -107,7 +111,7 @@ def material(result: Result) -> Material:
         progress={} if status is None else status.values,
         frames=result.frames,
         rankings=result.rankings,
-        tables=result.tables,
+        tables=[_warned(table) for table in result.tables],
         context=all_sources(result.frames, result.settings),
         lost=lost,
         exact_match=result.exact_match,
@@ -116,6 +120,14 @@ def material(result: Result) -> Material:
         epochs=rows_by_epoch(result.frames),
         probes={model: record for model, record in probes.items() if record is not None},
     )
+
+
+def _warned(table: Table) -> Table:
+    """A table of the page, where its warning stands in front of what it rests on."""
+    if not table.warning:
+        return table
+    basis = f"{table.warning} {table.basis}".rstrip()
+    return msgspec.structs.replace(table, title=f"{table.title} {UNTRUSTED}", basis=basis)
 
 
 def _servers(used: Sequence[ServerUse]) -> list[str]:

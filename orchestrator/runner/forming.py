@@ -7,6 +7,7 @@ from typing import Final
 from orchestrator.plan import Part, Plan
 from orchestrator.records import Row
 from orchestrator.report.progress import RankingProgress, StandingProgress
+from orchestrator.statistics.coverage import LOW, is_untrusted
 from orchestrator.statistics.forming import Forming, Standing
 
 _COMPARED: Final = {"model_a", "model_b", "prefer_a"}
@@ -25,6 +26,19 @@ class _Method:
         self.index = {name: i for i, name in enumerate(part.candidates)}
         self.n_units = len(part.method.combinations(part.candidates, part.config))
         self.begun: dict[int, tuple[int, list[tuple[int, int, float]]]] = {}
+        # Readings with little of the judge's probability on the labels, and all, by judge.
+        self.read: dict[str, list[int]] = {}
+
+    def add_reading(self, row: Row) -> None:
+        n = self.read.setdefault(row.get("judge") or "", [0, 0])
+        for mass in (row.get("coverage_ab"), row.get("coverage_ba")):
+            if mass is not None and not math.isnan(mass):
+                n[0] += mass < LOW
+                n[1] += 1
+
+    def untrusted(self) -> tuple[str, ...]:
+        """Judges that do not answer in the form asked."""
+        return tuple(judge for judge, (n_low, n) in self.read.items() if is_untrusted(n_low, n))
 
     def add(self, item: int, judgments: list[tuple[int, int, float]]) -> None:
         n_ended, before = self.begun.pop(item, (0, []))
@@ -62,6 +76,8 @@ class Board:
         if method is None:
             return
         index = method.index
+        for row in rows:
+            method.add_reading(row)
         judgments = [
             (index[row["model_a"]], index[row["model_b"]], row["prefer_a"])
             for row in rows
@@ -74,15 +90,15 @@ class Board:
         if now >= self._next_s:
             self._next_s = now + _EVERY_S
             self._shown = tuple(
-                self._ranking(name, n, method.forming)
+                self._ranking(name, n, method)
                 for name, method in self._methods.items()
                 if (n := method.forming.n_prompts)
             )
         return self._shown
 
-    def _ranking(self, name: str, n_prompts: int, forming: Forming) -> RankingProgress:
-        standings = tuple(map(_shown, forming.standings(_LEVEL)))
-        return RankingProgress(name, n_prompts, standings, self._stops_early)
+    def _ranking(self, name: str, n_prompts: int, method: _Method) -> RankingProgress:
+        standings = tuple(map(_shown, method.forming.standings(_LEVEL)))
+        return RankingProgress(name, n_prompts, standings, self._stops_early, method.untrusted())
 
 
 def _is_judgment(row: Row, index: Mapping[str, int]) -> bool:

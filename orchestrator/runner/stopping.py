@@ -231,7 +231,7 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
             pair,
             p_value=None,
             adjusted_p=known.get((pair.better, pair.worse)),
-            resolvable=(pair.better, pair.worse) in known,
+            resolvable=not analysis.warning and (pair.better, pair.worse) in known,
         )
         for pair in analysis.pairs
     )

@@ -14,7 +14,8 @@ from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.errors import OrchestratorError, PluginError
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.summaries._base import Context, Source
-from orchestrator.tables import Table, by_cluster
+from orchestrator.summaries._distrust import distrusted
+from orchestrator.tables import Table, by_cluster, untrusted
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,9 @@ def summarise(
         if summary is not None:
             context = _context(source.name, source.config, settings, frames, clusters)
             rows = context.rows_of(source, getattr(summary, "COLUMNS", None))
-            found += _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))
+            said = _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))
+            warnings = distrusted(rows)
+            found += [untrusted(table, warnings) for table in said]
     for reference, module in _loaded(
         plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code
     ):

@@ -1,5 +1,6 @@
 """How much of the judge's probability was on the labels that were asked for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,11 @@ Floats = NDArray[np.float64]
 
 LOW: Final = 0.5
 """Mass under which a judgment is unreliable."""
+
+MOSTLY: Final = 0.5
+"""Share of unreliable readings from which on a judge is not to be trusted."""
+
+_TINY: Final = 5e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +51,34 @@ def summarise_coverage(coverage: Floats) -> CoverageSummary:
         int(known.size),
         n_unknown,
     )
+
+
+def is_untrusted(n_low: int, n: int) -> bool:
+    """Return True if at least half of n readings, `n_low` of them, have little label mass."""
+    return n > 0 and n_low >= MOSTLY * n
+
+
+def distrust(masses: Mapping[str, Floats]) -> str:
+    """Return a warning about judges that do not answer in the form asked; empty for none.
+
+    Args:
+        masses: Label masses of each judge's readings, any shape; nan is unknown.
+    """
+    found = {judge: summarise_coverage(mass) for judge, mass in masses.items()}
+    bad = {
+        judge: one
+        for judge, one in found.items()
+        if is_untrusted(round(one.share_low * one.n) if one.n else 0, one.n)
+    }
+    if not bad:
+        return ""
+    each = "; ".join(
+        f"{judge} does not answer in the form asked (in {100 * one.share_low:.0f} % of its "
+        f"readings under half of its probability is on the labels, mean {_mass(one.mean)})"
+        for judge, one in bad.items()
+    )
+    return f"Not to be trusted: {each}. Scores, win rates, ratings and orders by it mean nothing."
+
+
+def _mass(mean: float) -> str:
+    return f"{mean:.2f}" if mean >= 100 * _TINY else f"{mean:.0e}"

@@ -159,6 +159,8 @@ class RankingAnalysis:
         uncertainty: What the intervals cover.
         notes: Plain sentences: what is undefined, open or approximate, and why.
         source: Name of the method in the recipe; empty where it is not known.
+        warning: Why nothing of it can be trusted; empty where it can. Then no pair is resolvable
+            and the ranks are open.
     """
 
     judge: str | None
@@ -186,6 +188,7 @@ class RankingAnalysis:
     uncertainty: str
     notes: tuple[str, ...]
     source: str = ""
+    warning: str = ""
 
     @property
     def neighbours(self) -> tuple[Pair, ...]:

@@ -58,6 +58,7 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
         rows,
         basis=_basis(found),
         notes=["order: by mean win rate, ties as half; = joins models with the same rate"],
+        judge=judge,
     )
 
 
@@ -81,6 +82,7 @@ def rates_table(found: Preferences, context: Context, key: str, judge: str) -> T
         rows,
         basis=_basis(found),
         notes=notes,
+        judge=judge,
     )
 
 

@@ -38,13 +38,6 @@ def summarise(context: Context) -> list[Table]:
         f"coverage: probability on the scores in both places, multiplied; low is under "
         f"{UNRELIABLE_BELOW:g}",
     ]
-    low = float((_coverage(good) < UNRELIABLE_BELOW).mean() or 0.0)  # type: ignore[arg-type]
-    if low > 0.5:
-        notes.insert(
-            0,
-            "most replies would not have been two scores: what is read is what the judge gave to "
-            "something else it was asked for, and says little",
-        )
     tables = [
         make_table(
             "pairwise_scoring.scores",

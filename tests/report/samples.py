@@ -76,7 +76,9 @@ def a_ranking(names: Sequence[str] = ("expert", "novice")) -> RankingProgress:
     return RankingProgress("pairwise", 40, standings)
 
 
-def an_analysis(strengths=None, n_items=40, *, n_failed=0, categories=1, judge="judge"):
+def an_analysis(
+    strengths=None, n_items=40, *, n_failed=0, categories=1, judge="judge", coverage=None
+):
     """A ranking of simulated judgments; the strengths are natural-log."""
     strengths = (
         {"expert": 1.5, "apprentice": 0.0, "novice": -1.5} if strengths is None else strengths
@@ -95,6 +97,8 @@ def an_analysis(strengths=None, n_items=40, *, n_failed=0, categories=1, judge="
             "message": "\x1b[2Jtoo slow",
             "prefer_a": None,
         }
+    for row in rows if coverage is not None else ():
+        row |= {"coverage_ab": coverage, "coverage_ba": coverage}
     frame = pl.DataFrame(rows, schema=polars_schema(SCHEMA), orient="row")
     return analyse_ranking(
         frame, judge=judge, confidence_level=0.95, n_resamples=200, rng=np.random.default_rng(1)

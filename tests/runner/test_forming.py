@@ -46,6 +46,19 @@ def test_a_prompt_counts_when_all_its_units_have_ended():
     assert [one.model for one in ranking.standings] == ["a", "b", "c"]
 
 
+def test_a_judge_that_does_not_answer_in_the_form_asked_is_named():
+    part, made = board()
+    for item in range(4):
+        for which, pair in enumerate(PAIRS):
+            read = {"judge": "small", "coverage_ab": 3e-5, "coverage_ba": 0.9 if which else None}
+            made.ended(3 * item + which, part, [row(pair.models, 0.9, **read)])
+    (ranking,) = made.rankings(0.0)
+    assert ranking.untrusted == ("small",)
+    part, made = board()
+    end_item(made, part, 0)
+    assert made.rankings(0.0)[0].untrusted == ()
+
+
 def test_a_failed_unit_completes_its_prompt_and_adds_no_judgment():
     part, made = board()
     for item in range(4):

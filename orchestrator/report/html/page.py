@@ -234,22 +234,28 @@ def _parts(material: Material) -> Iterator[Section]:
 
 def glance(material: Material) -> list[str]:
     """What the run found, in a few sentences."""
-    found = []
+    found = _distrust(material)
     for one in material.rankings:
         if one.neighbours:
-            doubt = " (doubtful: see below)" if one.coverage.share_low > _MOSTLY else ""
             about = f"{one.source or 'ranking'}, by {one.judge or 'all judges'}"
-            found.append(f"{about}: {ranked.group_words(one)}{doubt}")
+            found.append(f"{about}: {ranked.group_words(one)}")
     for table in material.tables:
         if table.source == table.key and len(table.rows) > 1:
             found += _best(table)
     return found
 
 
+def _distrust(material: Material) -> list[str]:
+    """Warnings about judges that are not to be trusted."""
+    said = [one.warning for one in material.rankings]
+    said += [table.warning for table in material.tables]
+    return [line for line in dict.fromkeys(said) if line]
+
+
 def _best(table: Table) -> list[str]:
     """What a method's first table says about its models: their order by its first measure."""
     first = next((i for i, c in enumerate(table.columns) if i and c.form != "text"), None)
-    if first is None or table.columns[0].name != "model":
+    if first is None or table.columns[0].name != "model" or table.warning:
         return []
     cells = {str(row[0]): row[first] for row in table.rows}
     known = {m: c for m, c in cells.items() if isinstance(c, Measured) and c.value is not None}

@@ -125,7 +125,11 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
     table = as_table(_key("ratings", analysis), title, columns, rows)
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
     says = f"Ratings on the Elo scale, mean 1000. {group_words(analysis)} {LEGEND}"
-    picture = Picture("intervals", shown, _SCALE, options=_POINTS) if shown else None
+    if analysis.warning:
+        says = f"{analysis.warning} {says}"
+    # A picture would say what the numbers can't.
+    drawn = shown and not analysis.warning
+    picture = Picture("intervals", shown, _SCALE, options=_POINTS) if drawn else None
     beside = [_neighbours(analysis)] if analysis.neighbours else []
     return Figure(table.key, title, _basis(analysis, METHOD), says, table, picture, beside)
 
