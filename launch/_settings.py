@@ -49,18 +49,32 @@ def program_in_folder(program: str | None, info: ValidationInfo) -> str | None:
     return in_folder(program, info) if program and "/" in program else program
 
 
-def find_program(wanted: str | None, usual: str, own: Path) -> str | None:
-    """The program to run; None where there is none.
+def find_program(wanted: str, own: Path | None = None) -> str | None:
+    """Find the program to run.
+
+    What lies in the working directory is never taken: entries of PATH that start from there (`.`,
+    or an empty one) are passed over.
 
     Args:
-        wanted: Its name or path; None for the usual one.
-        usual: Its name on the PATH.
-        own: Where a set-up of ours puts it, below the project or the working directory.
+        wanted: Its name or path.
+        own: Where a set-up of ours puts it, below the project; None for nowhere.
+
+    Returns:
+        Its path; None where there is none.
     """
-    if (found := shutil.which(wanted or usual)) is not None:
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    absolute = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117
+    if (found := shutil.which(wanted, path=absolute)) is not None:
         return found
-    places = [] if wanted else [PROJECT / own, Path.cwd() / own]
-    return next((str(place) for place in places if os.access(place, os.X_OK)), None)
+    place = None if own is None else PROJECT / own
+    return str(place) if place is not None and os.access(place, os.X_OK) else None
+
+
+def found_here(own: Path) -> str:
+    """Return a hint where a program is missing and a set-up's lies in the working directory."""
+    if not os.access(own, os.X_OK):
+        return ""
+    return f"; there is one in {str(own)!r} here, which runs only if `command` names it"
 
 
 def refuse(settings: Settings, arguments: Collection[str], variables: Collection[str]) -> None:

@@ -39,6 +39,11 @@ class Config(BaseModel):
     )
 
 
+def programs(config: Config) -> tuple[tuple[str, str], ...]:  # noqa: ARG001 (all kinds alike)
+    """Nothing: no setting has this machine run code of the recipe's choice."""
+    return ()
+
+
 def identity(config: Config, weights: str) -> dict[str, str]:
     """What decides the numbers: the rules and the name given in place of weights."""
     rules = hashlib.sha256(_canonical(config.rules).encode()).hexdigest()

@@ -13,7 +13,7 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _gguf, _settings, _weights
+from launch import _gguf, _permission, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel
@@ -38,6 +38,16 @@ _ENV: Final = {
     # (llama.cpp's issue 27148). Given here, as older builds don't know the argument.
     "LLAMA_ARG_CACHE_RAM": "0",
 }
+
+_SAFE_ARGUMENTS: Final = frozenset((
+    "-b", "-fa", "-kvo", "-mg", "-ngl", "-nkvo", "-sm", "-t", "-tb", "-ts", "-ub", "--batch-size",
+    "--cache-reuse", "--device", "-dev", "--flash-attn", "--gpu-layers", "--kv-offload",
+    "--main-gpu", "--mlock", "--n-gpu-layers", "--no-kv-offload", "--no-mmap", "--numa", "--poll",
+    "--prio", "--rope-freq-base", "--rope-freq-scale", "--rope-scale", "--rope-scaling",
+    "--split-mode", "--tensor-split", "--threads", "--threads-batch", "--ubatch-size",
+    "--yarn-attn-factor", "--yarn-beta-fast", "--yarn-beta-slow", "--yarn-ext-factor",
+    "--yarn-orig-ctx",
+))  # fmt: skip
 
 
 class Config(BaseModel):
@@ -136,6 +146,11 @@ def identity(config: Config, weights: str) -> dict[str, str]:
     if config.lora:
         found["lora"] = _weights.digest([_file(path) for path in config.lora])
     return found | _settings.identity(config)
+
+
+def programs(config: Config) -> tuple[tuple[str, str], ...]:
+    """Settings that have this machine run code of the recipe's choice, with the reasons."""
+    return _permission.needing(config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
 
 
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
@@ -267,12 +282,14 @@ def find_command(config: Config) -> str:
     Raises:
         LaunchError: If there is none.
     """
-    found = _settings.find_program(config.command, _COMMAND, _OWN / _COMMAND)
+    own = _OWN / _COMMAND
+    found = _settings.find_program(config.command or _COMMAND, None if config.command else own)
     if found is not None:
         return found
     raise LaunchError(
         f"there is no command {config.command or _COMMAND!r}; install llama.cpp, name its program "
         f"by `command`, or run python tools/set_up_llamacpp.py, which builds it into {_OWN}"
+        f"{_settings.found_here(own)}"
     )
 
 

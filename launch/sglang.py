@@ -3,14 +3,13 @@
 SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
 """
 
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _memory, _settings, _sglang_main, _weights
+from launch import _memory, _permission, _settings, _sglang_main, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
@@ -35,6 +34,14 @@ _ENV: Final = {
     # Longer than any client of ours keeps a connection, so that none is closed while it is used.
     "SGLANG_TIMEOUT_KEEP_ALIVE": "120",
 }
+
+_SAFE_ARGUMENTS: Final = frozenset((
+    "--attention-backend", "--chunked-prefill-size", "--cuda-graph-max-bs", "--disable-cuda-graph",
+    "--disable-overlap-schedule", "--disable-radix-cache", "--ep-size", "--kv-cache-dtype",
+    "--log-level", "--max-running-requests", "--max-total-tokens", "--page-size", "--pp-size",
+    "--sampling-backend", "--schedule-conservativeness", "--schedule-policy",
+    "--watchdog-timeout",
+))  # fmt: skip
 
 
 class Config(BaseModel):
@@ -116,6 +123,11 @@ def identity(config: Config, weights: str) -> dict[str, str]:
 tokenizer = _weights.tokenizer
 
 
+def programs(config: Config) -> tuple[tuple[str, str], ...]:
+    """Settings that have this machine run code of the recipe's choice, with the reasons."""
+    return _permission.needing(config, {"python": ("python3",)}, _SAFE_ARGUMENTS)
+
+
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
     """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
 
@@ -195,7 +207,7 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
     (model,) = models
     _settings.check_adapters(config.lora_paths, model.name, "lora_paths")
     served = ServedModel(model.name, str(_weights.resolve(model.weights)))
-    python = shutil.which(config.python)
+    python = _settings.find_program(config.python)
     if python is None:
         raise LaunchError(
             f"there is no interpreter {config.python!r}; name that of SGLang's environment by "

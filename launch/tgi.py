@@ -5,7 +5,6 @@ the model's folder mounted read-only; it is ended by the signal that docker pass
 """
 
 import secrets
-import shutil
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from launch import _memory, _settings, _weights
+from launch import _memory, _permission, _settings, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
@@ -31,6 +30,15 @@ _OWN_ARGUMENTS: Final = frozenset(
 )
 _ENV: Final = {"HF_HUB_OFFLINE": "1"}
 
+_COMMAND: Final = "text-generation-launcher"
+_SAFE_ARGUMENTS: Final = frozenset((
+    "--cuda-graphs", "--disable-grammar-support", "--json-output", "--kv-cache-dtype",
+    "--max-batch-prefill-tokens", "--max-batch-size", "--max-batch-total-tokens", "--max-best-of",
+    "--max-client-batch-size", "--max-stop-sequences", "--max-waiting-tokens", "--payload-limit",
+    "--rope-factor", "--rope-scaling", "--sharded", "--validation-workers",
+    "--waiting-served-ratio",
+))  # fmt: skip
+
 
 class Config(BaseModel):
     """Settings of a TGI server."""
@@ -38,7 +46,7 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: str = Field(
-        "text-generation-launcher",
+        _COMMAND,
         min_length=1,
         description="The launcher, a name or a path; with `image` the program docker or podman.",
     )
@@ -101,6 +109,13 @@ def identity(config: Config, weights: str) -> dict[str, str]:
 
 
 tokenizer = _weights.tokenizer
+
+
+def programs(config: Config) -> tuple[tuple[str, str], ...]:
+    """Settings that have this machine run code of the recipe's choice, with the reasons."""
+    return _permission.needing(
+        config, {"command": (_COMMAND, "docker", "podman"), "image": (None,)}, _SAFE_ARGUMENTS
+    )
 
 
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
@@ -217,9 +232,9 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
     (model,) = models
     folder = str(_weights.resolve(model.weights))
     wanted = config.command
-    if config.image is not None and wanted == Config.model_fields["command"].default:
+    if config.image is not None and wanted == _COMMAND:
         wanted = "docker"
-    command = shutil.which(wanted)
+    command = _settings.find_program(wanted)
     if command is None:
         raise LaunchError(
             f"there is no command {wanted!r}; name TGI's launcher by `command`, or its docker "

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from launch import _memory, _settings, _weights
+from launch import _memory, _permission, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel
@@ -49,6 +49,16 @@ _ENV: Final = {
     # Longer than any client of ours keeps a connection, so that none is closed while it is used.
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "120",
 }
+
+_SAFE_ARGUMENTS: Final = frozenset((
+    "--async-scheduling", "--block-size", "--cpu-offload-gb", "--disable-custom-all-reduce",
+    "--disable-log-requests", "--disable-log-stats", "--enable-chunked-prefill",
+    "--enable-expert-parallel", "--enable-prefix-caching", "--kv-cache-dtype",
+    "--kv-cache-memory-bytes", "--max-long-partial-prefills", "--max-num-partial-prefills",
+    "--max-num-queued-reqs", "--no-enable-chunked-prefill", "--no-enable-prefix-caching",
+    "--num-gpu-blocks-override", "--pipeline-parallel-size", "--rope-theta", "--scheduling-policy",
+    "--swap-space",
+))  # fmt: skip
 
 
 class Config(BaseModel):
@@ -164,6 +174,11 @@ def identity(config: Config, weights: str) -> dict[str, str]:
 tokenizer = _weights.tokenizer
 
 
+def programs(config: Config) -> tuple[tuple[str, str], ...]:
+    """Settings that have this machine run code of the recipe's choice, with the reasons."""
+    return _permission.needing(config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
+
+
 def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
     """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
 
@@ -254,13 +269,14 @@ def find_command(config: Config) -> str:
     Raises:
         LaunchError: If there is none.
     """
-    found = _settings.find_program(config.command, _COMMAND, _OWN_VENV)
+    own = _OWN_VENV
+    found = _settings.find_program(config.command or _COMMAND, None if config.command else own)
     if found is not None:
         return found
     raise LaunchError(
         f"there is no command {config.command or _COMMAND!r}; install vLLM, name its program by "
         f"`command`, or run python tools/set_up_vllm.py, which makes .venv-vllm for machines "
-        f"without a GPU"
+        f"without a GPU{_settings.found_here(own)}"
     )
 
 

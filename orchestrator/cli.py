@@ -254,7 +254,7 @@ def _override_options(command: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="A.B=C", help="change a setting of the recipe"
     )
     command.add_argument(
-        "--allow-code", action="store_true", help="import kinds that are dotted module paths"
+        "--allow-code", action="store_true", help="run code and programs that the recipe names"
     )
 
 

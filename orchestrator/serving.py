@@ -130,6 +130,10 @@ class LaunchModule(Protocol):
         """
         ...
 
+    def programs(self, config: BaseModel) -> tuple[tuple[str, str], ...]:
+        """Settings that have this machine run code of the recipe's choice, with the reasons."""
+        ...
+
     async def start(
         self, config: BaseModel, models: tuple[ServedModel, ...], log_path: Path
     ) -> RunningServer:

@@ -67,6 +67,11 @@ class Config(BaseModel):
         return value
 
 
+def programs(config: Config) -> tuple[tuple[str, str], ...]:  # noqa: ARG001 (all kinds alike)
+    """Nothing: no setting has this machine run code of the recipe's choice."""
+    return ()
+
+
 def identity(config: Config, weights: str) -> dict[str, str]:
     """What decides the numbers: hashes of weights, configuration, tokenizer and template; dtype.
 

@@ -85,6 +85,10 @@ class Plugs:
         if module is None:
             return None
         config = self.validate(module.Config, value, path)
+        if config is not None and family == plugins.LAUNCH and not self._allow_code:
+            for setting, reason in module.programs(config):
+                what = f"{setting}: {reason}; allow it with --allow-code if you trust the recipe"
+                self._fault((*path, setting), about(path, what))
         return None if config is None else PluginRef(kind, config)
 
     def validate(

@@ -70,7 +70,7 @@ def gc_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument("--drop", action="store_true", help="drop it; else it is only counted")
     command.add_argument(
-        "--allow-code", action="store_true", help="import kinds that are dotted module paths"
+        "--allow-code", action="store_true", help="run code and programs that the recipe names"
     )
 
 
@@ -88,5 +88,5 @@ def view_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--open", action="store_true", help="open it in the browser")
     command.add_argument(
-        "--allow-code", action="store_true", help="import kinds that are dotted module paths"
+        "--allow-code", action="store_true", help="run code and programs that the recipe names"
     )
