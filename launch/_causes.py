@@ -1,7 +1,10 @@
-"""From the log of a server that did not start to what its reader can do about it."""
+"""From the log of a server that ended to what its reader can do about it."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
+
+from orchestrator.wire import failures
 
 ADDRESS_IN_USE: Final = re.compile(
     r"address already in use|EADDRINUSE|Errno 98\b|couldn't bind HTTP server socket",
@@ -136,6 +139,36 @@ _CAUSES: Final = (
 )
 
 
+# What logging puts before its words: a process, a level, a time and a place, in any order.
+_PREFIX: Final = re.compile(
+    r"^(?:\s*(?:\([\w: =/.-]+\)|\[[^\]]*\]|(?:ERROR|CRITICAL|FATAL)\b:?|[\d:.,TZ+/-]{5,}|\|))+\s*"
+)
+# The last line of a traceback of Python: a class, and what was said.
+_EXCEPTION: Final = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Fault|Failure)(?:: .+)?$")
+_ERROR: Final = re.compile(
+    r"\b(?:ERROR|CRITICAL|FATAL)\b|\b(?:error|fatal|panicked|assertion failed|terminate called)\b|"
+    r"GGML_ASSERT|Segmentation fault|CUDA error"
+)
+# What a server dumps of its own state may be megabytes long.
+_MOST_CHARACTERS: Final = 4_000
+
+
+def first_error(lines: Iterable[str]) -> str:
+    """Return a server's own first error, on one line of printable characters.
+
+    That is the first exception that it wrote, else the first line that calls itself an error; empty
+    if there is none. What stands before the words (process, time, place) is left out.
+    """
+    found = ""
+    for line in lines:
+        words = _PREFIX.sub("", line[:_MOST_CHARACTERS].rstrip())
+        if _EXCEPTION.match(words):
+            return failures.clean(words)
+        if not found and _ERROR.search(line[:_MOST_CHARACTERS]):
+            found = failures.clean(words)
+    return found
+
+
 def likely_cause(log: str, exit_code: int | None) -> str:
     """One line on why a server did not start.
 
@@ -154,4 +187,5 @@ def likely_cause(log: str, exit_code: int | None) -> str:
         case int() if exit_code < 0:
             return f"it was ended by signal {-exit_code}"
         case _:
-            return f"it ended with exit code {exit_code}"
+            said = first_error(log.splitlines())
+            return f"it ended with exit code {exit_code}" + (f": {said}" if said else "")

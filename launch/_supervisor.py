@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Self
 
 from launch import _watchdog
-from launch._causes import ADDRESS_IN_USE, likely_cause
+from launch._causes import ADDRESS_IN_USE, first_error, likely_cause
+from launch._log import ServerLog
 from orchestrator.errors import LaunchError
 from orchestrator.network import bodies
 from orchestrator.records import Failure
@@ -33,7 +34,7 @@ HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
 PORT_TRIES: Final = 5
 
-_TAIL_BYTES: Final = 64 * 1024
+_SHORTEST_SECRET: Final = 4
 _PROBE_TIMEOUT_S: Final = 5.0
 _STOP_MARGIN_S: Final = 5.0
 # Left over from other servers or a cluster's launcher, these redirect a server that inherits them.
@@ -98,6 +99,15 @@ def _is_dropped(name: str) -> bool:
     )
 
 
+def _secrets_of(env: Mapping[str, str]) -> list[str]:
+    """Values that no message may repeat: those of variables that are called secrets."""
+    return [
+        value
+        for name, value in env.items()
+        if name.endswith(_SECRET_SUFFIXES) and len(value) >= _SHORTEST_SECRET
+    ]
+
+
 def watched(
     argv: tuple[str, ...], stop_grace_s: float, clean_up: tuple[str, ...] = ()
 ) -> list[str]:
@@ -123,7 +133,7 @@ class Server:
         *,
         port: int,
         api_key: str,
-        log: "ServerLog",
+        log: ServerLog,
         stop_grace_s: float,
         clean_up: tuple[str, ...] = (),
     ) -> None:
@@ -161,6 +171,14 @@ class Server:
     def log_text(self) -> str:
         """The last 64 KB of what it wrote since it was started, without its key."""
         return self._log.text()
+
+    def first_error(self) -> str:
+        """Its own first error since it was ready, on one line without secrets; perhaps empty."""
+        return first_error(self._log.lines()) or first_error(self._log.lines(whole=True))
+
+    def is_ready(self) -> None:
+        """Note that it is ready: what it complained of until now did not keep it from that."""
+        self._log.mark()
 
     async def read_pid(self) -> None:
         """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
@@ -219,35 +237,6 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-class ServerLog:
-    """The file that takes a server's output, from where this start begins."""
-
-    def __init__(self, path: Path, secret: str) -> None:
-        self.path = path
-        self._secret = secret.encode()
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._start = path.stat().st_size if path.exists() else 0
-
-    def open(self) -> int:
-        """A descriptor to append to, readable by its owner only."""
-        descriptor = os.open(
-            self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600
-        )
-        os.fchmod(descriptor, 0o600)
-        return descriptor
-
-    def text(self) -> str:
-        """The last 64 KB since the start, without the key."""
-        try:
-            with self.path.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(self._start, end - _TAIL_BYTES))
-                content = file.read()
-        except FileNotFoundError:
-            return ""
-        return content.replace(self._secret, b"***").decode(errors="replace")
-
-
 async def start_server(spec: ServerSpec, log_path: Path) -> Server:
     """A server that answers under all its names.
 
@@ -283,6 +272,7 @@ async def _attempt(spec: ServerSpec, log_path: Path) -> Server | _NotReady:
         server.kill()
         raise
     if fault is None:
+        server.is_ready()
         return server
     exit_code = server.exit_code()
     await server.stop()
@@ -296,7 +286,8 @@ async def _attempt(spec: ServerSpec, log_path: Path) -> Server | _NotReady:
 
 def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
     api_key = secrets.token_urlsafe(32)
-    log = ServerLog(log_path, api_key)
+    env = server_env(os.environ, spec.env, api_key, spec.key_variable)
+    log = ServerLog(log_path, (api_key, *_secrets_of(env)))
     descriptor = log.open()
     clean_up = () if spec.clean_up is None else spec.clean_up(port)
     try:
@@ -306,7 +297,7 @@ def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=descriptor,
-            env=server_env(os.environ, spec.env, api_key, spec.key_variable),
+            env=env,
             start_new_session=True,
         )
     finally:

@@ -82,6 +82,10 @@ class RunningServer(Protocol):
         """The last lines of its log."""
         ...
 
+    def first_error(self) -> str:
+        """Its own first error since it was ready, on one line without secrets; perhaps empty."""
+        ...
+
     async def stop(self) -> None:
         """End the process group; returns when it is gone. May be called twice."""
         ...

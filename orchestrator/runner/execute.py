@@ -183,7 +183,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     budget = _budget(prepared, store)
     wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
     session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
-    fleet.counted = session.adaptive.servers
+    _listen(fleet, session, wiring.core)
     fleet.warn_of_missing_keys()
     raise_file_limit()
     told = _Told(session, fleet, run_dir, store, budget, watch)
@@ -211,6 +211,14 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         },
     )
     return Ended(progress, session.stopping, interrupts.count > 0, left)
+
+
+def _listen(fleet: Fleet, session: Session, core: Core) -> None:
+    """Have the fleet's news told to those who act on them."""
+    now = asyncio.get_running_loop().time
+    fleet.counted = session.adaptive.servers
+    fleet.has_answered = core.has_answered
+    fleet.restarted = lambda model: core.restarted(model, now())
 
 
 def _keep(prepared: Prepared, *, wanted: bool) -> Keep:

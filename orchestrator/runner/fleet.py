@@ -73,6 +73,8 @@ class Fleet:
         states: Of the connection to each model, in a word.
         server_of: Number in the store of the server that a model is connected to.
         counted: Told how many servers of a model that has several are there, when that changes.
+        restarted: Told of a model whose server was started.
+        has_answered: Tells whether a request to a model was answered in this call.
     """
 
     def __init__(  # noqa: PLR0913 (what a fleet is made of, most of them by keyword)
@@ -110,6 +112,11 @@ class Fleet:
         self._replicas: dict[str, Replicas] = {}
         self._waits_for_all = waits_for_all
         self.counted: Callable[[str, int], None] = lambda _model, _n_there: None
+        self.restarted: Callable[[str], None] = lambda _: None
+        self.has_answered: Callable[[str], bool] = lambda _: False
+        for server in _each(self._servers.values()):
+            server.started = partial(self._started, server)
+            server.has_answered = partial(self._has_answered, server)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
 
@@ -193,6 +200,13 @@ class Fleet:
         said = provenance_words(provenance)
         _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
         return backend
+
+    def _started(self, server: Launched) -> None:
+        for model in server.models:
+            self.restarted(model.name)
+
+    def _has_answered(self, server: Launched) -> bool:
+        return any(self.has_answered(model.name) for model in server.models)
 
     def doubt(self, model: str, hold: Hold) -> None:
         """Note that a connection to a model broke: is what answers there still the same server?

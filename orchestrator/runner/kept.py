@@ -92,6 +92,10 @@ class KeptServer:
             return "\n".join(text.replace(self.api_key, "***").splitlines()[-n_lines:])
         return ""
 
+    def first_error(self) -> str:
+        """Empty: what of its log is of this run is not known."""
+        return ""
+
     async def stop(self) -> None:
         """Nothing: it is kept."""
 

@@ -1,8 +1,9 @@
 """Servers that a run launches: started when first asked for, started again after a crash, ended.
 
 A server that ends in mid-run is the server's fault, not that of the requests it had: they wait for
-the next one. A server that ends again and again, or that does not come up again, is given up; then
-its models are dead for this call, and others go on.
+the next one. A server that ends again and again, or that does not come up again, is given up; one
+that has answered nothing in this call is given up when it fails a second time for the same reason.
+Then its models are dead for this call, and others go on.
 """
 
 import asyncio
@@ -19,36 +20,13 @@ from orchestrator.errors import LaunchError
 from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.ends import End, Restarts, ended, start_failed
 from orchestrator.runner.gpu_memory import wait_until_given_back
 from orchestrator.runner.kept import KeptServer, Shelf, let_go
 from orchestrator.runner.launching import launch_module
 from orchestrator.serving import LaunchModule, RunningServer, ServedModel
 
 _log = logging.getLogger(__name__)
-
-
-class Restarts(msgspec.Struct, frozen=True):
-    """How often a server that ended is started again.
-
-    Attributes:
-        at_most: Crashes in a row. More than the attempts of a request, so that one request which
-            ends its server each time runs out of attempts before its model runs out of servers.
-        first_wait_s: Before the first restart; doubled each time.
-        max_wait_s: Bound of the wait.
-        steady_s: A server that ran so long has shown that it can; its earlier crashes are
-            forgotten.
-    """
-
-    at_most: int = 6
-    first_wait_s: float = 0.5
-    max_wait_s: float = 30.0
-    steady_s: float = 600.0
-
-    def wait_s(self, n_crashes: int) -> float | None:
-        """Seconds before the next start, after so many crashes in a row; None: give up."""
-        if n_crashes > self.at_most:
-            return None
-        return min(self.max_wait_s, self.first_wait_s * 2.0 ** (n_crashes - 1))
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -134,6 +112,13 @@ class Launched:
         config: Settings of that kind.
         log_path: Its log file.
         restarts: How often it is started again.
+
+    Attributes:
+        models: That it serves.
+        server: The process; None while there is none.
+        keeping: How it is found again and kept; None where it is not.
+        has_answered: Whether a request to it was answered in this call.
+        started: Called when it is ready.
     """
 
     def __init__(
@@ -158,6 +143,9 @@ class Launched:
         self._n_crashes = 0
         self._started_at = 0.0
         self._given_up: Failure | None = None
+        self._last_end: End | None = None
+        self.has_answered: Callable[[], bool] = lambda: False
+        self.started: Callable[[], None] = lambda: None
 
     async def running(self) -> RunningServer | Failure:
         """The server; it is started if need be.
@@ -165,16 +153,20 @@ class Launched:
         Returns a failure once it is given up.
 
         Raises:
-            LaunchError: If it does not become ready although it never was: then the recipe or the
-                machine is wrong, and trying again would not help.
+            LaunchError: If it does not become ready although it never was: most often the recipe or
+                the machine is wrong. The next call tries once more.
         """
         async with self._lock:
             if self._given_up is not None:
                 return self._given_up
-            if self.server is None and not self._n_crashes:
+            if self.server is None and self._last_end is None:
                 self.server = self._kept()
                 if self.server is None:
-                    await self._start()
+                    try:
+                        await self._start()
+                    except LaunchError as error:
+                        self._last_end = start_failed(error)
+                        raise
             while self.server is None or self.server.exit_code() is not None:
                 failure = await self._start_again()
                 if failure is not None:
@@ -213,24 +205,23 @@ class Launched:
         self.server = server
         self._started_at = asyncio.get_running_loop().time()
         _log.info("server %s is ready", self.name, extra={"pid": server.pid})
+        self.started()
 
     async def _start_again(self) -> Failure | None:
-        """One more start; a failure where there were enough."""
+        """Start once more; return a failure where there were enough starts."""
         if self.server is not None:
-            said = await self._bury(self.server)
-        else:
-            said = f"the server {self.name!r} did not start again"
-        self._n_crashes += 1
-        wait_s = self._restarts.wait_s(self._n_crashes)
-        if wait_s is None:
-            return Failure(
-                "dead_server",
-                f"{said}, and was started {self._n_crashes} times; see {self._log_path}",
-                permanent=True,
-            )
+            end = await self._bury(self.server)
+            repeats = end.is_like(self._last_end) and not self.has_answered()
+            self._last_end = end
+            given_up = self._count(end, repeats=repeats)
+            if given_up is not None:
+                return given_up
+        elif self._last_end is not None and not self._n_crashes:
+            self._n_crashes = 1  # its first start failed
+        wait_s = self._restarts.wait_s(self._n_crashes) or 0.0
         _log.warning(
             "%s; it is started again in %.1f s (restart %d of at most %d)",
-            said,
+            self._last_end.said if self._last_end is not None else "",
             wait_s,
             self._n_crashes,
             self._restarts.at_most,
@@ -240,18 +231,35 @@ class Launched:
         try:
             await self._start()
         except LaunchError as error:
-            _log.warning("%s", error)
+            end = start_failed(error)
+            repeats = end.is_like(self._last_end) and not self.has_answered()
+            self._last_end = end
+            return self._count(end, repeats=repeats)
         return None
 
-    async def _bury(self, server: RunningServer) -> str:
-        """See to it that nothing of a server that ended is left; what to say of its end."""
-        code = server.exit_code()
+    def _count(self, end: End, *, repeats: bool) -> Failure | None:
+        """Count a failure more; a `Failure` where it was the last."""
+        self._n_crashes += 1
+        if not repeats and self._restarts.wait_s(self._n_crashes) is not None:
+            return None
+        why = (
+            "twice for the same reason, without having answered anything"
+            if repeats
+            else f"{self._n_crashes} times"
+        )
+        return Failure(
+            "dead_server", f"{end.said}. It failed {why}; see {self._log_path}", permanent=True
+        )
+
+    async def _bury(self, server: RunningServer) -> End:
+        """See to it that nothing of a server that ended is left; return how it ended."""
+        code = None if isinstance(server, KeptServer) else server.exit_code()
         if asyncio.get_running_loop().time() - self._started_at >= self._restarts.steady_s:
-            self._n_crashes = 0
+            self._n_crashes, self._last_end = 0, None
         self.server = None
         await server.stop()
         await wait_until_given_back()
-        return f"the server {self.name!r} ended with exit code {code}"
+        return ended(self.name, code, server.first_error())
 
     def exit_code(self) -> int | None:
         """None while it runs, or before it is started."""
@@ -265,7 +273,7 @@ class Launched:
             await self._end()
             await wait_until_given_back()
             self.server = None
-            self._n_crashes = 0
+            self._n_crashes, self._last_end = 0, None
 
     async def stop(self) -> None:
         """End it, unless it is to be kept; it is not started again."""

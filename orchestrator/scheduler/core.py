@@ -222,6 +222,19 @@ class Core:
         waiting.sort(key=lambda request: request.position)
         return [self._settle_dead(state, request) for request in waiting]
 
+    def restarted(self, model: str, now: float) -> None:
+        """Note that a model's server was started: from now on it counts as out of reach.
+
+        Who starts it bounds how often; that a start takes minutes must not use up `dead_after_s`.
+        """
+        state = self.models[model]
+        if state.down_since is not None:
+            state.down_since = now
+
+    def has_answered(self, model: str) -> bool:
+        """Return whether a request to a model was answered."""
+        return self.models[model].n_done > 0
+
     def limit(self, model: str) -> int:
         """Return how many requests a model's servers may have at a time."""
         return self.models[model].limits.max_in_flight

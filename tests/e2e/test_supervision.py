@@ -96,6 +96,27 @@ def test_a_model_whose_server_ends_again_and_again_is_dead_and_others_go_on(tmp_
     assert not [pid for pid in pids(tmp_path / "run") if psutil.pid_exists(pid)]
 
 
+def test_a_server_that_never_answers_is_started_twice_and_its_model_given_up_at_once(tmp_path):
+    models = {
+        "weak": {"server": {"kind": "fake", "rules": [{"fault": "exit"}]}, "weights": MODELS[0]},
+        "mid": {"server": "fake", "weights": MODELS[1]},
+    }
+    recipe = write_recipe(
+        tmp_path / "r.json", "", n=30, models=models, methods=[ANSWER], limits={"max_in_flight": 2}
+    )
+    result = run(recipe, tmp_path / "run")
+    assert result.returncode == EXIT_PARTIAL, result.stderr
+    starts = [line["message"] for line in log_of(tmp_path / "run")].count("starting server weak")
+    assert starts == 2
+    (given_up,) = [line for line in warnings(tmp_path / "run") if "is given up" in line]
+    assert "the server 'weak' ended with exit code 1" in given_up
+    assert "twice for the same reason" in given_up
+    answers = frames(tmp_path / "run")["answers"]
+    mid, weak = (answers.filter(answers["model"] == name) for name in ("mid", "weak"))
+    assert mid["status"].unique().to_list() == ["ok"]
+    assert weak["cause"].unique().to_list() == ["dead_server"]
+
+
 @pytest.mark.parametrize(
     "make",
     [

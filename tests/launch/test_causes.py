@@ -1,6 +1,6 @@
 import pytest
 
-from launch._causes import likely_cause
+from launch._causes import first_error, likely_cause
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,42 @@ def test_a_known_line_of_the_log_gives_its_cause(log, cause):
 )
 def test_an_unknown_log_leaves_the_exit_code(exit_code, cause):
     assert cause in likely_cause("all is well", exit_code)
+
+
+VLLM = """\
+(APIServer pid=1) WARNING 11-22 19:05:05 [u.py:255] This can cause `OSError: [Errno 24]`.
+(Worker pid=2) ERROR 11-22 19:06:37 [x.py:1063] WorkerProc hit an exception.
+(Worker pid=2) ERROR 11-22 19:06:37 [x.py:1063] Traceback (most recent call last):
+(Worker pid=2) ERROR 11-22 19:06:37 [x.py:1063]   File "/a/lora.py", line 204, in _get_logits
+(Worker pid=2) ERROR 11-22 19:06:37 [x.py:1063] RuntimeError: einsum(): subscript b has size 4
+(EngineCore pid=3) ERROR 11-22 19:06:37 [c.py:15] EngineCore encountered a fatal error.
+(APIServer pid=1) ERROR 11-22 19:06:37 [a.py:9] vllm.exceptions.EngineDeadError: See above.
+INFO:     Shutting down
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (VLLM, "RuntimeError: einsum(): subscript b has size 4"),
+        ("INFO: fine\nERROR:    Application startup failed.", "Application startup failed."),
+        ("a.py:3: warning\nx.cpp:123: GGML_ASSERT(x) failed", "x.cpp:123: GGML_ASSERT(x) failed"),
+        ("thread 'main' panicked at src/x.rs:3", "thread 'main' panicked at src/x.rs:3"),
+        ("Traceback (most recent call last):\n  File x\nKeyError: 'head'", "KeyError: 'head'"),
+        ("ValueError: \x1b[31mred\x1b[0m\u202e", "ValueError: red"),
+        ("all is well\n0 errors", ""),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_first_error_is_the_first_exception_or_else_the_first_line_that_says_so(log, expected):
+    assert first_error(log.splitlines()) == expected
+
+
+def test_a_line_of_megabytes_costs_no_more_than_its_beginning():
+    assert len(first_error(["ERROR " + "x" * 10**7])) <= 500
+
+
+def test_an_exit_code_comes_with_the_servers_own_error():
+    assert likely_cause(VLLM, 1) == (
+        "it ended with exit code 1: RuntimeError: einsum(): subscript b has size 4"
+    )

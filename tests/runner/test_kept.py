@@ -31,6 +31,9 @@ class Process:
     def log_tail(self, n_lines=20):
         return ""
 
+    def first_error(self):
+        return ""
+
     async def stop(self):
         raise AssertionError("a kept server is not ours to end")
 

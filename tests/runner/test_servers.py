@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.errors import LaunchError
 from orchestrator.records import Failure
-from orchestrator.runner.servers import Launched, Restarts
+from orchestrator.runner.ends import Restarts
+from orchestrator.runner.servers import Launched
 from orchestrator.scheduler.retry import RetryPolicy
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
@@ -24,6 +25,7 @@ class Process:
     def __init__(self, pid):
         self.pid = pid
         self.code = None
+        self.error = ""
         self.stopped = 0
 
     def exit_code(self):
@@ -31,6 +33,9 @@ class Process:
 
     def log_tail(self, n_lines=20):
         return "the last line"
+
+    def first_error(self):
+        return self.error
 
     async def stop(self):
         self.stopped += 1
@@ -52,8 +57,10 @@ class Kind:
         return self.started[-1]
 
 
-def launched(kind, restarts=AT_ONCE):
-    return Launched("m", "fake", kind, SimpleNamespace(), Path("servers/m.log"), restarts)
+def launched(kind, restarts=AT_ONCE, *, has_answered=True):
+    made = Launched("m", "fake", kind, SimpleNamespace(), Path("servers/m.log"), restarts)
+    made.has_answered = lambda: has_answered
+    return made
 
 
 async def test_a_server_that_ended_is_started_again_after_the_old_one_is_cleared_away():
@@ -96,6 +103,65 @@ async def test_a_first_start_that_fails_is_an_error_and_a_later_one_is_tried_aga
     server = launched(Kind(None, LaunchError("memory"), LaunchError("memory")))
     (await server.running()).code = -9
     assert (await server.running()).pid == 2
+
+
+async def test_a_server_that_fails_for_ever_is_given_up_the_second_time_with_its_own_error():
+    kind = Kind()
+    server = launched(kind, has_answered=False)
+    for size in (4, 5):
+        running = await server.running()
+        running.code, running.error = 0, f"RuntimeError: subscript b has size {size}"
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert failure.permanent
+    assert "RuntimeError: subscript b has size 5" in failure.message
+    assert "twice for the same reason" in failure.message
+    assert len(kind.started) == 2
+
+
+async def test_a_server_that_fails_otherwise_each_time_is_started_as_often_as_any():
+    kind = Kind()
+    server = launched(kind, has_answered=False)
+    for name in "ABCD":
+        running = await server.running()
+        running.code, running.error = 1, f"{name}Error: x"
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert "4 times" in failure.message
+    assert len(kind.started) == AT_ONCE.at_most + 1
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(0, "ended by itself (exit code 0)"), (3, "with exit code 3"), (-9, "by signal 9")],
+)
+async def test_how_a_server_ended_is_said(caplog, code, said):
+    server = launched(Kind())
+    (await server.running()).code = code
+    await server.running()
+    assert said in caplog.text
+
+
+async def test_a_first_start_that_fails_twice_for_the_same_reason_is_not_tried_again():
+    kind = Kind(LaunchError("no memory: 3 GB\nlog"), LaunchError("no memory: 2 GB\nlog"), None)
+    server = launched(kind, has_answered=False)
+    with pytest.raises(LaunchError):
+        await server.running()
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert failure.permanent
+    assert "no memory: 2 GB" in failure.message
+    assert "log" not in failure.message.partition("see")[0]
+    assert await server.running() is failure
+    assert len(kind.fates) == 1
+
+
+async def test_a_first_start_that_fails_once_is_tried_again():
+    kind = Kind(LaunchError("no memory"), None)
+    server = launched(kind, has_answered=False)
+    with pytest.raises(LaunchError):
+        await server.running()
+    assert (await server.running()).pid == 1
 
 
 async def test_a_server_that_never_comes_up_again_is_given_up():

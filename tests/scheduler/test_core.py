@@ -1,4 +1,5 @@
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -288,3 +289,36 @@ def test_attempts_that_are_tried_again_do_not_count_as_failures():
     (end,) = c.done(c.take("m", 0.0), BUSY, 0.0)
     assert isinstance(end, Retried)
     assert c.models["m"].dead is None
+
+
+@pytest.mark.parametrize("cause", ["refused", "unreachable"])
+def test_what_nobody_took_is_no_attempt_although_the_server_has_answered_before(cause):
+    c = core()
+    for position in range(2):
+        c.submit(request(position=position), 0.0)
+    c.done(c.take("m", 0.0), generation("x"), 0.0)
+    taken = c.take("m", 0.0)
+    (end,) = c.done(taken, Failure(cause, "no route to host"), 1.0)
+    assert isinstance(end, Retried)
+    assert taken.attempts == 0
+    assert c.is_down("m")
+
+
+def test_the_time_that_a_restart_takes_is_not_time_out_of_reach():
+    c = core(dead_after_s=30.0)
+    c.submit(request(), 0.0)
+    c.done(c.take("m", 0.0), REFUSED, 0.0)
+    trial = c.take("m", 1.0)
+    c.restarted("m", 90.0)
+    (end,) = c.done(trial, REFUSED, 100.0)
+    assert isinstance(end, Retried)
+    (end,) = c.done(c.take("m", 119.0), REFUSED, 121.0)
+    assert isinstance(end, Settled)
+
+
+def test_a_model_has_answered_once_a_request_was():
+    c = core()
+    c.submit(request(), 0.0)
+    assert not c.has_answered("m")
+    c.done(c.take("m", 0.0), generation("x"), 0.0)
+    assert c.has_answered("m")

@@ -1,0 +1,54 @@
+"""What is read back from the log of a server."""
+
+import pytest
+
+from launch._causes import first_error
+from launch._log import ServerLog
+from launch._supervisor import _secrets_of
+
+KEY = "k" * 40
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "servers" / "m.log"
+    path.parent.mkdir()
+    path.write_text("ValueError: of an earlier start\n")
+    return ServerLog(path, (KEY, "hf_secret"))
+
+
+def write(log, text):
+    with log.path.open("a") as file:
+        file.write(text)
+
+
+def test_errors_of_earlier_starts_and_before_it_was_ready_are_no_reason_why_it_ended(log):
+    write(log, "ImportError: no fast kernels, going on without\nready\n")
+    assert first_error(log.lines()).startswith("ImportError")
+    log.mark()
+    write(log, "RuntimeError: it ends\n")
+    assert first_error(log.lines()) == "RuntimeError: it ends"
+    assert next(log.lines(whole=True)).startswith("ImportError")
+    assert "earlier" not in log.text()
+
+
+def test_no_secret_is_read_back(log):
+    write(log, f"ValueError: key {KEY} and token hf_secret\n")
+    assert first_error(log.lines()) == "ValueError: key *** and token ***"
+    assert log.text() == "ValueError: key *** and token ***\n"
+
+
+def test_a_log_without_line_ends_is_read_in_parts(log):
+    write(log, "ERROR " + "x" * 300_000)
+    assert max(map(len, log.lines())) < 100_000
+
+
+def test_a_log_that_is_gone_is_empty(log):
+    log.path.unlink()
+    assert list(log.lines()) == []
+    assert log.text() == ""
+
+
+def test_what_is_called_a_secret_is_one():
+    env = {"HF_TOKEN": "hf_secret", "DB_PASSWORD": "hunter22", "PATH": "/bin", "X_TOKEN": "1"}
+    assert _secrets_of(env) == ["hf_secret", "hunter22"]
