@@ -1,14 +1,15 @@
 """`python -m launch.embedded.server --model NAME=DIR …`: our own OpenAI-compatible server.
 
 Serves language models of `transformers` on machines without an inference server. DIR is a folder in
-Hugging Face's layout, or `bundled:NAME`. The API key is read from ORCHESTRATOR_SERVER_KEY. When it
-listens, it writes one line to stderr, `ready http://HOST:PORT`; SIGTERM lets what is in flight
-finish for a few seconds and exits 0.
+Hugging Face's layout, or `bundled:NAME`. The API key is read from ORCHESTRATOR_SERVER_KEY, and must
+be there where other machines can ask. When it listens, it writes one line to stderr, `ready
+http://HOST:PORT`; SIGTERM lets what is in flight finish for a few seconds and exits 0.
 """
 
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import logging
 import os
 import signal
@@ -70,6 +71,14 @@ def _stop_on_signals() -> None:
         signal.signal(number, leave)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a server that listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _models(entries: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in entries:
@@ -87,6 +96,12 @@ def _serve(options: argparse.Namespace) -> None:
     models = _models(options.model)
     if options.device.startswith("mps"):
         raise OrchestratorError(NO_MPS)
+    key = os.environ.get(KEY_VARIABLE, "")
+    if not key and not is_loopback(options.host):
+        raise OrchestratorError(
+            f"--host {options.host} lets other machines ask this server; give it a key that they "
+            f"must send, in the environment variable {KEY_VARIABLE}"
+        )
     # Loaded late: a wrong command line answers at once, and the environment is set before.
     from launch.embedded.served import Settings  # noqa: PLC0415
     from launch.embedded.serving import Listener, serve  # noqa: PLC0415
@@ -100,7 +115,6 @@ def _serve(options: argparse.Namespace) -> None:
         prefix_bytes=options.prefix_cache_mb << 20,
         attention_tokens=options.attention_tokens,
     )
-    key = os.environ.get(KEY_VARIABLE, "")
     serve(models, settings, options.threads, Listener(options.host, options.port, key))
 
 

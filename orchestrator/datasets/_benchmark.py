@@ -8,7 +8,7 @@ benchmark is part of this project; each comes from its publisher, under its publ
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import msgspec
@@ -82,6 +82,9 @@ def located(kind: str, file: File) -> Path:
     Raises:
         DatasetError: If it can't be had, with where to put it and how it is named.
     """
+    parts = PurePosixPath(file.name).parts
+    if not parts or parts[0] == "/" or ".." in parts:
+        raise DatasetError(f"{kind}: {file.name!r} is no name of a file below its folder")
     own = _in_own_folder(kind, file)
     if own is not None:
         return own

@@ -5,6 +5,7 @@ A split is fetched as the Parquet files that the hub makes of every public datas
 first is kept and held to. `files` with a commit as `revision` are fixed by their address.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -102,6 +103,9 @@ def _split(config: Config) -> list[Path]:
     except msgspec.MsgspecError as error:
         raise DatasetError(f"{found}: not a list of Parquet files: {error}") from error
     name = _config_name(config, splits)
+    if not re.fullmatch(_PART, name):
+        # It becomes the name of a folder.
+        raise DatasetError(f"{config.repository}: the hub lists a config with the name {name!r}")
     n_files = len(splits[name].get(config.split, ()))
     if not n_files:
         raise DatasetError(

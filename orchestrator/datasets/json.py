@@ -8,6 +8,7 @@ import msgspec
 
 from orchestrator.datasets._dataset import Dataset
 from orchestrator.datasets._file import FileConfig, located
+from orchestrator.datasets._keys import repeated_key
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
 
@@ -34,7 +35,8 @@ class JsonRows:
     def __init__(self, path: Path, shown: str) -> None:
         self.file = shown
         try:
-            found = msgspec.json.decode(path.read_text(encoding="utf-8-sig"))
+            text = path.read_text(encoding="utf-8-sig")
+            found = msgspec.json.decode(text)
         except OSError as error:
             raise DatasetError(f"{shown}: can't be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
@@ -46,6 +48,8 @@ class JsonRows:
         if not isinstance(found, list):
             raise DatasetError(f"{shown}: a JSON file must be a list of objects [{{...}}, ...]")
         faults = Faults()
+        if (key := repeated_key(text.encode(), found)) is not None:
+            faults.add(shown, f"the key {key!r} stands twice in an object")
         columns: dict[str, None] = {}
         for index, value in enumerate(found):
             if isinstance(value, dict):

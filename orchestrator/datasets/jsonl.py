@@ -8,6 +8,7 @@ import msgspec
 
 from orchestrator.datasets._dataset import Dataset
 from orchestrator.datasets._file import FileConfig, located
+from orchestrator.datasets._keys import repeated_key
 from orchestrator.datasets._lines import LineFile, decoded
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
@@ -42,6 +43,8 @@ class JsonLines:
                 continue
             try:
                 row = _object(line)
+                if (key := repeated_key(line, row)) is not None:
+                    faults.add(f"{shown}:{number}", f"the key {key!r} stands twice in an object")
                 if not columns.keys() >= row.keys():
                     columns.update(dict.fromkeys(row))
             except ValueError as error:

@@ -64,14 +64,14 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 def harmless(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame as CSV can hold it: lists as JSON, no formulas, no control characters."""
+    """Return the frame as CSV can hold it: lists as JSON, no formulas or control characters."""
     changed: list[pl.Series] = []
     for name, kind in frame.schema.items():
         if isinstance(kind, pl.List):
             changed.append(pl.Series(name, [_json(value) for value in frame[name].to_list()]))
         elif kind == pl.String:
             changed.append(pl.Series(name, [_cell(value) for value in frame[name]], pl.String))
-    return frame.with_columns(changed)
+    return frame.with_columns(changed).rename({name: str(_cell(name)) for name in frame.columns})
 
 
 def _json(value: object) -> str | None:

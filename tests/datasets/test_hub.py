@@ -35,6 +35,18 @@ def test_of_several_configs_one_must_be_named(web):
         opened("huggingface", repository=REPOSITORY)
 
 
+@pytest.mark.parametrize("name", ["../../../elsewhere", "a/b", ".hidden", ""])
+def test_a_config_whose_name_would_leave_the_folder_is_refused(web, tmp_path, name):
+    web.files[API] = json.dumps({name: {"test": ["x"]}}).encode()
+    with pytest.raises(DatasetError, match="the hub lists a config with the name"):
+        opened("huggingface", repository=REPOSITORY)
+
+
+def test_a_revision_never_leaves_the_folder_of_its_repository():
+    with pytest.raises(DatasetError, match="no name of a file below its folder"):
+        opened("huggingface", repository=REPOSITORY, revision="..", files=("a.jsonl",))
+
+
 def test_files_of_a_revision_are_fetched_by_their_paths(web):
     for name, prompt in (("a.jsonl", "x"), ("b.jsonl", "y")):
         place = f"/datasets/{REPOSITORY}/resolve/abc/data/{name}"

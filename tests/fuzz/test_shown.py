@@ -79,6 +79,11 @@ def test_csv_has_no_formulas_and_no_commands_and_as_many_rows(texts):
         assert [one for one in obeyed(cell) if one not in "\t\r\n" and is_a_command(one)] == []
 
 
+def test_the_head_of_a_csv_has_no_formulas_and_no_commands():
+    shown = harmless(pl.DataFrame({"=1+1": ["a"], "b\x1b[2J": ["c"], "plain": ["d"]}))
+    assert shown.columns == ["'=1+1", "b\\x1b[2J", "plain"]
+
+
 @pytest.mark.parametrize("sign", ["\uff1d", "\uff20", "\uff0b", "\uff0d"])
 def test_full_width_signs_begin_formulas_too(sign):
     assert harmless(pl.DataFrame({"x": [f"{sign}1+1"]}))["x"][0].startswith("'")

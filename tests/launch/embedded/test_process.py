@@ -74,3 +74,17 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     assert found.returncode == 1
     assert str(tmp_path) in found.stderr
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gpu-node"])  # noqa: S104
+def test_a_server_that_others_can_ask_needs_a_key(
+    host: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(server.KEY_VARIABLE, raising=False)
+    assert server.main(["--model", "a=b", "--host", host]) != 0
+    assert f"environment variable {server.KEY_VARIABLE}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_a_server_of_this_machine_alone_needs_none(host: str) -> None:
+    assert server.is_loopback(host)

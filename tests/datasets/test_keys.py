@@ -1,0 +1,49 @@
+"""Keys that stand twice in a JSON object are found, at any depth."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.datasets._keys import repeated_key
+from orchestrator.errors import DatasetError
+from tests.datasets.test_open import opened
+
+TEXTS = st.sampled_from(["a", 'x": 1', '\\"b":', "prompt", ""])
+VALUES = st.recursive(
+    st.none() | st.integers(-5, 5) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+)
+
+
+@given(VALUES, st.sampled_from([None, 1]))
+def test_no_key_is_found_where_none_stands_twice(value, indent):
+    text = json.dumps(value, indent=indent).encode()
+    assert repeated_key(text, msgspec.json.decode(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (b'{"a": 1, "a": 2}', "a"),
+        (b'{"a" : 1, "\\u0061":2}', "a"),
+        (b'[{"x": {"b": 1, "c": "\\":", "b": 1}}]', "b"),
+        (b'{"a": "no \\"key\\": here", "b": 1}', None),
+    ],
+)
+def test_the_first_key_that_stands_twice_is_found(text, key):
+    assert repeated_key(text, msgspec.json.decode(text)) == key
+
+
+def test_a_row_with_a_key_twice_is_a_fault_with_its_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = tmp_path / "x.jsonl"
+    rows.write_text('{"prompt": "a"}\n{"prompt": "b", "prompt": "c"}\n')
+    with pytest.raises(DatasetError, match=r"x\.jsonl:2: the key 'prompt' stands twice"):
+        opened(rows)
+    whole = tmp_path / "x.json"
+    whole.write_text('[{"prompt": "b", "prompt": "c"}]')
+    with pytest.raises(DatasetError, match=r"x\.json: the key 'prompt' stands twice"):
+        opened(whole)
