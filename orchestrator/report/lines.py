@@ -5,6 +5,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.pace import Pace, Rates
 from orchestrator.report.progress import (
@@ -159,7 +160,7 @@ def spent_parts(progress: Progress) -> list[str]:
 
 def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
     """What a ranking that forms rests on; first of all, judges that are not to be trusted."""
-    words = f"after {numbers.count(ranking.n_prompts)} prompts"
+    words = f"after {counted_words(ranking.n_prompts, ranking.n_clusters)}"
     if ranking.untrusted:
         judges = ", ".join(
             safe_name(judge, _NAME_WIDTH, ascii_only=ascii_only) for judge in ranking.untrusted

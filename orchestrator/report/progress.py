@@ -104,6 +104,7 @@ class RankingProgress(msgspec.Struct, frozen=True):
             allow.
         untrusted: Judges that so far do not answer in the form asked: with one of them the
             ranking means nothing.
+        n_clusters: Clusters that the prompts are in; None where each stands alone.
     """
 
     method: str
@@ -111,6 +112,7 @@ class RankingProgress(msgspec.Struct, frozen=True):
     standings: tuple[StandingProgress, ...]
     stops_early: bool = False
     untrusted: tuple[str, ...] = ()
+    n_clusters: int | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.plan import Part, Plan
 from orchestrator.records import Row
@@ -26,6 +29,8 @@ class _Method:
         self.index = {name: i for i, name in enumerate(part.candidates)}
         self.n_units = len(part.method.combinations(part.candidates, part.config))
         self.begun: dict[int, tuple[int, list[tuple[int, int, float]]]] = {}
+        # How many prompts of each cluster have come; those of the first are given up first.
+        self.clusters: dict[int, int] = {}
         # Readings with little of the judge's probability on the labels, and all, by judge.
         self.read: dict[str, list[int]] = {}
 
@@ -40,15 +45,43 @@ class _Method:
         """Judges that do not answer in the form asked."""
         return tuple(judge for judge, (n_low, n) in self.read.items() if is_untrusted(n_low, n))
 
-    def add(self, item: int, judgments: list[tuple[int, int, float]]) -> None:
+    def add(
+        self, item: int, judgments: list[tuple[int, int, float]], clusters: "Clusters | None"
+    ) -> None:
         n_ended, before = self.begun.pop(item, (0, []))
         before += judgments
         if n_ended + 1 == self.n_units:
-            self.forming.add_prompt(before)
+            self._whole(item, before, clusters)
             return
         if len(self.begun) >= _MAX_BEGUN:
             del self.begun[next(iter(self.begun))]
         self.begun[item] = (n_ended + 1, before)
+
+    def _whole(
+        self, item: int, judgments: list[tuple[int, int, float]], clusters: "Clusters | None"
+    ) -> None:
+        """All of a prompt's units have ended."""
+        if clusters is None:
+            self.forming.add_prompt(judgments)
+            return
+        cluster = int(clusters.codes[item])
+        self.forming.add_prompt(judgments, cluster)
+        n = self.clusters.pop(cluster, 0) + 1
+        if n == clusters.sizes[cluster]:
+            self.forming.end_cluster(cluster)
+            return
+        if len(self.clusters) >= _MAX_BEGUN:
+            oldest = next(iter(self.clusters))
+            del self.clusters[oldest]
+            self.forming.end_cluster(oldest)
+        self.clusters[cluster] = n
+
+
+class Clusters(NamedTuple):
+    """The cluster of each item, and how many items each has."""
+
+    codes: NDArray[np.int32]
+    sizes: NDArray[np.int64]
 
 
 class Board:
@@ -62,6 +95,8 @@ class Board:
     def __init__(self, plan: Plan, *, stops_early: bool = False) -> None:
         self._stops_early = stops_early
         self._n_per_item = plan.n_per_item
+        codes = plan.clusters
+        self._clusters = None if codes is None else Clusters(codes, np.bincount(codes))
         self._methods = {
             part.name: _Method(part)
             for part in plan.parts
@@ -83,7 +118,7 @@ class Board:
             for row in rows
             if _is_judgment(row, index)
         ]
-        method.add(position // self._n_per_item, judgments)
+        method.add(position // self._n_per_item, judgments, self._clusters)
 
     def rankings(self, now: float) -> tuple[RankingProgress, ...]:
         """The rankings, at most five seconds old; none of a method without a whole prompt."""
@@ -98,7 +133,14 @@ class Board:
 
     def _ranking(self, name: str, n_prompts: int, method: _Method) -> RankingProgress:
         standings = tuple(map(_shown, method.forming.standings(_LEVEL)))
-        return RankingProgress(name, n_prompts, standings, self._stops_early, method.untrusted())
+        return RankingProgress(
+            name,
+            n_prompts,
+            standings,
+            self._stops_early,
+            method.untrusted(),
+            None if self._clusters is None else method.forming.n_clusters,
+        )
 
 
 def _is_judgment(row: Row, index: Mapping[str, int]) -> bool:

@@ -225,7 +225,7 @@ def _estimate(
     if math.isnan(found.value):
         return Estimate(math.nan, None, n, METHOD, "all ratings are of one category")
     interval = student_interval(
-        found.value, found.standard_error, n, confidence_level, scale=ARCSINE
+        found.value, found.standard_error, n, confidence_level, scale=ARCSINE, sizes=parts[:, 1]
     )
     if isinstance(interval, str):
         return Estimate(found.value, None, n, METHOD, interval)

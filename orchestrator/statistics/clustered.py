@@ -9,6 +9,7 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
 from orchestrator.statistics.results import Estimate, checked_level, interval_or_none
 
 Floats = NDArray[np.float64]
@@ -68,7 +69,8 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
     total = counts.sum(axis=0)
     safe_total = np.where(total > 0, total, 1.0)
     values = sums.sum(axis=0) / safe_total
-    t = scipy.special.stdtrit(np.maximum(n - 1, 1), 0.5 + 0.5 * level)
+    dof = degrees_of_freedom(counts)
+    t: Floats = np.asarray(scipy.special.stdtrit(np.maximum(dof, 1.0), 0.5 + 0.5 * level), float)
     low, high = _wilson(values, _effective_prompts(sums, counts, np.maximum(n, 1)), t)
     return Shares(
         np.where(total > 0, values, np.nan),
@@ -92,7 +94,8 @@ def _effective_prompts(sums: Floats, counts: Floats, n: Ints) -> Floats:
     n_added = n + share
     # With one prompt of weight 0 there is no variance, and no interval is given.
     variance = squares / total**2 * n_added / np.maximum(n_added - 1.0, 0.5)
-    result: Floats = mean * (1.0 - mean) / variance
+    unlike = variance_factor(counts) * np.maximum(n - 1, 1) / n
+    result: Floats = mean * (1.0 - mean) / (variance * np.maximum(unlike, 1.0))
     return result
 
 

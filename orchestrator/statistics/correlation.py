@@ -105,6 +105,11 @@ class Points:
         """Prompts that have a point."""
         return int(self.codes.max()) + 1 if self.codes.size else 0
 
+    @property
+    def sizes(self) -> Floats:
+        """Points of each prompt, shape (P,)."""
+        return np.bincount(self.codes).astype(np.float64)
+
 
 def correlate(
     score: Floats,
@@ -216,8 +221,10 @@ def correlate_within(
         errors[np.unique(codes[chosen & given])] += one.errors
         used |= chosen & given
         found.append(one.value)
-    counts = np.unique(codes[used]).size, int(used.sum()), int((~given).sum())
-    return WithinCategories(tuple(rows), _mean_of(found, errors, rows, counts, confidence_level))
+    sizes = np.unique(codes[used], return_counts=True)[1].astype(np.float64)
+    counts = sizes.size, int(used.sum()), int((~given).sum())
+    mean = _mean_of(found, errors, rows, (counts, sizes), confidence_level)
+    return WithinCategories(tuple(rows), mean)
 
 
 def points_of(columns: Sequence[Floats], prompts: Ints, names: Sequence[str], kind: Kind) -> Points:
@@ -268,7 +275,13 @@ def reported(
     """A correlation with its interval, or why there is none."""
     n = points.n_prompts
     interval = student_interval(
-        value, standard_error, n, confidence_level, scale=scale_of(kind), n_strata=n_strata
+        value,
+        standard_error,
+        n,
+        confidence_level,
+        scale=scale_of(kind),
+        n_strata=n_strata,
+        sizes=points.sizes,
     )
     counts = n, points.codes.size, points.n_missing
     if isinstance(interval, str):
@@ -288,10 +301,11 @@ def _mean_of(
     values: Sequence[float],
     errors: Floats,
     rows: Sequence[tuple[str, Correlation]],
-    counts: tuple[int, int, int],
+    rests_on: tuple[tuple[int, int, int], Floats],
     confidence_level: float,
 ) -> Correlation:
     kind = rows[0][1].kind
+    counts, sizes = rests_on
     if not values:
         return Correlation(kind, None, None, *counts, METHOD, "undefined in every category")
     mean = Jackknifed(float(np.mean(values)), errors / len(values))
@@ -302,6 +316,7 @@ def _mean_of(
         confidence_level,
         scale=scale_of(kind),
         n_strata=len(values),
+        sizes=sizes,
     )
     lacking = [name for name, row in rows if row.value is None]
     reasons = [f"undefined in {', '.join(lacking)}"] if lacking else []

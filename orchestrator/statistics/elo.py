@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bootstrap import prompt_weights
+from orchestrator.statistics.degrees import degrees_of_freedom
 from orchestrator.statistics.jackknife import MIN_PROMPTS, Resampling
 from orchestrator.statistics.results import checked_level
 
@@ -171,7 +172,9 @@ def rate_elo(battles: Battles, resampling: Resampling) -> EloRatings:
             battles, _resampled_prompts(codes.reshape(-1), resampling.n_resamples, rng)
         )
         error = _prompt_error(drawn, prompts.size)
-        reach = scipy.special.stdtrit(prompts.size - 1, 0.5 + 0.5 * level) * error
+        sizes = np.bincount(codes.reshape(-1)).astype(np.float64)
+        dof = float(degrees_of_freedom(sizes[:, None])[0])
+        reach = scipy.special.stdtrit(max(dof, 1.0), 0.5 + 0.5 * level) * error
         low, high = values - reach, values + reach
         if np.isnan(error).any():
             notes = (

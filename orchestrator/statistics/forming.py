@@ -1,7 +1,8 @@
 """Ratings while judgments still come: the sums that they need, in memory that does not grow.
 
 The sandwich covariance of Bradley-Terry strengths is linear in the second moments of each prompt's
-wins and counts, so these moments are all that is kept. The numbers are those of `ratings.rate`
+wins and counts, so these moments are all that is kept. Prompts that belong together are one
+cluster: its sums are kept until its last prompt has come. The numbers are those of `ratings.rate`
 over the same prompts, but for bounds that only resampling opens.
 """
 
@@ -15,6 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, grounded, to_elo
+from orchestrator.statistics.degrees import N_POWERS, factor_from_powers, from_powers
 from orchestrator.statistics.results import checked_level
 
 Floats = NDArray[np.float64]
@@ -48,6 +50,7 @@ class Forming:
 
     Attributes:
         n_prompts: Prompts added so far that have a judgment.
+        n_clusters: Clusters that they are in; as many where each prompt stands alone.
     """
 
     def __init__(self, models: Sequence[str]) -> None:
@@ -57,29 +60,64 @@ class Forming:
         self._first, self._second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self._sum = np.zeros(2 * len(pairs))
         self._moments = np.zeros((2 * len(pairs), 2 * len(pairs)))
+        self._own = [
+            (self._first == model) | (self._second == model) for model in range(len(self.models))
+        ]
+        # Of each model: prompts, clusters, and sums of powers of its comparisons by cluster.
         self._n_prompts = np.zeros(len(self.models), dtype=np.int64)
+        self._n_clusters = np.zeros(len(self.models), dtype=np.int64)
+        self._powers = np.zeros((N_POWERS, len(self.models)))
+        self._of_all = np.zeros(N_POWERS)
         self._waiting: list[tuple[int, int, float]] = []
         self._n_waiting = 0
+        self._open: dict[int, Floats] = {}
         self.n_prompts = 0
+        self.n_clusters = 0
 
-    def add_prompt(self, judgments: Iterable[tuple[int, int, float]]) -> None:
+    def add_prompt(
+        self, judgments: Iterable[tuple[int, int, float]], cluster: int | None = None
+    ) -> None:
         """All judgments of one prompt, each prompt once.
 
         Args:
             judgments: Indices of two models, and P(first beats second) in [0, 1].
+            cluster: Of the prompt; None where it stands alone.
         """
-        n_before = len(self._waiting)
+        cells: list[tuple[int, float]] = []
+        met: set[int] = set()
         for first, second, preference in judgments:
             is_ordered = first < second
             column = self._column[(first, second) if is_ordered else (second, first)]
-            won = preference if is_ordered else 1.0 - preference
-            self._waiting.append((self._n_waiting, column, won))
-        if len(self._waiting) == n_before:
+            cells.append((column, preference if is_ordered else 1.0 - preference))
+            met.update((first, second))
+        if not cells:
             return
         self.n_prompts += 1
+        for model in met:
+            self._n_prompts[model] += 1
+        if cluster is not None:
+            self._add_to(cluster, cells)
+            return
+        self.n_clusters += 1
+        self._waiting += [(self._n_waiting, *cell) for cell in cells]
         self._n_waiting += 1
         if self._n_waiting == _TOGETHER:
             self._add_up()
+
+    def end_cluster(self, cluster: int) -> None:
+        """No prompt of this cluster will come any more; it is forgotten."""
+        found = self._open.pop(cluster, None)
+        if found is not None:
+            self._add(found[None])
+
+    def _add_to(self, cluster: int, cells: list[tuple[int, float]]) -> None:
+        if cluster not in self._open:
+            self._open[cluster] = np.zeros(self._sum.size)
+            self.n_clusters += 1
+        sums = self._open[cluster]
+        for column, won in cells:
+            sums[column] += won
+            sums[len(self._column) + column] += 1.0
 
     def _add_up(self) -> None:
         """Add the prompts that wait to the sums."""
@@ -90,14 +128,20 @@ class Forming:
             np.bincount(at, weights, n_prompts * n_pairs).reshape(n_prompts, n_pairs)
             for weights in (cells[:, 2], np.ones(len(at)))
         )
-        values = np.hstack([wins, counts])
-        self._sum += values.sum(axis=0)
-        self._moments += values.T @ values
-        for model in range(len(self.models)):
-            own = (self._first == model) | (self._second == model)
-            self._n_prompts[model] += counts[:, own].any(axis=1).sum()
+        self._add(np.hstack([wins, counts]))
         self._waiting.clear()
         self._n_waiting = 0
+
+    def _add(self, values: Floats) -> None:
+        """Add wins and counts of clusters, shape (C, 2 pairs)."""
+        self._sum += values.sum(axis=0)
+        self._moments += values.T @ values
+        counts = values[:, len(self._column) :]
+        for model, own in enumerate(self._own):
+            sizes = counts[:, own].sum(axis=1)
+            self._n_clusters[model] += (sizes > 0).sum()
+            self._powers[:, model] += _powers(sizes)
+        self._of_all += _powers(counts.sum(axis=1))
 
     def standings(self, confidence_level: float) -> list[Standing]:
         """The models, best first; those that can't be placed last.
@@ -107,14 +151,28 @@ class Forming:
         """
         level = checked_level(confidence_level)
         self._add_up()
+        if not self._open:
+            return self._standings(level)
+        # What has come of clusters that are not whole counts as it is, for now.
+        names = ("_sum", "_moments", "_powers", "_of_all", "_n_clusters")
+        whole = {name: getattr(self, name) for name in names}
+        vars(self).update({name: part.copy() for name, part in whole.items()})
+        self._add(np.stack(list(self._open.values())))
+        try:
+            return self._standings(level)
+        finally:
+            vars(self).update(whole)
+
+    def _standings(self, level: float) -> list[Standing]:
         n_models, n_pairs = len(self.models), len(self._column)
         wins = np.zeros((n_models, n_models))
         wins[self._first, self._second] = self._sum[:n_pairs]
         wins[self._second, self._first] = self._sum[n_pairs:] - self._sum[:n_pairs]
         strengths = fit_bradley_terry(wins[None]).strengths[0]
         errors = np.sqrt(np.maximum(np.diag(self._covariance(strengths)), 0.0))
-        quantiles = scipy.special.stdtrit(np.maximum(self._n_prompts - 1, 1), 0.5 + 0.5 * level)
-        widths = np.where(self._n_prompts > 1, quantiles * errors * ELO_SCALE, np.nan)
+        dof = from_powers(self._powers, self._n_clusters)
+        quantiles = scipy.special.stdtrit(np.maximum(dof, 1.0), 0.5 + 0.5 * level)
+        widths = np.where(self._n_clusters > 1, quantiles * errors * ELO_SCALE, np.nan)
         found = [
             Standing(model, float(rating), float(width), int(n))
             for model, rating, width, n in zip(
@@ -127,7 +185,7 @@ class Forming:
         """As `ratings.cluster_covariance`, from the moments; shape (M, M), nan where undefined."""
         n_models, n_pairs = len(self.models), len(self._column)
         placed = np.isfinite(strengths)
-        if self.n_prompts < 2 or placed.sum() < 2:
+        if self.n_clusters < 2 or placed.sum() < 2:
             return np.full((n_models, n_models), np.nan)
         theta = np.where(placed, strengths, 0.0)
         inside = (placed[self._first] & placed[self._second]).astype(np.float64)
@@ -144,6 +202,12 @@ class Forming:
         np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
         bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
         meat = scores @ self._moments @ scores.T
-        covariance = bread @ meat @ bread * (self.n_prompts / (self.n_prompts - 1))
+        covariance = (
+            bread @ meat @ bread * factor_from_powers(self._of_all, np.array(self.n_clusters))
+        )
         result: Floats = np.where(placed[:, None] & placed[None, :], covariance, np.nan)
         return result
+
+
+def _powers(sizes: Floats) -> list[float]:
+    return [float((sizes**k).sum()) for k in range(1, N_POWERS + 1)]

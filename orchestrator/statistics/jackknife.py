@@ -10,6 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.statistics.degrees import degrees_of_freedom
 from orchestrator.statistics.results import Interval, checked_level
 
 Floats = NDArray[np.float64]
@@ -119,7 +120,7 @@ def mean_of_sums(sums: Floats) -> Floats:
     return result
 
 
-def student_interval(
+def student_interval(  # noqa: PLR0913 (what an interval rests on, by keyword)
     value: float,
     standard_error: float,
     n_prompts: int,
@@ -127,8 +128,11 @@ def student_interval(
     *,
     scale: Scale = PLAIN,
     n_strata: int = 1,
+    sizes: Floats | None = None,
 ) -> Interval | str:
     """Interval with Student's t for prompts minus strata degrees of freedom, or why there is none.
+
+    Here a prompt is what is sampled as a whole: a cluster of prompts where these belong together.
 
     Args:
         value: The statistic.
@@ -137,11 +141,17 @@ def student_interval(
         confidence_level: In (0, 1).
         scale: Where the statistic is symmetric.
         n_strata: Groups of prompts that have a mean of their own.
+        sizes: Shape (n_prompts,), points of each, which lower the degrees of freedom where they
+            differ (`degrees_of_freedom`); None where that is left out of account.
     """
     level = checked_level(confidence_level)
-    dof = n_prompts - n_strata
+    dof = float(n_prompts - n_strata)
     if n_prompts < MIN_PROMPTS or dof < 1:
-        return f"{n_prompts} prompts, too few for an interval"
+        return f"{n_prompts} independent prompts, too few for an interval"
+    if sizes is not None:
+        dof = float(degrees_of_freedom(sizes[:, None])[0]) + 1 - n_strata
+    if dof < 1:
+        return "nearly all of it comes from one cluster of prompts: no interval"
     if math.isnan(standard_error):
         return "undefined where prompts are left out: no interval"
     if standard_error <= _NO_SPREAD:

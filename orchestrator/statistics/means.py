@@ -44,8 +44,11 @@ def clustered_mean(values: Floats, prompts: Ints, confidence_level: float = 0.95
     if not np.isfinite(kept).all():
         with np.errstate(invalid="ignore"):
             return Estimate(float(kept.sum()), None, n, METHOD, "a value is infinite")
-    found = jackknife_sums(sums_by_prompt(codes, (np.ones(codes.size), kept)), mean_of_sums)
-    interval = student_interval(found.value, found.standard_error, n, confidence_level)
+    parts = sums_by_prompt(codes, (np.ones(codes.size), kept))
+    found = jackknife_sums(parts, mean_of_sums)
+    interval = student_interval(
+        found.value, found.standard_error, n, confidence_level, sizes=parts[:, 0]
+    )
     if isinstance(interval, str):
         return Estimate(found.value, None, n, METHOD, interval)
     return Estimate(found.value, interval, n, METHOD)

@@ -103,7 +103,8 @@ def _verdict(sums: Floats, counts: Floats, better: int, worse: int, level: float
     found = jackknife_sums(parts, gap)
     if math.isnan(found.value):
         return "open"
-    interval = student_interval(found.value, found.standard_error, len(parts), level)
+    sizes = parts[:, 1] + parts[:, 3]
+    interval = student_interval(found.value, found.standard_error, len(parts), level, sizes=sizes)
     if isinstance(interval, str) or interval.contains(0.0):
         return "open"
     return "right" if found.value > 0 else "wrong"

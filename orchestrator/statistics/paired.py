@@ -120,7 +120,7 @@ def compare_correlations(
     if points.undefined:
         return Comparison(None, None, None, None, None, *counts, METHOD, points.undefined)
     found = (coefficient(points, 0, 2, kind), coefficient(points, 1, 2, kind))
-    return _compared(found, counts, resampling)
+    return _compared(found, counts, points.sizes, resampling)
 
 
 def compare_accuracies(
@@ -147,7 +147,7 @@ def compare_accuracies(
         jackknife_sums(parts[:, [0, 1]], mean_of_sums),
         jackknife_sums(parts[:, [0, 2]], mean_of_sums),
     )
-    return _compared(found, counts, resampling)
+    return _compared(found, counts, parts[:, 0], resampling)
 
 
 def compare_all(
@@ -209,12 +209,15 @@ def mcnemar_exact(first: Floats, second: Floats) -> McNemar:
 
 
 def _compared(
-    found: tuple[Jackknifed, Jackknifed], counts: tuple[int, int, int], resampling: Resampling
+    found: tuple[Jackknifed, Jackknifed],
+    counts: tuple[int, int, int],
+    sizes: Floats,
+    resampling: Resampling,
 ) -> Comparison:
     one, two = found
     gap = one.minus(two)
     level = resampling.confidence_level
-    interval = student_interval(gap.value, gap.standard_error, gap.n_prompts, level)
+    interval = student_interval(gap.value, gap.standard_error, gap.n_prompts, level, sizes=sizes)
     p_value = sign_flip_p_value(gap, resampling)
     reason = interval if isinstance(interval, str) else None
     shown = None if isinstance(interval, str) else interval

@@ -23,6 +23,7 @@ from orchestrator.statistics.bradley_terry import (
     grounded,
     to_elo,
 )
+from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
 from orchestrator.statistics.prompt_sums import PromptSums
 from orchestrator.statistics.results import Interval, checked_level, interval_or_none
 
@@ -67,7 +68,9 @@ class Ratings:
         rank_low: Best rank that the data allow, for all models at once at the confidence level.
         rank_high: Worst rank likewise.
         covariance: Shape (M, M), of the natural-log strengths, over prompts; nan outside.
-        n_prompts: Prompts on which the model was compared.
+        n_prompts: Prompts on which the model was compared; clusters where prompts belong together.
+        dof: Degrees of freedom of the model's interval: one less, or fewer where they differ in
+            size (`degrees_of_freedom`).
         resamples: Shape (n_resamples, M), natural-log strengths.
         confidence_level: Of the intervals, and of the ranks together.
         notes: Plain sentences on what is open or undefined.
@@ -82,6 +85,7 @@ class Ratings:
     rank_high: Ints
     covariance: Floats
     n_prompts: Ints
+    dof: Floats
     resamples: Floats
     confidence_level: float
     notes: tuple[str, ...]
@@ -94,8 +98,8 @@ class Ratings:
         if math.isnan(gap):
             return Difference(math.nan, None, math.nan)
         error = ELO_SCALE * math.sqrt(max(_spread(self.covariance, first, second), 0.0))
-        dof = int(min(self.n_prompts[first], self.n_prompts[second])) - 1
-        if dof < 1:
+        dof = max(1.0, float(min(self.dof[first], self.dof[second])))
+        if min(self.n_prompts[first], self.n_prompts[second]) < 2:
             return Difference(gap, None, math.nan)
         if math.isinf(gap) or error <= _NO_SPREAD * ELO_SCALE:
             tied = abs(gap) <= EQUAL * ELO_SCALE
@@ -135,11 +139,12 @@ def rate(
     strengths = fit.strengths[0]
     covariance = cluster_covariance(sums, strengths)
     n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
+    dof = degrees_of_freedom(sums.model_counts)
     drawn = np.empty((0, sums.n_models))
     if sums.n_prompts > 1:
         drawn = resampled_strengths(sums, strengths, n_resamples, rng)
-    low, high = _bounds(strengths, covariance, n_prompts, drawn, level)
-    ranks = _rank_intervals(sums, strengths, covariance, n_prompts, drawn, level)
+    low, high = _bounds(strengths, covariance, dof, drawn, level)
+    ranks = _rank_intervals(sums, strengths, covariance, dof, drawn, level)
     notes = list(describe_gaps(wins, strengths, models))
     if not fit.converged[0]:
         notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")
@@ -152,6 +157,7 @@ def rate(
         *ranks,
         covariance,
         n_prompts,
+        dof,
         drawn,
         level,
         tuple(notes),
@@ -162,7 +168,8 @@ def cluster_covariance(sums: PromptSums, strengths: Floats) -> Floats:
     """Covariance over prompts of fitted strengths (sum zero), shape (M, M).
 
     The sandwich estimator (Liang and Zeger 1986, doi:10.1093/biomet/73.1.13) times n / (n - 1)
-    for n prompts; nan for models without a finite strength, and throughout for one prompt.
+    for n prompts, more where they are clusters of unlike sizes (`variance_factor`); nan for models
+    without a finite strength, and throughout for one prompt.
     """
     placed = np.isfinite(strengths)
     theta = np.where(placed, strengths, 0.0)
@@ -179,7 +186,8 @@ def cluster_covariance(sums: PromptSums, strengths: Floats) -> Floats:
     laplacian = np.minimum(laplacian, laplacian.T)
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
     bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
-    covariance = bread @ (scores.T @ scores) @ bread * (n / (n - 1))
+    sizes = np.bincount(sums.prompt, counts).astype(np.float64)[:, None]
+    covariance = bread @ (scores.T @ scores) @ bread * variance_factor(sizes)[0]
     result: Floats = np.where(placed[:, None] & placed[None, :], covariance, np.nan)
     return result
 
@@ -223,14 +231,14 @@ def _opened(low: float, high: float, drawn: Floats, tail: float) -> tuple[float,
 
 
 def _bounds(
-    strengths: Floats, covariance: Floats, n_prompts: Ints, drawn: Floats, level: float
+    strengths: Floats, covariance: Floats, dof: Floats, drawn: Floats, level: float
 ) -> tuple[Floats, Floats]:
     low, high = np.full(strengths.shape, np.nan), np.full(strengths.shape, np.nan)
     for i, strength in enumerate(strengths):
         error = math.sqrt(max(covariance[i, i], 0.0))
-        if n_prompts[i] < 2 or not math.isfinite(strength) or not error > _NO_SPREAD:
+        if not dof[i] > 0 or not math.isfinite(strength) or not error > _NO_SPREAD:
             continue
-        reach = scipy.special.stdtrit(n_prompts[i] - 1, 0.5 + 0.5 * level) * error
+        reach = scipy.special.stdtrit(max(dof[i], 1.0), 0.5 + 0.5 * level) * error
         bounds = _opened(strength - reach, strength + reach, drawn[:, i], 0.5 * (1.0 - level))
         low[i], high[i] = bounds
     return low, high
@@ -248,7 +256,7 @@ def _rank_intervals(
     sums: PromptSums,
     strengths: Floats,
     covariance: Floats,
-    n_prompts: Ints,
+    dof: Floats,
     drawn: Floats,
     level: float,
 ) -> tuple[Ints, Ints]:
@@ -267,11 +275,12 @@ def _rank_intervals(
     n_pairs = max(1, n_models * (n_models - 1) // 2)
     if len(drawn) and len(ahead):
         critical = _critical(drawn, gaps, errors, (ahead, behind), level)
-        reach = _small_sample(critical, _n_prompts(sums, sums.counts))
+        sizes = np.bincount(sums.prompt, sums.counts).astype(np.float64)[:, None]
+        reach = _small_sample(critical, float(degrees_of_freedom(sizes)[0]))
         # A rank never says more than the pairs do: two models that are apart here are also apart by
         # Bonferroni over all pairs, and so by Holm.
-        dof = np.minimum(n_prompts[ahead], n_prompts[behind]) - 1
-        by_t = scipy.special.stdtrit(np.maximum(dof, 1), 1.0 - 0.5 * (1.0 - level) / n_pairs)
+        least = np.maximum(np.minimum(dof[ahead], dof[behind]), 1.0)
+        by_t = scipy.special.stdtrit(least, 1.0 - 0.5 * (1.0 - level) / n_pairs)
         needed = np.maximum(reach, by_t) * errors[ahead, behind]
         surely[ahead, behind] = gaps[ahead, behind] > needed
     # Where a difference has no spread or no end, every prompt points the same way.
@@ -300,12 +309,13 @@ def _critical(
     return float(np.quantile(worst, 0.5 + 0.5 * level, method="higher"))
 
 
-def _small_sample(critical: float, n_prompts: int) -> float:
-    """A normal-like critical value widened for n prompts, as by Student's t."""
-    if n_prompts < 2 or math.isinf(critical):
+def _small_sample(critical: float, dof: float) -> float:
+    """A normal-like critical value widened for few degrees of freedom, as by Student's t."""
+    if not dof > 0 or math.isinf(critical):
         return math.inf
-    scaled = max(critical, 0.0) * math.sqrt(n_prompts / (n_prompts - 1))
-    return float(-scipy.special.stdtrit(n_prompts - 1, scipy.special.ndtr(-scaled)))
+    known = max(dof, 1.0)
+    scaled = max(critical, 0.0) * math.sqrt((known + 1.0) / known)
+    return float(-scipy.special.stdtrit(known, float(scipy.special.ndtr(-scaled))))
 
 
 def _prompts_shared(sums: PromptSums) -> Floats:

@@ -96,7 +96,8 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
             return np.asarray(sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3], np.float64)
 
     found = jackknife_sums(parts, shares)
-    interval = student_interval(found.value, found.standard_error, n, confidence_level)
+    sizes = parts[:, 1::2].sum(axis=1)
+    interval = student_interval(found.value, found.standard_error, n, confidence_level, sizes=sizes)
     return with_interval(found.value, interval, n)
 
 

@@ -88,13 +88,14 @@ def _weighted(groups: Sequence[_Group], confidence_level: float) -> Measured:
     if min(len(group.clusters) for group in groups) < 2:
         return Measured(value, n=n, why="a category has one independent prompt: no interval")
     places = {name: place for place, name in enumerate(clusters)}
-    errors = np.zeros(n)
+    errors, sizes = np.zeros(n), np.zeros(n)
     for group in groups:
         at = [places[name] for name in group.clusters]
         errors[at] += group.weight * jackknife_sums(group.sums, _ratio).errors
+        sizes[at] += group.sums[:, 1]
     found = Jackknifed(value, errors)
     interval = student_interval(
-        value, found.standard_error, n, confidence_level, n_strata=len(groups)
+        value, found.standard_error, n, confidence_level, n_strata=len(groups), sizes=sizes
     )
     return with_interval(value, interval, n)
 

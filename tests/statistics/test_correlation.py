@@ -241,7 +241,8 @@ def test_infinite_scores_have_ranks():
 
 
 @pytest.mark.parametrize(
-    ("prompts", "reason"), [([0] * 6, "1 prompts"), (list(range(6)), "perfect|no spread")]
+    ("prompts", "reason"),
+    [([0] * 6, "1 independent prompts"), (list(range(6)), "perfect|no spread")],
 )
 def test_a_value_without_interval_says_why(prompts, reason):
     x = np.arange(6.0)
