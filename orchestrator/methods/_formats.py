@@ -2,16 +2,61 @@
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
+from orchestrator.judgment.harness._reading import Reading
 from orchestrator.judgment.harness.mt_bench import Winner
-from orchestrator.methods._harness import Format, Slot
 from orchestrator.prompts import compact
+
+
+class Slot(NamedTuple):
+    """Where a verdict stands.
+
+    Attributes:
+        begin: Index of its label's first character in the text.
+        closing: What ends the label, so that none is the beginning of another.
+    """
+
+    begin: int
+    closing: str = ""
+
+
+class Format(NamedTuple):
+    """How a harness writes verdicts.
+
+    Attributes:
+        read: The one verdict that a text has: a rating, or a winner in the order shown.
+        published: The verdict by a convention of the released code, by its name; None for none.
+        slot: Where the verdict of `read` stands; None where there is none.
+        published_slot: Where the one of `published` does.
+        labels: What may stand there.
+        values: What each label is worth: a rating, or P(first is better).
+        dropped: What the harness's own convention writes for no verdict and leaves out of means.
+    """
+
+    read: Callable[[str], Reading]
+    published: Callable[[str, Any], Any]
+    slot: Callable[[str], Slot | None]
+    published_slot: Callable[[str], Slot | None]
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+    dropped: float | None = None
+
 
 TEN: Final = tuple(str(rating) for rating in range(1, 11))
 _RATINGS: Final = tuple(float(rating) for rating in TEN)
 _PAIR: Final = (1.0, 0.0, 0.5)
+
+
+def _read_at(read: Callable[[str], Reading]) -> Callable[[str], Slot | None]:
+    """The slot of the one verdict that a text has."""
+
+    def slot(text: str) -> Slot | None:
+        found = read(text)
+        return None if found.value is None else Slot(found.begin, found.closing)
+
+    return slot
 
 
 def _in_brackets(find: Callable[[str], re.Match[str] | None]) -> Callable[[str], Slot | None]:
@@ -20,54 +65,6 @@ def _in_brackets(find: Callable[[str], re.Match[str] | None]) -> Callable[[str],
         return None if match is None else Slot(match.start(1), text[match.end(1) : match.end()])
 
     return slot
-
-
-FASTCHAT_RATING: Final = Format(
-    lambda text, convention: mt_bench.parse_rating(text, convention=convention),
-    _in_brackets(mt_bench.rating_match),
-    TEN,
-    _RATINGS,
-    dropped=mt_bench.UNPARSED,
-)
-
-
-def _fastchat_winner(text: str, convention: object) -> Winner | None:  # noqa: ARG001
-    found = mt_bench.parse_winner(text)
-    return None if found == "error" else found
-
-
-def _fastchat_slot(text: str) -> Slot | None:
-    for name in "ABC":
-        begin = text.find(f"[[{name}]]")
-        if begin >= 0:
-            return Slot(begin + 2, "]]")
-    return None
-
-
-FASTCHAT_WINNER: Final = Format(_fastchat_winner, _fastchat_slot, ("A", "B", "C"), _PAIR)
-
-AUTO_J_RATING: Final = Format(
-    lambda text, convention: auto_j.parse_rating(text, convention=convention),
-    _in_brackets(auto_j.rating_match),
-    TEN,
-    _RATINGS,
-)
-_DECISIONS: Final[tuple[Winner, ...]] = ("A", "B", "tie")
-
-
-def _decision(text: str, convention: object) -> Winner | None:  # noqa: ARG001
-    found = auto_j.parse_decision(text)
-    return None if found is None else _DECISIONS[found]
-
-
-def _decision_slot(text: str) -> Slot | None:
-    begin = auto_j.decision_start(text)
-    return None if begin < 0 or auto_j.parse_decision(text) is None else Slot(begin)
-
-
-AUTO_J_DECISION: Final = Format(
-    _decision, _decision_slot, ("Response 1", "Response 2", "Tie"), _PAIR
-)
 
 
 def _before_next(find: Callable[[str], re.Match[str] | None]) -> Callable[[str], Slot | None]:
@@ -80,32 +77,116 @@ def _before_next(find: Callable[[str], re.Match[str] | None]) -> Callable[[str],
     return slot
 
 
+FASTCHAT_RATING: Final = Format(
+    mt_bench.read_rating,
+    lambda text, convention: mt_bench.parse_rating(text, convention=convention),
+    _read_at(mt_bench.read_rating),
+    _in_brackets(mt_bench.rating_match),
+    TEN,
+    _RATINGS,
+    dropped=mt_bench.UNPARSED,
+)
+
+
+def _fastchat_winner(text: str, convention: Any) -> Winner | None:  # noqa: ANN401 (its name)
+    found = mt_bench.parse_winner(text, convention=convention)
+    return None if found == "error" else found
+
+
+def _fastchat_slot(text: str) -> Slot | None:
+    for name in "ABC":
+        begin = text.find(f"[[{name}]]")
+        if begin >= 0:
+            return Slot(begin + 2, "]]")
+    return None
+
+
+FASTCHAT_WINNER: Final = Format(
+    mt_bench.read_winner,
+    _fastchat_winner,
+    _read_at(mt_bench.read_winner),
+    _fastchat_slot,
+    ("A", "B", "C"),
+    _PAIR,
+)
+
+AUTO_J_RATING: Final = Format(
+    auto_j.read_rating,
+    lambda text, convention: auto_j.parse_rating(text, convention=convention),
+    _read_at(auto_j.read_rating),
+    _in_brackets(auto_j.rating_match),
+    TEN,
+    _RATINGS,
+)
+_DECISIONS: Final[tuple[Winner, ...]] = ("A", "B", "tie")
+
+
+def _winner_of(read: Callable[[str], Reading]) -> Callable[[str], Reading]:
+    """A reading of 0, 1 or 2 as one of a winner."""
+
+    def reading(text: str) -> Reading:
+        found = read(text)
+        return found if found.value is None else found._replace(value=_DECISIONS[found.value])
+
+    return reading
+
+
+def _decision(text: str, convention: Any) -> Winner | None:  # noqa: ANN401 (its name)
+    found = auto_j.parse_decision(text, convention=convention)
+    return None if found in {None, auto_j.UNPARSED_DECISION} else _DECISIONS[found]
+
+
+def _decision_slot(text: str) -> Slot | None:
+    begin = auto_j.decision_start(text)
+    return None if begin < 0 or _decision(text, "auto_j") is None else Slot(begin)
+
+
+AUTO_J_DECISION: Final = Format(
+    _winner_of(auto_j.read_decision),
+    _decision,
+    _read_at(auto_j.read_decision),
+    _decision_slot,
+    ("Response 1", "Response 2", "Tie"),
+    _PAIR,
+)
+
 CRITIQUE_SCORE: Final = Format(
+    critique_llm.read_score,
     lambda text, convention: critique_llm.parse_score(text, convention=convention),
+    _read_at(critique_llm.read_score),
     _before_next(critique_llm.score_match),
     ("0", *TEN),
     (0.0, *_RATINGS),
 )
 
 
-def _label(text: str, convention: object) -> Winner | None:  # noqa: ARG001
-    found = critique_llm.parse_label(text)
-    return None if found is None else _DECISIONS[found]
+def _label(text: str, convention: Any) -> Winner | None:  # noqa: ANN401 (its name)
+    found = critique_llm.parse_label(text, convention=convention)
+    return None if found in {None, critique_llm.UNPARSED_LABEL} else _DECISIONS[found]
 
 
 def _label_slot(text: str) -> Slot | None:
-    found = critique_llm.parse_label(text)
-    if found is None:
+    found = critique_llm.parse_label(text, convention="critique_llm")
+    if found is None or found == critique_llm.UNPARSED_LABEL:
         return None
     before, after = critique_llm.BEFORE_LABEL, critique_llm.AFTER_LABEL
     begin = text.index(before + critique_llm.LABELS[found] + after)
     return Slot(begin + len(before), after)
 
 
-CRITIQUE_LABEL: Final = Format(_label, _label_slot, critique_llm.LABELS, _PAIR)
+CRITIQUE_LABEL: Final = Format(
+    _winner_of(critique_llm.read_label),
+    _label,
+    _read_at(critique_llm.read_label),
+    _label_slot,
+    critique_llm.LABELS,
+    _PAIR,
+)
 
 ALIGN_SCORE: Final = Format(
+    align_bench.read_overall,
     lambda text, convention: align_bench.parse_judgment(text, convention=convention).score,
+    _read_at(align_bench.read_overall),
     _before_next(align_bench.overall_match),
     TEN,
     _RATINGS,
@@ -118,27 +199,26 @@ _SYMBOL = re.compile(r"\s{0,8}(\[\[(?:>>|>|=|<|<<)\]\])\s{0,8}")
 _SYMBOL_VALUES: Final = (1.0, 1.0, 0.5, 0.0, 0.0)
 
 
-def _digit(text: str, convention: object) -> float | None:  # noqa: ARG001
+def _digit(text: str) -> Reading:
     match = _DIGIT.fullmatch(text)
-    return None if match is None else float(match.group(1))
+    return Reading() if match is None else Reading(float(match.group(1)), *match.span(1), cause="")
 
 
-def _symbol(text: str, convention: object) -> Winner | None:  # noqa: ARG001
+def _symbol(text: str) -> Reading:
     match = _SYMBOL.fullmatch(text)
     if match is None:
-        return None
-    return "A" if ">" in match.group(1) else "B" if "<" in match.group(1) else "tie"
+        return Reading()
+    winner = "A" if ">" in match.group(1) else "B" if "<" in match.group(1) else "tie"
+    return Reading(winner, *match.span(1), cause="")
 
 
-def _at_start(pattern: re.Pattern[str]) -> Callable[[str], Slot | None]:
-    def slot(text: str) -> Slot | None:
-        match = pattern.fullmatch(text)
-        return None if match is None else Slot(match.start(1))
+def _whole(
+    read: Callable[[str], Reading], labels: tuple[str, ...], values: tuple[float, ...]
+) -> Format:
+    """A form that is the whole text, which no convention reads otherwise."""
+    slot = _read_at(read)
+    return Format(read, lambda text, _: read(text).value, slot, slot, labels, values)
 
-    return slot
 
-
-COMPACT_RATING: Final = Format(
-    _digit, _at_start(_DIGIT), compact.RATINGS, tuple(map(float, compact.RATINGS))
-)
-COMPACT_SYMBOL: Final = Format(_symbol, _at_start(_SYMBOL), compact.LABELS, _SYMBOL_VALUES)
+COMPACT_RATING: Final = _whole(_digit, compact.RATINGS, tuple(map(float, compact.RATINGS)))
+COMPACT_SYMBOL: Final = _whole(_symbol, compact.LABELS, _SYMBOL_VALUES)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from orchestrator.ask import Ask, AskFailed
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
+from orchestrator.judgment.harness._reading import NONE, Reading
 from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
 from orchestrator.methods import answers
 from orchestrator.methods._base import (
@@ -26,6 +27,7 @@ from orchestrator.methods._base import (
 )
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import begun_example
+from orchestrator.methods._formats import Format, Slot
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.prompts import PromptError
 from orchestrator.prompts.files import Wording
@@ -88,53 +90,27 @@ class HarnessSettings(MethodSettings):
     )
 
 
-class Slot(NamedTuple):
-    """Where a verdict stands.
-
-    Attributes:
-        begin: Index of its label's first character in the text.
-        closing: What ends the label, so that none is the beginning of another.
-    """
-
-    begin: int
-    closing: str = ""
-
-
-class Format(NamedTuple):
-    """How a harness writes verdicts.
-
-    Attributes:
-        read: The verdict in a text by the harness's convention (a name, or None): a rating, or a
-            winner in the order shown; None where there is none.
-        slot: Where it stands; None where there is none.
-        labels: What may stand there.
-        values: What each label is worth: a rating, or P(first is better).
-        dropped: What the harness's own convention writes for no verdict and leaves out of means.
-    """
-
-    read: Callable[[str, Any], Any]
-    slot: Callable[[str], Slot | None]
-    labels: tuple[str, ...]
-    values: tuple[float, ...]
-    dropped: float | None = None
-
-
 class Verdict(NamedTuple):
     """What a judge said.
 
     Attributes:
         value: By the convention asked for; None where there is none.
-        parsed: Whether there is one without a convention.
+        read: What the text says without a convention.
         counts: Whether the harness counts the value.
         drawn: The judge's text.
         distribution: Over the labels, where it was asked for and there is a slot.
     """
 
     value: Any
-    parsed: bool
+    read: Reading
     counts: bool
     drawn: Generation
     distribution: LabelDistribution | None = None
+
+    @property
+    def parsed(self) -> bool:
+        """Whether there is a verdict without a convention."""
+        return self.read.value is not None
 
 
 def combinations(
@@ -291,7 +267,8 @@ async def read(
         )
     )
     found = [_verdict(text, form, convention) for text in texts]
-    slots = [_slot(text, form) if config.distribution else None for text in texts]
+    find = form.slot if convention is None else form.published_slot
+    slots = [_slot(text, find, form.labels) if config.distribution else None for text in texts]
     at = {i: slot for i, slot in enumerate(slots) if slot is not None}
     choices = await ask.all(
         *(
@@ -310,22 +287,25 @@ def _said(text: Generation) -> tuple[int, str]:
     return (0, "") if begin is None else (begin, text.text[begin:])
 
 
-def _slot(text: Generation, form: Format) -> tuple[Prefix, tuple[Label, ...]] | None:
+def _slot(
+    text: Generation, find: Callable[[str], Slot | None], names: Sequence[str]
+) -> tuple[Prefix, tuple[Label, ...]] | None:
     """What the judge wrote before its verdict, and the labels as they go on from there."""
     begin, said = _said(text)
-    slot = form.slot(said)
+    slot = find(said)
     if slot is None:
         return None
     prefix, lead = cut(text, begin + slot.begin)
-    labels = tuple(Label(name, (name + slot.closing,)) for name in form.labels)
+    labels = tuple(Label(name, (name + slot.closing,)) for name in names)
     return prefix, spelled(labels, lead)
 
 
 def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
     _, said = _said(text)
-    parsed = form.read(said, None) is not None
-    value = form.read(said, convention)
-    return Verdict(value, parsed, value is not None and (parsed or value != form.dropped), text)
+    read = form.read(said)
+    value = read.value if convention is None else form.published(said, convention)
+    counts = value is not None and (read.value is not None or value != form.dropped)
+    return Verdict(value, read, counts, text)
 
 
 def rating_row(unit: Unit, number: int, form: Format, verdict: Verdict) -> Row:
@@ -386,10 +366,11 @@ def _status(verdict: Verdict) -> Row:
     if verdict.counts:
         return {"status": "ok"}
     why = "was cut off" if verdict.drawn.finish_reason == "length" else "ended"
+    said = verdict.read.message or f"{why} without a verdict"
     return {
         "status": "failed",
-        "cause": "no_verdict",
-        "message": f"the judge's text {why} without a verdict",
+        "cause": verdict.read.cause or NONE,
+        "message": f"the judge's text {said}",
     }
 
 

@@ -1,8 +1,10 @@
 """Where a judge's verdict stands in what it wrote, and the labels as they are spelled there.
 
 A verdict is the last label of a text, after any thinking block. Labels of letters or digits only
-("7", "A") are words that occur in any explanation, so they count where they end a finished text or
-follow a word such as "Rating:"; bracketed ones ("[[>]]") count wherever they stand.
+("7", "A") are words that occur in any explanation, so they count where they end a finished text and
+refer to nothing ("step 2", "as shown in [1]"), or follow a word such as "Rating:"; bracketed ones
+("[[>]]") count wherever they stand. A text that holds different labels has a verdict only where the
+last of them ends it, and a label that is denied ("not [[A]]") is none.
 """
 
 import re
@@ -12,12 +14,22 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from orchestrator.judgment.harness._reading import denied
 from orchestrator.records import NO_PREFIX, Generation, Label, Prefix
 
 THINKING_ENDS: Final = "</think>"
 _THINKING_BEGINS: Final = "<think>"
 # What may follow a verdict at the end of a text: full stops, brackets and quotes, emphasis.
 TAIL: Final = " \t\r\n.*_`\"')]}"
+_SENTENCE: Final = 64
+# What comes right before a number or letter that refers to something: "step 2", "as shown in [1]".
+_REFERS = re.compile(
+    r"(?:\b(?:steps?|sections?|figures?|fig|tables?|examples?|lines?|pages?|chapters?|items?|points?|"
+    r"paragraphs?|parts?|questions?|reasons?|equations?|eq|turns?|sources?|references?|refs?|"
+    r"footnotes?|options?|see)\b\.?|\bno\.|[#\u00a7])[ ]?[\[(]?\Z"
+    r"|(?<!rating)(?<!score)(?<!verdict)(?<=\w)[ ]?[\[(]\Z",
+    re.IGNORECASE,
+)
 
 
 class Found(NamedTuple):
@@ -67,18 +79,39 @@ def last_verdict(
 ) -> Found | None:
     """The last label in a text from `begin` on; `ended` says that the text was not cut off."""
     names = tuple(label.name for label in labels)
+    stop = len(text[begin:].rstrip(TAIL)) + begin
     if not _bare(names):
-        for last in reversed(list(_anywhere(names).finditer(text, begin))):
-            return Found(names.index(last.group(1)), last.start(1))
-        return None
+        # The brackets of a label may be among what is stripped from the end.
+        return _settled(text, names, list(_anywhere(names).finditer(text, begin)), stop, ended)
     if not ended:
         return None
-    stop = len(text[begin:].rstrip(TAIL)) + begin
     found = _at_the_end(names).search(text, max(begin, stop - 64), stop)
-    for announced in () if found else reversed(list(_announced(names).finditer(text, begin))):
-        found = announced
-        break
-    return None if found is None else Found(names.index(found.group(1)), found.start(1))
+    if found is not None and _concludes(text, begin, found.start()):
+        return Found(names.index(found.group(1)), found.start(1))
+    return _settled(text, names, list(_announced(names).finditer(text, begin)), stop, ended)
+
+
+def _settled(
+    text: str,
+    names: tuple[str, ...],
+    found: Sequence[re.Match[str]],
+    stop: int,
+    ended: bool,  # noqa: FBT001 (passed on)
+) -> Found | None:
+    """The last match; None where others differ and it does not end the text, or it is denied."""
+    if not found:
+        return None
+    last = found[-1]
+    several = len({match.group(1) for match in found}) > 1
+    if (several and not (ended and last.end(1) >= stop)) or denied(text, last.start()):
+        return None
+    return Found(names.index(last.group(1)), last.start(1))
+
+
+def _concludes(text: str, begin: int, at: int) -> bool:
+    """Whether a label at the end of a text is meant as the verdict."""
+    first = max(begin, at - _SENTENCE)
+    return _REFERS.search(text, first, at) is None and not denied(text, at)
 
 
 def cut(trace: Generation, begin: int) -> tuple[Prefix, str]:

@@ -29,7 +29,7 @@ from orchestrator.prompts.align_bench import FROM_FOLDER, Dimensions
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = _harness.FRAME
 SCHEMA: Final = _harness.SCHEMA
 columns = _harness.columns
@@ -60,7 +60,9 @@ class Config(HarnessSettings):
         "subcategory", description="The dataset's column that says which dimensions apply."
     )
     convention: Literal["align_bench"] | None = Field(
-        None, description="align_bench: -1 for no score, whole numbers; null: missing, as written."
+        None,
+        description="align_bench: the last dictionary, -1 for no score, whole numbers; null: a "
+        "text without one clear score is missing.",
     )
 
     @model_validator(mode="after")

@@ -1,15 +1,16 @@
 """Auto-J: a judge writes a critique and rates an answer from 1 to 10, or decides between two.
 
-`single`: the rating is the last "Rating: [[x]]" of the greedy text. `pairwise`: what follows the
-last "final decision is", in both orders; a winner counts only where both orders agree.
+`single`: the rating is the "Rating: [[x]]" of the greedy text. `pairwise`: what follows "final
+decision is", in both orders; a winner counts only where both orders agree.
 
 Source: Li et al. 2023, "Generative Judge for Evaluating Alignment" (arXiv 2310.05470) and its code
 (commit 2ae17a39). `prompts: selfeval` is the wording printed in the glass-box paper (Figure 7),
 whose Auto-J baseline this is; Auto-J's own are read from its `constants_prompt.py`.
 
-Deviations: a text without a verdict is missing, and so is a rating outside 1..10; the conventions
-`auto_j` (0.0) and `selfeval` (5.0) count as those codes do. Orders that disagree are a tie here;
-Auto-J's agreement counts them as wrong (`judgment.harness.critique_llm.pairwise_agreement`).
+Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; the
+conventions `auto_j` (no rating is 0.0) and `selfeval` (5.0) take the last match, as those codes do.
+Orders that disagree are a tie here; Auto-J's agreement counts them as wrong
+(`judgment.harness.critique_llm.pairwise_agreement`).
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from orchestrator.prompts.auto_j import SELFEVAL
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = _harness.FRAME
 SCHEMA: Final = _harness.SCHEMA
 columns = _harness.columns
@@ -66,7 +67,9 @@ class Config(HarnessSettings):
         "constants_prompt.py, or a file of one template.",
     )
     convention: Literal["auto_j", "selfeval"] | None = Field(
-        None, description="What no rating is: auto_j 0.0, selfeval 5.0, null missing."
+        None,
+        description="auto_j, selfeval: the last match counts, no rating is 0.0 or 5.0; null: a "
+        "text without one clear verdict is missing.",
     )
 
     @model_validator(mode="after")

@@ -7,9 +7,10 @@ where the item has one.
 Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702) and its code (commit e1e0241b), from whose
 `inference/prompts.py` the four wordings are read; they are not part of this project.
 
-Deviations: a text without a score is missing; with `convention: critique_llm` it counts as 5, and
-100 is read as 10, as there. Orders that disagree are a tie here; CritiqueLLM's agreement counts
-them as wrong (`judgment.harness.critique_llm.pairwise_agreement`).
+Deviations: a text without one clear verdict is missing; with `convention: critique_llm` the first
+match counts, no score counts as 5, and 100 is read as 10, as there. Orders that disagree are a tie
+here; CritiqueLLM's agreement counts them as wrong
+(`judgment.harness.critique_llm.pairwise_agreement`).
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = _harness.FRAME
 SCHEMA: Final = _harness.SCHEMA
 columns = _harness.columns
@@ -63,7 +64,9 @@ class Config(HarnessSettings):
         "type", description="The dataset's column with the type of question; else its category."
     )
     convention: Literal["critique_llm"] | None = Field(
-        None, description="critique_llm: no score counts as 5; null: it is missing."
+        None,
+        description="critique_llm: the first match counts, no score counts as 5; null: a text "
+        "without one clear verdict is missing.",
     )
 
     @model_validator(mode="after")

@@ -35,7 +35,7 @@ from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewritin
 from orchestrator.prompts import pairwise
 from orchestrator.records import Messages, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = "judged_rewrites"
 SCHEMA: Final = {
     "item": "str",

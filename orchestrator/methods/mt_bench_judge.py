@@ -1,7 +1,7 @@
 """MT-Bench: a judge rates each answer from 1 to 10, or compares two in two games.
 
-`single`: the rating is the first `[[x]]` of the judge's greedy text; a model's score is the mean
-over questions and turns. `pairwise`: two games with the answers swapped; a win counts only where
+`single`: the rating is the `[[x]]` of the judge's greedy text; a model's score is the mean over
+questions and turns. `pairwise`: two games with the answers swapped; a win counts only where
 both agree, all else is a tie. Turn 2 is judged with the whole conversation in view. Questions of
 math, reasoning and coding are judged against a reference answer.
 
@@ -9,9 +9,10 @@ Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Are
 (arXiv 2306.05685); FastChat `llm_judge` (commit 0e6d3e4b), whose eight prompts are read from its
 `judge_prompts.jsonl`. In mode `single` this is also the GPT judge of the glass-box paper.
 
-Deviations: a text without a verdict is missing, and so is a rating outside 1..10; with
-`convention: fastchat` it is -1 (left out of means, as there) and no range is checked. The
-distribution over the labels, where asked for, is ours. `compact` is the bundled judge's wording.
+Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; with
+`convention: fastchat` the first match counts, no rating is -1 (left out of means, as there) and no
+range is checked. The distribution over the labels, where asked for, is ours. `compact` is the
+bundled judge's wording.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = _harness.FRAME
 SCHEMA: Final = _harness.SCHEMA
 columns = _harness.columns
@@ -71,7 +72,9 @@ class Config(HarnessSettings):
         None, description="Compare every model with this one only, not every pair."
     )
     convention: Literal["fastchat"] | None = Field(
-        None, description="fastchat: -1 for no rating, no range check; null: such are missing."
+        None,
+        description="fastchat: the first match counts, -1 for no rating, no range check; null: a "
+        "text without one clear verdict is missing.",
     )
 
     @model_validator(mode="after")

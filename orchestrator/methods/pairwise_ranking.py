@@ -43,7 +43,7 @@ from orchestrator.prompts.pairwise import LabelSet
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit, labels
 
-VERSION: Final = 3
+VERSION: Final = 4
 FRAME: Final = "judgments"
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {

@@ -40,7 +40,7 @@ from orchestrator.prompts.pointwise import PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = "scores"
 SCHEMA: Final = {
     "item": "str",

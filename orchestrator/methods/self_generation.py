@@ -24,7 +24,7 @@ from orchestrator.methods._harness import HarnessSettings
 from orchestrator.prompts.files import Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = _harness.FRAME
 SCHEMA: Final = _harness.SCHEMA
 columns = _harness.columns
@@ -42,7 +42,9 @@ class Config(HarnessSettings):
         "file of one template.",
     )
     convention: Literal["selfeval"] | None = Field(
-        None, description="What no rating is: selfeval 5.0, null missing."
+        None,
+        description="selfeval: the last match counts, no rating is 5.0; null: a text without one "
+        "clear rating is missing.",
     )
 
     @model_validator(mode="after")

@@ -228,7 +228,7 @@ def _notes(rows: pl.DataFrame, *, read: bool) -> Sequence[str]:
         notes.append(f"missing verdicts are in no number: {said}")
     filled = len(rows.filter(OK & ~pl.col("parsed").fill_null(value=True)))
     if filled:
-        notes.append(f"{filled:,} texts without a verdict count as the convention says")
+        notes.append(f"{filled:,} texts without a clear verdict count as the convention says")
     if read:
         low = len(rows.filter(pl.col("coverage") < 0.5))
         notes.append(

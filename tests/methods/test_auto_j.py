@@ -26,12 +26,20 @@ def config(**changes):
 
 
 def test_the_papers_wording_shows_question_and_answer():
-    judge = Judge(lambda text: "Good. Rating: [[5]] no, Rating: [[9]]")
+    judge = Judge(lambda text: "Good. Rating: [[9]]")
     row = rows_of(auto_j, config(), SINGLE, judge)[0]
     assert row["rating"] == 9.0
     text = judge.judged[0].messages[-1].content
     assert "# [Query]: What is 2+2?\n# ***\n# [Response]: a says 1\n" in text
     assert text.endswith('"[[rating]]", for example: "Rating: [[5]]".')
+
+
+def test_two_ratings_are_no_rating_but_by_the_convention_the_last_counts():
+    judge = Judge(lambda text: "Good. Rating: [[5]] no, Rating: [[9]]")
+    row = rows_of(auto_j, config(), SINGLE, judge)[0]
+    assert (row["rating"], row["status"], row["cause"]) == (None, "failed", "ambiguous_verdict")
+    row = rows_of(auto_j, config(convention="auto_j"), SINGLE, judge)[0]
+    assert (row["rating"], row["status"]) == (9.0, "ok")
 
 
 @pytest.mark.parametrize(("convention", "rating"), [("auto_j", 0.0), ("selfeval", 5.0)])

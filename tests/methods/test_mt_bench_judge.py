@@ -88,6 +88,39 @@ def test_a_text_without_a_verdict_is_missing_and_keeps_the_text(prompts):
     assert row["text"] == "I can't say"
 
 
+CITES = "As shown in [1], the answer is right. Rating: 8"
+DENIES = "It would be wrong to say [[A]], so my final verdict is [[B]]"
+
+
+def test_a_citation_is_no_rating_but_by_fastchats_convention(prompts):
+    judge = Judge(lambda text: CITES, {"1": 1.0})
+    row = rows_of(method, config(prompts, distribution=True), SINGLE, judge)[0]
+    assert (row["rating"], row["parsed"], row["status"]) == (None, False, "failed")
+    assert row["cause"] == "ambiguous_verdict"
+    assert row["message"] == "the judge's text has no [[rating]]; [1] may be a citation"
+    assert (row["text"], judge.chosen) == (CITES, [])
+    published = config(prompts, distribution=True, convention="fastchat")
+    row = rows_of(method, published, SINGLE, judge)[0]
+    assert (row["rating"], row["parsed"], row["status"]) == (1.0, False, "ok")
+    assert judge.chosen[0].prefix.text == "As shown in ["
+
+
+def test_a_verdict_that_is_denied_does_not_win_but_by_fastchats_convention(prompts):
+    judge = Judge(lambda text: DENIES)
+    row = rows_of(method, config(prompts, mode="pairwise"), PAIR, judge)[0]
+    assert (row["winner_ab"], row["winner"], row["cause"]) == (None, None, "ambiguous_verdict")
+    assert row["message"] == "the judge's text holds different verdicts: [[A]], [[B]]"
+    published = config(prompts, mode="pairwise", convention="fastchat")
+    row = rows_of(method, published, PAIR, judge)[0]
+    assert (row["winner_ab"], row["status"]) == ("A", "ok")
+
+
+def test_a_rating_off_the_scale_is_missing_and_says_so(prompts):
+    row = rows_of(method, config(prompts), SINGLE, Judge(lambda text: "[[100]]"))[0]
+    assert (row["rating"], row["cause"]) == (None, "verdict_off_scale")
+    assert row["message"] == "the judge's text has a rating of 100, outside 1 to 10"
+
+
 def test_fastchats_convention_is_minus_one_and_left_out(prompts):
     judge = Judge(lambda text: "none" if "multi" in text else "[[100]]")
     one, two = rows_of(method, config(prompts, convention="fastchat"), SINGLE, judge)

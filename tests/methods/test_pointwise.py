@@ -54,7 +54,7 @@ def test_the_prompt_names_the_scale():
 
 
 def test_traces_are_averaged_and_those_without_a_verdict_are_counted():
-    said = {0: trace("fine ", "7"), 1: trace("no idea"), 2: trace("poor ", "1")}
+    said = {0: trace("fine. ", "7"), 1: trace("no idea"), 2: trace("poor. ", "1")}
 
     def respond(ask):
         if isinstance(ask, ChooseAsk):

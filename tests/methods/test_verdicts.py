@@ -59,7 +59,26 @@ def test_other_characters_of_the_first_token_stay_in_front_of_every_label():
 
 
 def test_the_last_verdict_counts_and_not_one_that_was_quoted():
-    assert label_in("[[>>]] would be wrong; I say [[<]]. Fine", FIVE) == "[[<]]"
+    assert label_in("[[>>]] would be wrong; I say [[<]].", FIVE) == "[[<]]"
+    assert label_in("So [[<]], yes, [[<]]. Fine", FIVE) == "[[<]]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[>>]] would be wrong; I say [[<]]. Fine",
+        "Say [[>]] if A is better, [[<]] if B is. Now A",
+        "I would not say [[>>]]",
+        "It does not deserve a [[>]] at all",
+    ],
+)
+def test_several_symbols_or_one_that_is_denied_are_no_verdict(text):
+    assert label_in(text, FIVE) is None
+
+
+def test_a_text_that_was_cut_off_among_several_symbols_has_no_verdict():
+    assert label_in("[[>]] or perhaps [[<]]", FIVE, ended=False) is None
+    assert label_in("[[>]] or perhaps [[<]]", FIVE) == "[[<]]"
 
 
 def test_a_verdict_inside_a_thinking_block_is_none():
@@ -78,8 +97,18 @@ def test_a_verdict_inside_a_thinking_block_is_none():
         ("I give it 7/9", "7"),
         ("I give it 7 out of 9.", "7"),
         ("Rating: 6 since it is short", "6"),
-        ("Rating: 6. Not 3 of them. Score is 4, I think", "4"),
+        ("Rating: 6. Not 3 of them. Rating is 6, I think", "6"),
+        ("It does one thing well. I would give this response a 7.", "7"),
+        ("My score for it is 3", "3"),
         ("3 yes 5 no wrong 1", "1"),
+        ("fine 7", "7"),
+        ("Rating [8]", "8"),
+        ("As [1] says, it is right.\n[8]", "8"),
+        ("It is fine. 7", "7"),
+        ("**Rating:** **8**", "8"),
+        ("Overall = 5", "5"),
+        ("\u7efc\u5408\u6765\u770b\uff0c\u6211\u7ed9\u51fa\u8bc4\u5206 7", "7"),
+        ("Clear and right.\n\n> 9", "9"),
     ],
 )
 def test_a_score_ends_the_text_or_is_announced(text, score):
@@ -87,14 +116,29 @@ def test_a_score_ends_the_text_or_is_announced(text, score):
 
 
 @pytest.mark.parametrize(
-    "text", ["I count 7 faults in it", "version 2.7", "11", "7.5", "between 6-7", "", "A7"]
+    "text",
+    [
+        "I count 7 faults in it",
+        "version 2.7",
+        "11",
+        "7.5",
+        "between 6-7",
+        "",
+        "A7",
+        "It is right, as shown in [1].",
+        "The proof fails at step 2",
+        "I give it full marks for what it says (3)",
+        "It falls short in one point (see 2)",
+        "I would not give it a 9",
+        "Rating: 6 for style. Score is 4, I think",
+    ],
 )
 def test_other_numbers_are_no_score(text):
     assert label_in(text, SCORES) is None
 
 
 def test_a_text_that_was_cut_off_has_no_bare_verdict():
-    assert label_in("3 yes 5", SCORES, ended=False) is None
+    assert label_in("I rate it 5", SCORES, ended=False) is None
     assert label_in("so [[>]] beca", FIVE, ended=False) == "[[>]]"
 
 

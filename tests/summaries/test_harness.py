@@ -101,7 +101,7 @@ def test_verdicts_that_a_convention_made_are_counted(context_of):
     context = context_of("self_generation", self_generation, rows)
     (table,) = self_generation_summary.summarise(context)
     assert table.notes[0].startswith("each model rates itself")
-    assert "1 texts without a verdict count as the convention says" in table.notes
+    assert "1 texts without a clear verdict count as the convention says" in table.notes
 
 
 def test_the_overall_score_of_align_bench_is_its_macro_average(context_of):

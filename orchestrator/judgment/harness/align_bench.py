@@ -2,9 +2,10 @@
 
 Source: Liu et al. 2023, "AlignBench" (arXiv 2311.18743), and its code (commit 5b79d4a8).
 
-The released code reads whole numbers only (7.5 inside the dictionary becomes 7) and -1 where there
-is no score, which its result table does not drop; `convention="align_bench"` does the same. Without
-it a score keeps its decimals, and one that is missing or outside 1..10 is None.
+The released code takes the last dictionary, whole numbers only (7.5 inside it becomes 7) and -1 for
+no score, which its result table does not drop; `convention="align_bench"` does the same. Without it
+a score keeps its decimals, and one that is missing, outside 1..10 or contradicted by another
+overall score of the text is None.
 """
 
 import math
@@ -15,6 +16,7 @@ from typing import Final, Literal
 import msgspec
 
 from orchestrator.judgment.harness._numbers import NUMBER, within
+from orchestrator.judgment.harness._reading import AMBIGUOUS, Match, Reading, agreed, on_scale
 
 OVERALL: Final = "综合得分"
 """The key of the overall score."""
@@ -56,21 +58,38 @@ class Judgment(msgspec.Struct, frozen=True):
 
 
 def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = None) -> Judgment:
-    """The scores in a judge's text: its last dictionary, else the first overall score anywhere."""
+    """The scores in a judge's text: its overall score, and the dimensions of its last dictionary.
+
+    Args:
+        text: What the judge wrote.
+        convention: None reads as `read_overall`, with no dimensions where that is ambiguous;
+            "align_bench" as the released code.
+    """
     if convention == "align_bench":
         return _as_published(text)
-    begin, end = _last_braces(text)
+    read = read_overall(text)
+    begin, end = (0, 0) if read.cause == AMBIGUOUS else _last_braces(text)
     found = {
         key.strip(): value
         for key, written in _ENTRY.findall(text, begin, end)
         if key.strip() != OVERALL and (value := within(written, LOW, HIGH)) is not None
     }
-    match = overall_match(text)
-    return Judgment(None if match is None else within(match.group(1), LOW, HIGH), found)
+    return Judgment(read.value, found)
+
+
+def read_overall(text: str) -> Reading:
+    """The one overall score of a text; its place is in the last dictionary, if there is one."""
+    found = [
+        Match(float(one.group(1)), one.start(), *one.span(1), text[one.end() : one.end() + 1])
+        for one in _OVERALL.finditer(text)
+    ]
+    begin, end = _last_braces(text)
+    inside = [at for at, one in enumerate(found) if begin <= one.start and one.end <= end]
+    return on_scale(agreed(text, found, at=inside[0] if inside else 0), LOW, HIGH)
 
 
 def overall_match(text: str) -> re.Match[str] | None:
-    """Where the overall score of `parse_judgment` stands; group 1 is the number."""
+    """The overall score of the last dictionary, else the first; group 1 is the number."""
     return _OVERALL.search(text, *_last_braces(text)) or _OVERALL.search(text)
 
 

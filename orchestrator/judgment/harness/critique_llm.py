@@ -2,8 +2,9 @@
 
 Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702), and its code (commit e1e0241b).
 
-The released code gives 5 to a text without a score and -1 to one without a label, both of which it
-counts; `convention="critique_llm"` does the same. Without it such a verdict is None.
+The released code takes the first match and gives 5 to a text without a score, -1 to one without a
+label, both of which it counts. `convention="critique_llm"` does the same. Without it a text has a
+verdict only where all matches agree.
 """
 
 import math
@@ -16,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.harness._numbers import NUMBER, within
+from orchestrator.judgment.harness._numbers import NUMBER
+from orchestrator.judgment.harness._reading import Match, Reading, agreed, on_scale
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +32,7 @@ LABELS: Final = ("助手1", "助手2", "质量相当")
 """Assistant 1 is better (0), assistant 2 is better (1), equal (2)."""
 BEFORE_LABEL: Final = "{'综合比较结果': '"
 AFTER_LABEL: Final = "'}"
+_LABEL = re.compile(f"{re.escape(BEFORE_LABEL)}({'|'.join(LABELS)}){re.escape(AFTER_LABEL)}")
 
 # In this order, as published; the first that is found anywhere counts.
 _BEFORE: Final = ("'综合得分': ", "综合得分: ", "综合得分\uff1a")
@@ -45,18 +48,28 @@ def parse_score(text: str, *, convention: Literal["critique_llm"] | None = None)
 
     Args:
         text: What the judge wrote.
-        convention: None gives None for no score and for one outside 0..10, "critique_llm" gives
-            5 for no score.
+        convention: None reads as `read_score`; "critique_llm" takes the first and gives 5 for no
+            score.
     """
-    if convention == "critique_llm":
-        match = _first(_SCORES_AS_PUBLISHED, text)
-        return UNPARSED_SCORE if match is None else float(match.group(1))
-    match = score_match(text)
-    return None if match is None else within(match.group(1), LOW, HIGH)
+    if convention is None:
+        value: float | None = read_score(text).value
+        return value
+    match = _first(_SCORES_AS_PUBLISHED, text)
+    return UNPARSED_SCORE if match is None else float(match.group(1))
+
+
+def read_score(text: str) -> Reading:
+    """The one score of a critique."""
+    found = [
+        Match(float(one.group(1)), one.start(), *one.span(1), text[one.end() : one.end() + 1])
+        for pattern in _SCORES
+        for one in pattern.finditer(text)
+    ]
+    return on_scale(agreed(text, found), LOW, HIGH)
 
 
 def score_match(text: str) -> re.Match[str] | None:
-    """Where the score of `parse_score` stands; group 1 is the number."""
+    """The first score by the released code's order of forms; group 1 is the number."""
     return _first(_SCORES, text)
 
 
@@ -69,12 +82,25 @@ def parse_label(text: str, *, convention: Literal["critique_llm"] | None = None)
 
     Args:
         text: What the judge wrote.
-        convention: None gives None for no verdict, "critique_llm" gives -1.
+        convention: None reads as `read_label`; "critique_llm" takes the first label that is found,
+            in their order, and gives -1 for none.
     """
+    if convention is None:
+        value: int | None = read_label(text).value
+        return value
     for label, name in enumerate(LABELS):
         if BEFORE_LABEL + name + AFTER_LABEL in text:
             return label
-    return UNPARSED_LABEL if convention == "critique_llm" else None
+    return UNPARSED_LABEL
+
+
+def read_label(text: str) -> Reading:
+    """The one label of a comparison."""
+    found = [
+        Match(LABELS.index(one.group(1)), one.start(), *one.span(1), AFTER_LABEL)
+        for one in _LABEL.finditer(text)
+    ]
+    return agreed(text, found)
 
 
 def swapped(label: int | None) -> int | None:

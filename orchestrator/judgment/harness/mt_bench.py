@@ -5,9 +5,10 @@ Its agreement with human votes is `orchestrator.statistics.agreement.raw_agreeme
 Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena"
 (arXiv 2306.05685), and FastChat's `llm_judge` (commit 0e6d3e4b).
 
-The first match counts and a single-bracket number is the backup, as published: a judge that quotes
-an example before its verdict, or cites "[1]", is misread by both. Unlike FastChat, a rating outside
-the scale and an unparseable text are None; `convention="fastchat"` gives what FastChat gives.
+FastChat takes the first match, and a number in single brackets where there is none: a judge that
+quotes an example, denies a verdict ("not [[A]]") or cites "[1]" is misread. `convention="fastchat"`
+does the same. Without it a text has a verdict only where all matches agree, none is denied, and a
+number in single brackets is announced as the rating; a rating outside the scale is None too.
 """
 
 import math
@@ -18,6 +19,13 @@ from typing import Final, Literal
 import msgspec
 
 from orchestrator.judgment.harness._numbers import NUMBER, within
+from orchestrator.judgment.harness._reading import (
+    AMBIGUOUS,
+    Match,
+    Reading,
+    agreed,
+    on_scale,
+)
 
 Winner = Literal["A", "B", "tie"]
 
@@ -32,6 +40,7 @@ NEEDS_REFERENCE: Final = frozenset({"math", "reasoning", "coding"})
 
 _RATING = re.compile(rf"\[\[({NUMBER})\]\]")
 _RATING_BACKUP = re.compile(rf"\[({NUMBER})\]")
+_ANNOUNCED = re.compile(rf"(?i:\b(?:rating|score)(?: is)?)[\s:*_=]{{1,4}}\[({NUMBER})\]")
 _SCORES = re.compile(rf"\[\[({NUMBER}),\s?({NUMBER})\]\]")
 _SCORES_BACKUP = re.compile(rf"\[({NUMBER}),\s?({NUMBER})\]")
 _VERDICTS: Final[tuple[tuple[str, Winner], ...]] = (
@@ -39,48 +48,91 @@ _VERDICTS: Final[tuple[tuple[str, Winner], ...]] = (
     ("[[B]]", "B"),
     ("[[C]]", "tie"),
 )
+_VERDICT = re.compile(r"\[\[([ABC])\]\]")
 
 
 def parse_rating(text: str, *, convention: Literal["fastchat"] | None = None) -> float | None:
-    """The rating in a judge's text: the first `[[x]]`, else the first `[x]`.
+    """The rating in a judge's text.
 
     Args:
         text: What the judge wrote.
-        convention: None gives None for no rating and for one outside 1..10; "fastchat" gives -1
-            for no rating and checks no range.
+        convention: None reads as `read_rating`; "fastchat" takes the first `[[x]]`, else the first
+            `[x]`, gives -1 for no rating and checks no range.
     """
+    if convention is None:
+        value: float | None = read_rating(text).value
+        return value
     match = rating_match(text)
-    if convention == "fastchat":
-        return UNPARSED if match is None else float(match.group(1))
-    return None if match is None else within(match.group(1), LOW, HIGH)
+    return UNPARSED if match is None else float(match.group(1))
+
+
+def read_rating(text: str) -> Reading:
+    """The one rating in a text: `[[x]]`, else an announced `[x]` or nothing but `[x]`."""
+    found = [*map(_match, _RATING.finditer(text))] or [*map(_match, _ANNOUNCED.finditer(text))]
+    if not found and (alone := _RATING_BACKUP.fullmatch(text.strip())):
+        found = [_match(alone, len(text) - len(text.lstrip()))]
+    if not found and (cited := _RATING_BACKUP.search(text)):
+        said = f"has no [[rating]]; {cited.group()} may be a citation"
+        return Reading(cause=AMBIGUOUS, message=said)
+    return on_scale(agreed(text, found), LOW, HIGH)
+
+
+def _match(found: re.Match[str], at: int = 0) -> Match:
+    begin, end = found.start(1) + at, found.end(1) + at
+    closing = found.string[found.end(1) : found.end()]
+    return Match(float(found.group(1)), found.start() + at, begin, end, closing)
 
 
 def rating_match(text: str) -> re.Match[str] | None:
-    """Where the rating of `parse_rating` stands; group 1 is the number."""
+    """Where FastChat finds the rating; group 1 is the number."""
     return _RATING.search(text) or _RATING_BACKUP.search(text)
 
 
 def parse_winner(
     text: str, *, convention: Literal["fastchat"] | None = None
 ) -> Winner | Literal["error"] | None:
-    """The verdict of one game: "[[A]]" before "[[B]]" before "[[C]]", wherever they stand.
+    """The verdict of one game.
 
     Args:
         text: What the judge wrote.
-        convention: None gives None for no verdict, "fastchat" gives "error".
+        convention: None reads as `read_winner`; "fastchat" looks for "[[A]]" before "[[B]]" before
+            "[[C]]", wherever they stand, and gives "error" for no verdict.
     """
+    if convention is None:
+        value: Winner | None = read_winner(text).value
+        return value
     for written, winner in _VERDICTS:
         if written in text:
             return winner
-    return "error" if convention == "fastchat" else None
+    return "error"
+
+
+def read_winner(text: str) -> Reading:
+    """The one verdict of "[[A]]", "[[B]]" and "[[C]]" in a text."""
+    winners = dict(_VERDICTS)
+    found = [
+        Match(winners[one.group()], one.start(), one.start(1), one.end(1), "]]")
+        for one in _VERDICT.finditer(text)
+    ]
+    return agreed(text, found)
 
 
 def parse_scores(text: str) -> tuple[float, float] | None:
-    """Both ratings of the prompt that asks for two: the first `[[x, y]]`, else `[x, y]`."""
-    match = _SCORES.search(text) or _SCORES_BACKUP.search(text)
-    if match is None:
-        return None
-    a, b = (within(match.group(i), LOW, HIGH) for i in (1, 2))
+    """Both ratings of the prompt that asks for two: the one `[[x, y]]`, or nothing but `[x, y]`."""
+    found = [
+        Match(
+            (within(one.group(1), LOW, HIGH), within(one.group(2), LOW, HIGH)),
+            one.start(),
+            one.start(1),
+            one.end(2),
+            "]]",
+        )
+        for one in _SCORES.finditer(text)
+    ]
+    if not found and (alone := _SCORES_BACKUP.fullmatch(text.strip())):
+        pair = within(alone.group(1), LOW, HIGH), within(alone.group(2), LOW, HIGH)
+        found = [Match(pair, 0, 0, 0)]
+    a, b = agreed(text, found).value or (None, None)
     return None if a is None or b is None else (a, b)
 
 

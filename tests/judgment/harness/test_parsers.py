@@ -85,6 +85,98 @@ def test_no_verdict_is_missing(name):
     assert VERDICTS[name]("Both are fine, A perhaps a little more.") is None
 
 
+READINGS = {
+    "rating": mt_bench.read_rating,
+    "winner": mt_bench.read_winner,
+    "auto_j": auto_j.read_rating,
+    "decision": auto_j.read_decision,
+    "critique": critique_llm.read_score,
+    "label": critique_llm.read_label,
+    "overall": align_bench.read_overall,
+}
+AMBIGUOUS = [
+    # The audit's two texts, and what is like them.
+    ("rating", "As shown in [1], the answer is right. Rating: 8"),
+    ("rating", "see [1] for details. Rating: 7"),
+    ("rating", "It cites [2]."),
+    ("winner", "Not [[A]] but [[B]]"),
+    ("winner", "It would be wrong to say [[A]]: my final verdict is [[B]]."),
+    ("winner", "I would not say [[A]]."),
+    ("winner", "I can't give it [[A]] here"),
+    ("winner", "Neither [[A]]"),
+    ("winner", 'Say "[[A]]" if A is better, "[[B]]" if B is, "[[C]]" for a tie'),
+    ("rating", "First [[3]] then final [[9]]"),
+    ("rating", "It does not deserve a [[9]]."),
+    ("rating", "a [[7]] rather than [[7]]"),
+    ("auto_j", 'for example "Rating: [[5]]". Here: Rating: [[8]]'),
+    ("decision", "So, the final decision is Response 1. No, the final decision is Tie"),
+    ("critique", "综合得分: 3 ... 综合得分: 8"),
+    ("critique", "'综合得分': 3 综合得分\uff1a8"),
+    ("label", "{'综合比较结果': '助手1'} {'综合比较结果': '助手2'}"),
+    ("overall", "{'综合得分': 2} {'综合得分': 9}"),
+    ("overall", "综合得分: 2 {'清晰度': 9, '综合得分': 9}"),
+]
+CLEAR = [
+    ("rating", "The answer is correct, as [1] says. Rating: [[8]]", 8.0),
+    ("rating", "Rating: [[8]]\nAgain: [[8]]", 8.0),
+    ("rating", "see [1]. Rating: [8]", 8.0),
+    ("rating", "**Rating:** [6]", 6.0),
+    ("rating", " [7]\n", 7.0),
+    ("rating", "It is not wrong. [[9]]", 9.0),
+    ("rating", "It could not be better, so [[10]]", 10.0),
+    ("rating", "It does not answer the second question: [[4]]", 4.0),
+    ("winner", "Assistant B is not as good. [[A]]", "A"),
+    ("winner", "Assistant A never says why, so my final verdict is: [[B]]", "B"),
+    ("winner", "[[C]]", "tie"),
+    ("auto_j", "In conclusion, it is not great. \n\nRating: [[6]] ", 6.0),
+    ("decision", "3. Conclusion: neither is wrong. So, the final decision is Response 2.", 1),
+    ("critique", "回答不错。\n综合得分: 7", 7.0),
+    ("label", "助手1更好。{'综合比较结果': '助手1'}", 0),
+    ("overall", "没有错误。{'事实正确性': 9, '综合得分': 8}", 8.0),
+]
+
+
+@pytest.mark.parametrize(("form", "text"), AMBIGUOUS)
+def test_a_text_that_says_several_things_or_denies_one_has_no_verdict_and_says_why(form, text):
+    read = READINGS[form](text)
+    assert (read.value, read.cause) == (None, "ambiguous_verdict")
+    assert read.message
+
+
+@pytest.mark.parametrize(("form", "text", "value"), CLEAR)
+def test_an_ordinary_verdict_is_read_at_its_place(form, text, value):
+    read = READINGS[form](text)
+    assert (read.value, read.cause) == (value, "")
+    label = text[read.begin : read.end]
+    assert str(label).strip("[]'")
+    assert text[read.end :].startswith(read.closing)
+
+
+@pytest.mark.parametrize("form", READINGS)
+def test_a_text_without_anything_like_a_verdict_has_none(form):
+    assert READINGS[form]("A fine answer, though short.").cause == "no_verdict"
+
+
+def test_a_rating_off_the_scale_says_so():
+    read = mt_bench.read_rating("[[100]]")
+    assert (read.value, read.cause) == (None, "verdict_off_scale")
+    assert "100" in read.message
+
+
+@given(texts)
+def test_where_the_strict_reading_says_something_the_published_one_says_the_same(text):
+    """Only what is refused differs; AlignBench, which cuts decimals, is left out."""
+    pairs = [
+        (mt_bench.parse_rating(text), mt_bench.parse_rating(text, convention="fastchat")),
+        (mt_bench.parse_winner(text), mt_bench.parse_winner(text, convention="fastchat")),
+        (auto_j.parse_rating(text), auto_j.parse_rating(text, convention="auto_j")),
+        (auto_j.parse_decision(text), auto_j.parse_decision(text, convention="auto_j")),
+        (critique_llm.parse_label(text), critique_llm.parse_label(text, convention="critique_llm")),
+    ]
+    for strict, published in pairs:
+        assert strict is None or strict == published
+
+
 def test_conventions_of_missing_verdicts_have_names():
     assert mt_bench.parse_rating("none", convention="fastchat") == -1
     assert mt_bench.parse_winner("none", convention="fastchat") == "error"
@@ -108,28 +200,36 @@ def test_a_number_too_long_for_a_float_is_missing():
 
 def test_two_ratings_in_one_text():
     assert mt_bench.parse_scores("so [[8, 6.5]]") == (8.0, 6.5)
-    assert mt_bench.parse_scores("so [8,6]") == (8.0, 6.0)
+    assert mt_bench.parse_scores(" [8,6]\n") == (8.0, 6.0)
+    assert mt_bench.parse_scores("so [8,6]") is None
+    assert mt_bench.parse_scores("for example [[5, 6]]. [[8, 6]]") is None
     assert mt_bench.parse_scores("so [[8, 60]]") is None
     assert mt_bench.parse_scores("so [[8]]") is None
 
 
-def test_auto_j_takes_the_last_rating_and_mt_bench_the_first():
+def test_by_convention_auto_j_takes_the_last_rating_and_mt_bench_the_first():
     text = 'for example "Rating: [[5]]". Here: Rating: [[ 8 ]]'
-    assert auto_j.parse_rating(text) == 8.0
-    assert mt_bench.parse_rating(text) == 5.0
+    assert auto_j.parse_rating(text, convention="auto_j") == 8.0
+    assert mt_bench.parse_rating(text, convention="fastchat") == 5.0
 
 
-def test_auto_j_reads_the_last_decision_whatever_its_case():
+def test_auto_j_reads_a_decision_whatever_its_case_and_by_convention_the_last():
     text = "So, the final decision is Response 1 ... no, the final decision is  TIE."
-    assert auto_j.parse_decision(text) == 2
+    assert auto_j.parse_decision(text, convention="auto_j") == 2
+    assert auto_j.parse_decision(text) is None
+    assert auto_j.parse_decision("the final decision is  TIE.") == 2
     assert auto_j.parse_decision("the final decision is response 2") == 1
 
 
-def test_align_bench_reads_the_last_dictionary():
-    example = "{'事实正确性': 9, '综合得分': 2}"
+def test_align_bench_reads_the_dimensions_of_the_last_dictionary():
+    example = "{'事实正确性': 9, '综合得分': 7.5}"
     text = f"例如 {example} 最后 {{'事实正确性': 6, '清晰度': 7.5, '综合得分': 7.5}}"
     found = align_bench.parse_judgment(text)
     assert (found.score, found.dimensions) == (7.5, {"事实正确性": 6.0, "清晰度": 7.5})
+    two = align_bench.parse_judgment(text.replace("7.5}", "2}", 1))
+    assert (two.score, two.dimensions) == (None, {})
+    published = align_bench.parse_judgment(text.replace("7.5}", "2}", 1), convention="align_bench")
+    assert published.score == 7.0
 
 
 def test_align_bench_itself_cuts_decimals_in_the_dictionary_and_not_outside():

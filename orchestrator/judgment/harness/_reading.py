@@ -1,0 +1,105 @@
+"""A verdict that is read only where the text says one thing.
+
+A judge may quote the form it was asked for, cite "[1]", weigh several verdicts or deny one. The
+released parsers take the first or the last match all the same; here such a text has no verdict, and
+says why. What the released code reads is asked for by its name (`convention`).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+NONE: Final = "no_verdict"
+AMBIGUOUS: Final = "ambiguous_verdict"
+OFF_SCALE: Final = "verdict_off_scale"
+_MOST_SHOWN: Final = 3
+
+# "not [[A]]", "would not give it a [[9]]"; a full stop, comma or colon between ends the denial.
+_DENIED = re.compile(
+    r"(?:\b(?:not|never|neither|nor|cannot|instead of|rather than)|n['\u2019]t)"
+    r"(?:\s[\w'\u2019]{1,20}){0,3}[\s\"'`*(]{0,8}\Z",
+    re.IGNORECASE,
+)
+_BEFORE: Final = 100
+
+
+class Reading(NamedTuple):
+    """What a text says.
+
+    Attributes:
+        value: The verdict; None where there is none.
+        begin: Index of the label's first character.
+        end: Index behind its last.
+        closing: What ends the label in the text.
+        cause: Why there is no value, as it stands in rows; empty where there is one.
+        message: The same in words that go on from "the judge's text"; empty for nothing to add.
+    """
+
+    value: Any = None
+    begin: int = -1
+    end: int = -1
+    closing: str = ""
+    cause: str = NONE
+    message: str = ""
+
+
+class Match(NamedTuple):
+    """One place in a text that may be the verdict.
+
+    Attributes:
+        value: What it says.
+        start: Where the whole of it starts, brackets or introduction included.
+        begin: Where the label begins.
+        end: Where it ends.
+        closing: What ends the label in the text.
+    """
+
+    value: Any
+    start: int
+    begin: int
+    end: int
+    closing: str = ""
+
+
+def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
+    """The verdict that all matches agree on.
+
+    Args:
+        text: What the judge wrote.
+        found: The matches, in the order of the text.
+        at: The match that counts as the place of the verdict, as an index.
+    """
+    if not found:
+        return Reading()
+    different = list(dict.fromkeys(match.value for match in found))
+    if len(different) > 1:
+        shown = [text[one.start : one.end + len(one.closing)] for one in _first_of_each(found)]
+        more = ", …" if len(different) > len(shown) else ""
+        said = f"holds different verdicts: {', '.join(shown)}{more}"
+        return Reading(cause=AMBIGUOUS, message=said)
+    for match in found:
+        if denied(text, match.start):
+            what = text[match.start : match.end + len(match.closing)]
+            return Reading(cause=AMBIGUOUS, message=f"denies its verdict: … not … {what}")
+    chosen = found[at]
+    return Reading(chosen.value, chosen.begin, chosen.end, chosen.closing, cause="")
+
+
+def denied(text: str, start: int) -> bool:
+    """Whether the words right before a place deny what stands there."""
+    return _DENIED.search(text, max(start - _BEFORE, 0), start) is not None
+
+
+def on_scale(read: Reading, low: float, high: float) -> Reading:
+    """The reading of a number, refused outside [low, high]."""
+    if read.value is None or low <= read.value <= high:
+        return read
+    said = f"has a rating of {read.value:g}, outside {low:g} to {high:g}"
+    return Reading(cause=OFF_SCALE, message=said)
+
+
+def _first_of_each(found: Sequence[Match]) -> list[Match]:
+    first: dict[Any, Match] = {}
+    for match in found:
+        first.setdefault(match.value, match)
+    return list(first.values())[:_MOST_SHOWN]
