@@ -7,16 +7,56 @@ errors and cancellation are raised.
 """
 
 import ipaddress
-from typing import Final, Protocol, runtime_checkable
+import logging
+import os
+from collections.abc import Awaitable
+from pathlib import Path
+from traceback import extract_tb
+from typing import Final, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
+from orchestrator.errors import OrchestratorError
 from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
 
+T = TypeVar("T")
 LOCAL: Final = "local"
 """Stands for the address of a back-end that needs no server."""
+
+
+RAISE_FAULTS: Final = "ORCHESTRATOR_RAISE_FAULTS"
+"""With this variable in the environment `answered` hides no fault; the tests set it."""
+
+_log = logging.getLogger(__name__)
+
+
+async def answered(call: Awaitable[T]) -> T | Failure:
+    """What a back-end answers; an exception that it should not have raised becomes a failure.
+
+    Back-ends return failures as values, whatever a server sends. This is the one boundary behind
+    that promise: a fault in a decoder costs the request that met it, not the run. The failure is
+    transient, so the next call of the command asks again.
+    """
+    try:
+        return await call
+    except OrchestratorError:
+        raise
+    except Exception as error:  # the boundary
+        if RAISE_FAULTS in os.environ:
+            raise
+        said = f"the reply can't be read: {fault_in(error)}"
+        _log.warning("%s; please report this fault of the program", said)
+        return Failure("unparseable", said)
+
+
+def fault_in(error: Exception) -> str:
+    """The kind of an unexpected exception and where it was raised, without what it says."""
+    # Its text may hold anything that a server sent.
+    frames = extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
 
 
 def is_private(base_url: str) -> bool:

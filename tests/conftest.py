@@ -19,6 +19,9 @@ from hypothesis import settings
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
+# A fault of a decoder is an exception here and in the programs that tests start, not a failure.
+os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
+
 ROOT = Path(__file__).parents[1]
 BUNDLED = ROOT / "launch" / "embedded" / "models"
 SHARED = Path(os.environ.get("ORCHESTRATOR_SHARED", ROOT.parent / "shared"))

@@ -29,7 +29,7 @@ _ENOUGH: Final = 20
 _SHIFTED: Final = 10.0
 _CAP_WORDS: Final = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
-    r"not exceed|smaller than)\D{0,20}(\d+)",
+    r"not exceed|smaller than)\D{0,20}([0-9]{1,9})(?![0-9])",
     re.IGNORECASE,
 )
 

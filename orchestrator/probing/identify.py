@@ -6,7 +6,7 @@ Source: the routes of vLLM 0.32, SGLang 0.5.23, TGI 3.3 and llama.cpp's server; 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from orchestrator.probing.replies import HttpReply
+from orchestrator.probing.replies import HttpReply, text_in
 
 PATHS: Final = (
     "/version",
@@ -38,7 +38,7 @@ def identify(replies: Mapping[str, HttpReply]) -> str:
     version = tables.get("/version", {})
     if version.get("server") == "orchestrator-embedded":
         return "embedded"
-    if str(version.get("version", "")).startswith("fake-"):
+    if text_in(version, "version").startswith("fake-"):
         return "fake"
     owner = _OWNERS.get(_owner(tables.get("/v1/models", {})))
     if owner is not None:
@@ -56,7 +56,7 @@ def identify(replies: Mapping[str, HttpReply]) -> str:
 
 def _owner(models: Mapping[str, Any]) -> str:
     entry = _first(models)
-    return str(entry.get("owned_by", ""))
+    return text_in(entry, "owned_by")
 
 
 def _first(models: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -69,7 +69,8 @@ def model_names(models: HttpReply | None) -> tuple[str, ...]:
     """The models that a server lists, in its order."""
     data = models.table().get("data") if models is not None and models.status == 200 else None
     entries = data if isinstance(data, list) else []
-    return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
+    named = (text_in(entry, "id") for entry in entries if isinstance(entry, dict))
+    return tuple(name for name in named if name)
 
 
 def context_length(replies: Mapping[str, HttpReply], model: str) -> int | None:
@@ -79,11 +80,11 @@ def context_length(replies: Mapping[str, HttpReply], model: str) -> int | None:
     for entry in data if isinstance(data, list) else ():
         if isinstance(entry, dict) and entry.get("id") == model:
             length = entry.get("max_model_len")
-            if isinstance(length, int):
+            if type(length) is int:
                 return length
     props = replies.get("/props")
     settings = props.table().get("default_generation_settings") if props is not None else None
     length = settings.get("n_ctx") if isinstance(settings, dict) else None
     info = replies.get("/info")
     length = length or (info.table().get("max_total_tokens") if info is not None else None)
-    return length if isinstance(length, int) else None
+    return length if type(length) is int else None

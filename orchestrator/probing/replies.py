@@ -1,6 +1,5 @@
 """Reply bodies of any server -> what the checks look at. Never raises, never makes up."""
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -9,10 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.wire import failures
+from orchestrator.wire.replies import MAX_COUNT, loads, text_of
 
 # Below this a number stands for minus infinity: vLLM writes -9999.0, others float32's lowest.
 _SENTINEL: Final = -9000.0
-_AS_ID: Final = re.compile(r"token_id:(\d+)")
+_AS_ID: Final = re.compile(r"token_id:([0-9]{1,9})")
 
 
 class HttpReply(msgspec.Struct, frozen=True):
@@ -31,8 +31,8 @@ class HttpReply(msgspec.Struct, frozen=True):
     def json(self) -> Any:  # noqa: ANN401 (any JSON)
         """The body; None where it is no JSON."""
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
+            return loads(self.body)
+        except ValueError:
             return None
 
     def table(self) -> Mapping[str, Any]:
@@ -91,11 +91,17 @@ def chat(reply: HttpReply) -> Chat | None:
     usage = table.get("usage")
     n_prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return Chat(
-        text=str(choice["message"].get("content") or ""),
+        text=text_in(choice["message"], "content"),
         token_ids=ids_in(choice.get("token_ids")),
         positions=positions,
-        n_prompt=n_prompt if isinstance(n_prompt, int) else None,
+        n_prompt=n_prompt if _is_id(n_prompt) else None,
     )
+
+
+def text_in(table: Mapping[str, Any], field: str) -> str:
+    """A field that is a text; empty for anything else, since that may be of any size and depth."""
+    found = table.get(field)
+    return text_of(found) if isinstance(found, str) else ""
 
 
 def _position(entry: object) -> Position:
@@ -106,19 +112,23 @@ def _position(entry: object) -> Position:
 def _listed(entry: object) -> Listed:
     if not isinstance(entry, dict):
         return Listed("", None)
-    value, token = entry.get("logprob"), str(entry.get("token", ""))
+    value, token = entry.get("logprob"), text_in(entry, "token")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     as_id = _AS_ID.fullmatch(token)
     given = entry.get("id")
-    token_id = int(as_id[1]) if as_id else given if isinstance(given, int) else None
+    token_id = int(as_id[1]) if as_id else given if _is_id(given) else None
     number = float(value or 0) if is_number else math.nan
     # Not a number fails the comparison too.
-    logprob = number if number > _SENTINEL else None
+    logprob = number if _SENTINEL < number < math.inf else None
     return Listed(token, logprob, token_id, isinstance(entry.get("bytes"), list))
 
 
 def ids_in(value: object) -> tuple[int, ...] | None:
     """A list of ids; None for anything else."""
-    if not isinstance(value, list) or not all(type(entry) is int for entry in value):
+    if not isinstance(value, list) or not all(map(_is_id, value)):
         return None
     return tuple(value)
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_COUNT

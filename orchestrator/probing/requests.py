@@ -7,6 +7,7 @@ import msgspec
 from orchestrator.probing.record import ALTERNATIVES
 from orchestrator.probing.replies import HttpReply, ids_in
 from orchestrator.records import Message, Messages
+from orchestrator.wire.replies import text_of
 
 PROMPT: Final[Messages] = (Message("user", "Name three things that one finds by the sea."),)
 """What a probe asks; short, and every model has something to say."""
@@ -122,11 +123,11 @@ def ids(reply: HttpReply) -> tuple[int, ...] | None:
     table = reply.table() if reply.status == 200 else {}
     entries = table.get("tokens", table.get("tokenize_response"))
     if isinstance(entries, list) and entries and isinstance(entries[0], dict):
-        entries = [entry.get("id") for entry in entries]
+        entries = [entry.get("id") if isinstance(entry, dict) else None for entry in entries]
     return ids_in(entries)
 
 
 def text(reply: HttpReply, field: str) -> str | None:
     """A text in a reply; None where there is none."""
     found = reply.table().get(field) if reply.status == 200 and field else None
-    return found if isinstance(found, str) else None
+    return text_of(found) if isinstance(found, str) else None

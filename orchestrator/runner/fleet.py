@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.backend import Backend, Endpoint, Provenance
+from orchestrator.backend import Backend, Endpoint, Provenance, answered
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
@@ -180,7 +180,7 @@ class Fleet:
         backend = create_backend(spec, way.kind, way.endpoint, allow_code=self._allow_code)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(backend.close)
-            provenance = await backend.provenance()
+            provenance = await answered(backend.provenance())
             if isinstance(provenance, Failure):
                 if not self._kinds.gives_up(spec, way.kind, provenance):
                     return provenance

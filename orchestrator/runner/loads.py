@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from orchestrator.backend import Backend, ServerLoad
+from orchestrator.backend import Backend, ServerLoad, answered
+from orchestrator.records import Failure
 
 # How often servers are asked, seconds: /metrics of a busy one costs it milliseconds.
 _EVERY_S: Final = 5.0
@@ -18,7 +19,8 @@ async def _figures(backend: Backend) -> ServerLoad | None:
     """The load figures of a server; None where it publishes none, or not in time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FIGURES_S):
-            return await backend.load()
+            load = await answered(backend.load())
+            return None if isinstance(load, Failure) else load
     return None
 
 

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Provenance
+from orchestrator.backend import Backend, Provenance, answered
+from orchestrator.errors import UsageError
 from orchestrator.probing import checks, choices, examples, requests, template
 from orchestrator.probing.examples import Example
 from orchestrator.probing.record import ALTERNATIVES, Finding, ProbeRecord, unknown
@@ -72,7 +73,17 @@ async def probe_model(
         quick: Ask only whether it is the same model with as many alternatives, and whether scores
             are those of generation, as for a server that was probed before.
         now: The day, for templates that write it.
+
+    Raises:
+        UsageError: If its replies can't be read, which is a fault of this program.
     """
+    found = await answered(_probe(target, quick=quick, now=now))
+    if isinstance(found, Failure):
+        raise UsageError(f"{target.model!r} can't be probed: {found.message}")
+    return found
+
+
+async def _probe(target: Target, *, quick: bool, now: Callable[[], dt.date]) -> ProbeRecord:
     run = _Probe(target)
     if quick:
         asked = [run.scoring(), run.examples()]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from orchestrator import plugins
-from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint
+from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint, answered
 from orchestrator.errors import UsageError
 from orchestrator.paths import STORE_NAME
 from orchestrator.probing.examples import name_of
@@ -164,7 +164,7 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
     module = plugins.load(plugins.BACKENDS, kind)
     backend = cast("Backend", module.create(endpoint, module.Config()))
     try:
-        provenance = await backend.provenance()
+        provenance = await answered(backend.provenance())
         if isinstance(provenance, Failure):
             raise UsageError(f"{endpoint.model!r} can't be probed: {provenance.message}")
         return await probe_model(

@@ -7,7 +7,7 @@ import msgspec
 from asyncio_throttle.throttler import Throttler
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
-from orchestrator.backend import Asked, Backend, ComparesTexts, SharesOut
+from orchestrator.backend import Asked, Backend, ComparesTexts, SharesOut, answered
 from orchestrator.records import Failure, Outcome
 
 
@@ -35,6 +35,10 @@ class Link(msgspec.Struct, eq=False):
 
 async def send(backend: Asked, request: Request) -> Outcome | Failure:
     """One attempt: the call of the back-end that fits the ask."""
+    return await answered(_send(backend, request))
+
+
+async def _send(backend: Asked, request: Request) -> Outcome | Failure:
     ask = request.ask
     if isinstance(ask, ChooseAsk):
         return await backend.choose(ask)

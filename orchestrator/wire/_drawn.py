@@ -4,7 +4,6 @@ Chat replies and legacy completions differ in form only; both are brought to `An
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -13,7 +12,18 @@ import numpy as np
 from orchestrator.records import Failure, FloatArray, Generation, IntArray, TopLogprobs
 from orchestrator.wire import failures
 from orchestrator.wire._columns import UNKNOWN_ID, Columns
-from orchestrator.wire._parsing import TokenId, Usage, cleaned, logprob_array, text_of, wide_array
+from orchestrator.wire._located import after, located
+from orchestrator.wire._parsing import (
+    MAX_LISTED,
+    MAX_TEXT_BYTES,
+    MAX_TOKENS,
+    TokenId,
+    Usage,
+    cleaned,
+    logprob_array,
+    text_of,
+    wide_array,
+)
 from orchestrator.wire._placeholders import id_in, ids_in
 
 _UNFINISHED: Final = (None, "abort", "error")
@@ -23,6 +33,15 @@ _KEY_REPEATED: Final = Failure(
     "server_error",
     "the answer repeats the key that it was asked with, which is not to be stored",
     permanent=True,
+)
+
+_TOO_LONG: Final = Failure(
+    "unparseable",
+    f"the answer is longer than {MAX_TEXT_BYTES >> 20} MiB or {MAX_TOKENS:,} tokens",
+    permanent=True,
+)
+_TOO_MANY: Final = Failure(
+    "unparseable", f"the reply lists more than {MAX_LISTED:,} alternatives", permanent=True
 )
 
 _Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
@@ -114,6 +133,8 @@ def drawn(
         said = f"the server ended the answer with finish_reason {answer.finish_reason!r}"
         return Failure("server_error", said)
     message = answer.message or Message()
+    if _is_too_long(answer, message):
+        return _TOO_LONG
     if _repeats(message, reading.secret):
         return _KEY_REPEATED
     thought = _set_aside(message, answer.finish_reason, reading.thinking_end)
@@ -139,6 +160,18 @@ def drawn(
         thinking=thinking,
         n_thinking_tokens=n_thinking if thinking or thought else None,
     )
+
+
+def _is_too_long(answer: Answer[Any], message: Message) -> bool:
+    """Whether an answer is more than is kept and shown of one."""
+    said = (message.content, message.refusal, message.reasoning, message.reasoning_content)
+    # UTF-8 has at most four bytes of a character.
+    if sum(4 * len(text) for text in said if text) > MAX_TEXT_BYTES and (
+        sum(len(text.encode("utf-8", "replace")) for text in said if text) > MAX_TEXT_BYTES
+    ):
+        return True
+    found = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
+    return len(found or ()) > MAX_TOKENS or len(answer.token_ids or ()) > MAX_TOKENS
 
 
 def _ended(said: str, secret: str) -> str:
@@ -226,9 +259,9 @@ def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
     tokens = [_token_bytes(entry) for entry in entries]
     text = (message.content or message.refusal or "").encode("utf-8", "replace")
     if thought:
-        found = _after(tokens, thought.encode("utf-8", "replace"), text)
+        found = after(tokens, thought.encode("utf-8", "replace"), text)
     else:
-        found = _locate(tokens, text, last=reasoned)
+        found = located(tokens, text, last=reasoned)
     if reasoned:
         said = "the tokens of the reasoning can't be told from those of the answer"
         return Failure("no_logprobs", said, permanent=True) if found is None else found
@@ -237,34 +270,6 @@ def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
     # Some tokens are bytes of a character, so the text can't be followed; the last one still can.
     is_text = bool(tokens) and tokens[-1] != b"" and text.endswith(tokens[-1])
     return range(len(tokens) if is_text else max(len(tokens) - 1, 0))
-
-
-def _locate(tokens: list[bytes], text: bytes, *, last: bool) -> range | None:
-    joined = b"".join(tokens)
-    at = joined.rfind(text) if last else joined.find(text)
-    if at < 0 or (not last and joined[:at].strip()):
-        return None
-    return _covering(tokens, at, len(text))
-
-
-def _after(tokens: list[bytes], end: bytes, text: bytes) -> range | None:
-    """The tokens of a text that follows the end of the thinking, line breaks between them."""
-    joined = b"".join(tokens)
-    begin = joined.find(end)
-    begin = begin if begin < 0 else begin + len(end)
-    at = joined.find(text, begin) if begin >= 0 else -1
-    if at < 0 or joined[begin:at].strip(b"\r\n"):
-        return None
-    return _covering(tokens, at, len(text))
-
-
-def _covering(tokens: list[bytes], at: int, n_bytes: int) -> range:
-    """The tokens that hold any of the bytes from `at` on."""
-    ends = list(accumulate(map(len, tokens)))
-    first = next((i for i, end in enumerate(ends) if end > at), len(tokens))
-    starts = [0, *ends[:-1]]
-    stop = next((i for i, start in enumerate(starts) if start >= at + n_bytes), len(tokens))
-    return range(min(first, stop), stop)
 
 
 def _offsets(entries: list[E], text: str) -> IntArray | None:
@@ -325,6 +330,9 @@ def _id(entry: Entry | Alternative) -> int:
 
 def _top(entries: list[Any], listed: Columns | None, k: int) -> TopLogprobs | Failure:
     """The k most likely tokens at each position, most likely first; nan and -1 where not listed."""
+    width = _widest(entries) if listed is None else listed.ids.shape[1]
+    if len(entries) * max(k, width) > MAX_LISTED:
+        return _TOO_MANY
     listed = listed or _columns(entries)
     if listed is None:
         return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
@@ -332,10 +340,15 @@ def _top(entries: list[Any], listed: Columns | None, k: int) -> TopLogprobs | Fa
     return values if isinstance(values, Failure) else _ranked(values, listed.ids, k)
 
 
+def _widest(entries: list[Any]) -> int:
+    """The length of the longest list; shorter ones are filled up to it."""
+    return max((len(entry.top_logprobs) for entry in entries), default=0)
+
+
 def _columns(entries: list[Any]) -> Columns | None:
     """The alternatives of all entries, shorter lists filled up; None where there is none."""
     rows = [entry.top_logprobs for entry in entries]
-    width = max(map(len, rows), default=0)
+    width = _widest(entries)
     if rows and not width:
         return None
     if any(len(row) != width for row in rows):

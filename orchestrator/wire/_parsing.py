@@ -15,6 +15,13 @@ SENTINEL: Final = -9998.5
 """vLLM writes -9999.0 for -inf, others the smallest float32; no real value lies below this."""
 MAX_COUNT: Final = 2**31 - 1
 """More of anything is no count of one reply; the sum of a run's still fits 64 bits."""
+_MOST_DIGITS: Final = 18
+MAX_TOKENS: Final = 2**20
+"""More tokens is no answer; it is far beyond every context."""
+MAX_TEXT_BYTES: Final = 4 * MAX_TOKENS
+"""Of a text and its thinking together."""
+MAX_LISTED: Final = 2**23
+"""Alternatives of an answer in all; shorter lists count as long as the longest of them."""
 ROUNDING: Final = 1e-2
 """A log-probability may exceed 0 by rounding, not by more."""
 
@@ -86,30 +93,47 @@ class Decoder(Generic[T]):
             return too_large(len(body))
         try:
             return self._decode(body)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, MemoryError):
             return self._decode_leniently(body, secret)
 
     def _decode_leniently(self, body: bytes, secret: str) -> T | Failure:
-        # json.loads accepts NaN and Infinity, which msgspec refuses.
+        # NaN and Infinity are accepted here, which msgspec refuses.
         try:
-            parsed = json.loads(body)
-        except (ValueError, RecursionError):
+            parsed = loads(body)
+        except ValueError:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
             return Failure("unparseable", f"the reply is not JSON: {_start(body, secret)}")
         try:
             return msgspec.convert(parsed, self._kind)
-        except (ValueError, RecursionError, OverflowError) as error:
+        except (ValueError, RecursionError, OverflowError, MemoryError) as error:
             if isinstance(parsed, dict) and parsed.get("error"):
                 return failures.in_reply(parsed, secret)
             said = failures.clean(f"{error}: {_start(body, secret)}", secret)
             return Failure("unparseable", f"the reply has another shape: {said}", permanent=True)
 
 
+def loads(body: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
+    """What JSON says, NaN and Infinity included; integers beyond 64 bits become floats.
+
+    Raises:
+        ValueError: If it is no JSON, or nested too deep, or takes too much memory.
+    """
+    try:
+        return json.loads(body, parse_int=_integer)
+    except (RecursionError, MemoryError) as error:
+        raise ValueError(f"no JSON that can be read: {type(error).__name__}") from None
+
+
+def _integer(digits: str) -> int | float:
+    # Neither float() of a long integer nor str() or int() of its digits can be relied on.
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
 def error_in(body: bytes, secret: str) -> Failure:
     """What a reply without an answer says instead."""
     try:
-        parsed: Any = json.loads(body)
-    except (ValueError, RecursionError):
+        parsed = loads(body)
+    except ValueError:
         parsed = None
     if isinstance(parsed, dict) and (parsed.get("error") or parsed.get("object") == "error"):
         return failures.in_reply(parsed, secret)

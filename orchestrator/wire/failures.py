@@ -107,7 +107,7 @@ def message_in(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     try:
         parsed = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         return text
     return _message(parsed) if isinstance(parsed, dict) else text
 
@@ -199,10 +199,15 @@ def _words(value: object) -> str:
             return value
         case [dict() as first, *_] if isinstance(first.get("msg"), str):
             where = first.get("loc")
-            steps = ".".join(map(str, where)) if isinstance(where, list) else ""
+            steps = ".".join(map(_shown, where)) if isinstance(where, list) else ""
             return f"{steps}: {first['msg']}" if steps else str(first["msg"])
         case _:
-            try:
-                return str(value)
-            except RecursionError:
-                return ""
+            return _shown(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return str(value)
+    # Nested too deep, or an integer of thousands of digits.
+    except (RecursionError, ValueError, MemoryError):
+        return ""

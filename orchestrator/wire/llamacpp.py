@@ -308,7 +308,7 @@ def props(body: bytes, secret: str = "") -> Props | Failure:
         ftype=reply.model_ftype,
         template=reply.chat_template,
         eos=reply.eos_token.encode("utf-8", "replace"),
-        drafts=str(settings.params.get("speculative.types", "none")),
+        drafts=_word(settings.params.get("speculative.types", "none")),
     )
 
 
@@ -376,6 +376,11 @@ def is_text(piece: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _word(said: object) -> str:
+    """A text as it is; something else is one that no server says."""
+    return text_of(said) if isinstance(said, str) else "?"
 
 
 def _bytes(piece: str | list[int]) -> bytes:

@@ -10,17 +10,19 @@ from orchestrator.wire._drawn import Answer, Entry, ListedEntry, Reading, drawn
 from orchestrator.wire._native import choice, scored, scored_nothing
 from orchestrator.wire._parsing import (
     MAX_BODY_BYTES,
+    MAX_COUNT,
     NO_USAGE,
     Decoder,
     Usage,
     error_in,
+    loads,
     text_of,
     too_large,
 )
 
 __all__ = [
-    "MAX_BODY_BYTES", "UNKNOWN_ID", "Reading", "choice", "generation", "model_names", "scored",
-    "scored_nothing", "too_large", "version",
+    "MAX_BODY_BYTES", "MAX_COUNT", "UNKNOWN_ID", "Reading", "choice", "generation", "loads",
+    "model_names", "scored", "scored_nothing", "text_of", "too_large", "version",
 ]  # fmt: skip
 
 

@@ -32,9 +32,10 @@ MOST_EXACT_IDS: Final = 128
 ABSURD: Final = 10**6
 """More alternatives than any vocabulary has: the refusal says how many there may be."""
 
-_CAP: Final = re.compile(r"max(?:imum)? allowed:? *(\d+)", re.IGNORECASE)
+_CAP: Final = re.compile(r"max(?:imum)? allowed:? *([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 _NAME: Final = "token_id:"
 _NAMED: Final = re.compile(_NAME + "[0-9]{1,9}")
+_ID: Final = re.compile("[0-9]{1,9}")
 _NO_ID: Final = -1
 _LONGEST: Final = len(_NAME) + 9
 
@@ -363,6 +364,9 @@ def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs |
     ids = np.full((len(rows), k), -1, dtype=np.int32)
     values = np.full((len(rows), k), np.nan, dtype=np.float32)
     for place, row in enumerate(rows):
+        if not all(map(_ID.fullmatch, row or ())):
+            said = "the server lists alternatives that are not named by their ids"
+            return Failure("unparseable", said, permanent=True)
         # The prompt's own token comes first, whether or not it is among the best.
         pairs = [(int(token), logprob(entry.logprob)) for token, entry in (row or {}).items()]
         pairs.sort(key=lambda pair: -pair[1])

@@ -221,3 +221,22 @@ def test_a_lone_surrogate_in_a_text_is_replaced():
         b'"content": "x"', rb'"content": "\ud800"'
     )
     assert read(body).text == "?"
+
+
+def test_an_answer_of_megabytes_is_refused():
+    text = "a" * (4 * 2**20 + 1)
+    body = {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+    failure = fail(json.dumps(body).encode(), logprobs=False)
+    assert (failure.cause, failure.permanent) == ("unparseable", True)
+    assert "longer than 4 MiB" in failure.message
+
+
+def test_one_long_list_does_not_make_all_lists_long():
+    short: list[dict[str, object]] = [{"token": "a", "logprob": -1.0}]
+    long: list[dict[str, object]] = [{}] * 20_000
+    listed: list[dict[str, object]] = [{**short[0], "top_logprobs": short}] * 500
+    listed[7] = {**short[0], "top_logprobs": long}
+    choice = {"message": {"content": "a" * 500}, "finish_reason": "stop"}
+    body = {"choices": [{**choice, "logprobs": {"content": listed}}]}
+    failure = fail(json.dumps(body).encode(), top=2)
+    assert "more than 8,388,608 alternatives" in failure.message
