@@ -13,6 +13,7 @@ from orchestrator import __version__
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
 from orchestrator.runner.options import (
     RUNS,
+    allow_code_option,
     charts_option,
     export_options,
     gc_options,
@@ -66,6 +67,12 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         _said(options).complain("interrupted; go on with the same command")
         return EXIT_INTERRUPTED
+    except Exception as error:
+        blamed: OrchestratorError | None = _module("plugins").blame(error)
+        if blamed is None:
+            raise
+        _said(options).faults(blamed)
+        return EXIT_FAILED
 
 
 def _module(name: str) -> ModuleType:
@@ -156,6 +163,7 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     """The commands that look at, steer or mend runs that there are."""
     report = _command(commands, "report", "runner.commands:report", "show what a run found")
     _run_argument(report)
+    allow_code_option(report)
     _format_option(report)
     charts_option(report)
     export = _command(
@@ -253,9 +261,7 @@ def _override_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="change a setting of the recipe"
     )
-    command.add_argument(
-        "--allow-code", action="store_true", help="run code and programs that the recipe names"
-    )
+    allow_code_option(command)
 
 
 def _serve_options(command: argparse.ArgumentParser) -> None:

@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator import contracts
 from orchestrator.ask import AnyAsk, DigestAround, digest, item_digest
-from orchestrator.errors import UsageError
 from orchestrator.methods._base import Combination, Method, Stage
+from orchestrator.methods._needs import check_needs
 from orchestrator.methods._rows import RowContract
 from orchestrator.records import Failure, Generation, Item, Unit
 
@@ -73,6 +74,24 @@ class Part(msgspec.Struct, frozen=True):
     def columns(self) -> dict[str, str]:
         """Columns of its rows in its frame, name to type."""
         return self.rows.columns
+
+    def combinations(self) -> list[Combination]:
+        """The models of its units.
+
+        Raises:
+            PluginError: If the method returns something else.
+        """
+        found = self.method.combinations(self.candidates, self.config)
+        return contracts.listed(self.method, "combinations", found, Combination)
+
+    def stages(self, candidates: Sequence[str] | None = None) -> list[Stage]:
+        """What one item costs, of its candidates or of some of them.
+
+        Raises:
+            PluginError: If the method returns something else.
+        """
+        found = self.method.stages(candidates or self.candidates, self.config)
+        return contracts.listed(self.method, "stages", found, Stage)
 
     @property
     def settings(self) -> str:
@@ -176,25 +195,6 @@ def _demonstrates(part: Part) -> bool:
     return demonstrates is not None and bool(demonstrates(part.config))
 
 
-def check_needs(kind: str, method: Method, config: Any, items: Items) -> None:  # noqa: ANN401
-    """See that a method can work with these items, before anything is sent.
-
-    One item that has what is needed is enough: the others become failed units, each with its cause.
-
-    Raises:
-        UsageError: If the method needs a part of an item that no item has.
-    """
-    needs = getattr(method, "needs", None)
-    for name in sorted(needs(config)) if needs is not None else ():
-        if len(items) and all(
-            getattr(items.item(index), name) is None for index in range(len(items))
-        ):
-            raise UsageError(
-                f"{kind}: its prompt shows the {name} of each item, and no item has one; say which "
-                f"column holds it by dataset: {{fields: {{{name}: COLUMN}}}}, or use another prompt"
-            )
-
-
 def _union_of_observations(parts: Sequence[Part]) -> dict[str, int]:
     """The most alternatives that any method observes of a model's answers.
 
@@ -243,9 +243,7 @@ class Plan:
         self.seed = seed
         self.given = dict(given or {})
         self._combinations: list[tuple[Part, Combination]] = [
-            (part, combination)
-            for part in parts
-            for combination in part.method.combinations(part.candidates, part.config)
+            (part, combination) for part in parts for combination in part.combinations()
         ]
         self._needs = [self._needed_by(which) for which in range(len(self._combinations))]
         self._feeds = [
@@ -354,7 +352,7 @@ class Plan:
         seen: set[tuple[str, str, str]] = set()
         found: list[Stage] = []
         for part in self.parts:
-            own = part.method.stages(part.candidates, part.config)
+            own = part.stages()
             marks = [(stage.name, stage.model, stage.draw) for stage in own]
             found.extend(stage for stage, mark in zip(own, marks, strict=True) if mark not in seen)
             seen.update(marks)

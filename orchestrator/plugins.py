@@ -4,14 +4,17 @@ No registry and no import side effects. A kind with a dot is a full module path;
 imported only where the caller allows code from outside (`allow_code`).
 """
 
+import contextlib
 import difflib
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from functools import cache
+from traceback import extract_tb
 from types import ModuleType
 
 from orchestrator import own_packages
-from orchestrator.errors import PluginError
+from orchestrator.errors import OrchestratorError, PluginError
 
 BACKENDS = "backends"
 LAUNCH = "launch"
@@ -27,6 +30,10 @@ _WORDS = {
     SUMMARIES: "summary",
     "orchestrator.datasets": "dataset",
 }
+
+
+# Files of modules from outside this project that were loaded: what they raise is theirs.
+_foreign_files: dict[str, str] = {}
 
 
 @cache
@@ -49,23 +56,93 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     """The module of a kind.
 
     Raises:
-        PluginError: If there is none, with the nearest name, or if it is a dotted path and code
-            from outside is not allowed.
+        PluginError: If there is none, with the nearest name, if it can't be imported, or if it is a
+            dotted path and code from outside is not allowed.
     """
     if "." in kind:
-        return _load_dotted(family, kind, allow_code=allow_code)
+        return _load_dotted(kind, allow_code=allow_code)
     known = kinds(family)
     if kind in known:
-        return importlib.import_module(f"{family}.{kind}")
+        return _imported(f"{family}.{kind}", kind)
     near = difflib.get_close_matches(kind, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
-    raise PluginError(f"no {_WORDS.get(family, family)} of kind {kind!r}{hint}")
+    raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
 
 
-def _load_dotted(family: str, kind: str, *, allow_code: bool) -> ModuleType:
+def word_of(family: str) -> str:
+    """Return what a plug-in of a family is called."""
+    return _WORDS.get(family, family)
+
+
+def place_of(module: ModuleType) -> str:
+    """Return the file of a module, or its name where it has none."""
+    return getattr(module, "__file__", None) or module.__name__
+
+
+@contextlib.contextmanager
+def blaming() -> Iterator[None]:
+    """Turn what code from outside raises inside into an error that names its file and line.
+
+    Raises:
+        PluginError: For an exception that passed through such code.
+    """
+    try:
+        yield
+    except OrchestratorError:
+        raise
+    except Exception as error:
+        blamed = blame(error)
+        if blamed is None:
+            raise
+        raise blamed from error
+
+
+def blame(error: BaseException) -> PluginError | None:
+    """Return the error that names file and line of the code from outside that raised it.
+
+    None where no such code took part.
+    """
+    frames = reversed(extract_tb(error.__traceback__))
+    last = next((frame for frame in frames if frame.filename in _foreign_files), None)
+    if last is None:
+        return None
+    kind = _foreign_files[last.filename]
+    return PluginError(
+        f"{last.filename}:{last.lineno}: {kind!r} raised {type(error).__name__}: {error}"
+    )
+
+
+def _load_dotted(kind: str, *, allow_code: bool) -> ModuleType:
     if not allow_code:
         raise PluginError(f"{kind!r} is code from outside this project; allow it by --allow-code")
+    module = _imported(kind, kind)
+    _foreign_files[place_of(module)] = kind
+    return module
+
+
+def _imported(name: str, kind: str) -> ModuleType:
     try:
-        return importlib.import_module(kind)
-    except ImportError as error:
-        raise PluginError(f"{family}: can't import {kind!r}: {error}") from error
+        return importlib.import_module(name)
+    # A module may raise anything while it is imported.
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"can't import {kind!r}: {_why(error, name)}") from error
+
+
+def _why(error: BaseException, name: str) -> str:
+    """What went wrong in an import, with file and line where that is not the import itself."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+        return str(error)
+    # Frames of the import system itself have no file.
+    frames = [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<") and frame.filename not in {__file__, _IMPORTLIB}
+    ]
+    where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{where}{type(error).__name__}: {error}"
+
+
+_IMPORTLIB = importlib.__file__

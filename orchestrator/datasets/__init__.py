@@ -8,8 +8,9 @@ is published by others, `ABOUT`: licence, size and files.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.datasets._dataset import Dataset, from_items
+from orchestrator.errors import PluginError
 from orchestrator.recipe.schema import PluginRef
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASETS", "Dataset", "from_items", "kinds", "listing", "open_dataset"]
 
-DATASETS = "orchestrator.datasets"
+DATASETS = contracts.DATASETS
 
 
 def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = False) -> Dataset:
@@ -30,12 +31,15 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
 
     Raises:
         DatasetError: If it is missing or malformed, with everything that is wrong.
-        PluginError: If there is no such kind.
+        PluginError: If there is no such kind, or one that gives no dataset.
     """
-    module = plugins.load(DATASETS, dataset.kind, allow_code=allow_code)
+    module = contracts.load(DATASETS, dataset.kind, allow_code=allow_code)
     opened = module.create(dataset.config, base)
     if not isinstance(opened, Dataset):
-        raise TypeError(f"{module.__name__}.create gave no Dataset but {type(opened).__name__}")
+        raise PluginError(
+            f"{plugins.place_of(module)}: create(config, base) returned {type(opened).__name__}, "
+            f"not a Dataset"
+        )
     return opened
 
 

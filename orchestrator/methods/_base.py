@@ -32,11 +32,11 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
+from orchestrator.contracts import STATUS_COLUMNS as STATUS_COLUMNS
 from orchestrator.methods._temperatures import BY_BENCHMARK
 from orchestrator.records import Row, Sampling, Unit
 
 _Temperature = Annotated[float, Field(ge=0)]
-STATUS_COLUMNS = {"status": "str", "cause": "str", "message": "str"}
 
 
 def blank_row(schema: Mapping[str, str]) -> Row:

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -26,6 +27,7 @@ from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
 from orchestrator.recipe.reused import ReusedRun
 from orchestrator.recipe.schema import NAME_PATTERN, PluginRef, Recipe, RecipeFile
+from orchestrator.recipe.source import Path as SourcePath
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
 _PACKAGE: Final = Path(__file__).parents[1]
@@ -117,6 +119,7 @@ class _Loading:
         self._written = written
         self._file = file
         self._faults = list(written.faults)
+        self._frames: dict[str, ModuleType] = {}
         self._plugs = Plugs(written, self._faults, str(file.parent), allow_code=allow_code)
 
     def recipe(self, limit: int | None) -> tuple[Recipe | None, list[Fault]]:
@@ -195,8 +198,20 @@ class _Loading:
                 self._check_roles(entry, path, models)
             if method is not None:
                 found.append(method)
+                self._check_frame(method, path)
         self._check_names(found)
         return found
+
+    def _check_frame(self, method: PluginRef, path: SourcePath) -> None:
+        """Methods may share a frame if its columns are the same."""
+        module = self._plugs.loaded(plugins.METHODS, method.kind)
+        other = self._frames.setdefault(module.FRAME, module)
+        if list(other.SCHEMA.items()) != list(module.SCHEMA.items()):
+            self._fault(
+                (*path, "kind"),
+                f"{path[0]}.{path[1]}: {method.kind!r} and {other.__name__!r} have the FRAME "
+                f"{module.FRAME!r} with different columns; give each a FRAME of its own",
+            )
 
     def _check_names(self, methods: Sequence[PluginRef]) -> None:
         """Rows of two methods are told apart by the name."""

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.errors import Fault, PluginError
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.recipe.source import Path
 
-DATASETS: Final = "orchestrator.datasets"
+DATASETS: Final = contracts.DATASETS
 
 
 class Plugs:
@@ -97,10 +97,17 @@ class Plugs:
         """The settings of `value`, its `kind` left out."""
         settings = {key: setting for key, setting in value.items() if key != "kind"}
         try:
-            return model.model_validate(settings, context=self._context)
+            with plugins.blaming():
+                return model.model_validate(settings, context=self._context)
         except ValidationError as error:
             self._faults += from_pydantic(error, self._written, path, model)
-            return None
+        except PluginError as error:
+            self._fault(path, about(path, str(error)))
+        return None
+
+    def loaded(self, family: str, kind: str) -> ModuleType:
+        """The module of a kind that was found before."""
+        return contracts.load(family, kind, allow_code=self._allow_code)
 
     def backend_of(self, server: PluginRef) -> str:
         """The kind of back-end that speaks to a launched server."""
@@ -109,16 +116,10 @@ class Plugs:
 
     def _module(self, family: str, kind: str, path: Path) -> ModuleType | None:
         try:
-            module = plugins.load(family, kind, allow_code=self._allow_code)
-        except (PluginError, ImportError) as error:
-            prefix = "" if isinstance(error, PluginError) else f"{kind!r} can't be imported: "
-            self._fault((*path, "kind"), about(path, f"{prefix}{error}"))
+            return contracts.load(family, kind, allow_code=self._allow_code)
+        except PluginError as error:
+            self._fault((*path, "kind"), about(path, str(error)))
             return None
-        config = getattr(module, "Config", None)
-        if isinstance(config, type) and issubclass(config, BaseModel):
-            return module
-        self._fault((*path, "kind"), about(path, f"{module.__name__} has no pydantic 'Config'"))
-        return None
 
     def _fault(self, path: Path, message: str) -> None:
         self._faults.append(self._written.fault(path, message))

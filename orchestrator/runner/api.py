@@ -69,6 +69,7 @@ class Result:
         n_left: Units that have no row yet and need one.
         frames: The frames of the current recipe by name, e.g. "answers", "judgments".
         orders: What a stopping rule declared; None where the recipe has none.
+        allow_code: Whether kinds from outside this project may be imported.
     """
 
     def __init__(  # noqa: PLR0913 (what it shows, by keyword)
@@ -88,7 +89,7 @@ class Result:
         self.notes = tuple(notes)
         self.n_left = n_left
         self.orders = orders
-        self._allow_code = allow_code
+        self.allow_code = allow_code
 
     @property
     def n_failed_rows(self) -> int:
@@ -121,7 +122,7 @@ class Result:
     def tables(self) -> list[Table]:
         """Declared orders, then what the methods' summaries and the recipe's analyses say."""
         declared = [] if self.orders is None else tables_of(self.orders)
-        said = summarise(self.frames, self.settings, allow_code=self._allow_code)
+        said = summarise(self.frames, self.settings, allow_code=self.allow_code)
         return [*declared, *said]
 
     @cached_property

@@ -49,7 +49,7 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
     """
     faults: dict[str, None] = {}
     for part in parts:
-        for stage in part.method.stages(part.candidates, part.config):
+        for stage in part.stages():
             spec = recipe.models.get(stage.model)
             if spec is None:
                 continue  # a local back-end that the method brought along

@@ -127,7 +127,7 @@ def plan(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Show what a run found."""
-    result, said = api.load(report_commands.run_path(options.run)), Said()
+    result, said = _loaded_run(options), Said()
     if result.n_left:
         said.complain(
             f"this run is not finished: {result.n_left:,} units are left, of which nothing is said "
@@ -138,6 +138,10 @@ def report(options: argparse.Namespace) -> int:
     if not report_commands.write_files(result, options, said):
         _show_result(result, options.format, said)
     return EXIT_COMPLETE
+
+
+def _loaded_run(options: argparse.Namespace) -> api.Result:
+    return api.load(report_commands.run_path(options.run), allow_code=options.allow_code)
 
 
 def status(options: argparse.Namespace) -> int:

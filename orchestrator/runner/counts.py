@@ -191,7 +191,7 @@ def _unneeded(plan: Plan, tally: _Tally) -> Counter[tuple[str, str, str]]:
     for which, n_items in tally.skipped.items():
         part, combination = plan.combinations[which]
         asked = combination.judge or combination.models[-1]
-        for stage in part.method.stages(combination.models, part.config):
+        for stage in part.stages(combination.models):
             if stage.model == asked:
                 n_times = tally.skipped_turns[which] if stage.per_turn else n_items
                 found[stage.name, stage.model, stage.draw] += stage.per_item * n_times

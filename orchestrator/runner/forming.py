@@ -27,7 +27,7 @@ class _Method:
     def __init__(self, part: Part) -> None:
         self.forming = Forming(part.candidates)
         self.index = {name: i for i, name in enumerate(part.candidates)}
-        self.n_units = len(part.method.combinations(part.candidates, part.config))
+        self.n_units = len(part.combinations())
         self.begun: dict[int, tuple[int, list[tuple[int, int, float]]]] = {}
         # How many prompts of each cluster have come; those of the first are given up first.
         self.clusters: dict[int, int] = {}

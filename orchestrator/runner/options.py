@@ -69,6 +69,11 @@ def gc_options(command: argparse.ArgumentParser) -> None:
         help="keep what the last N recipes of the run ask; 1 where left out",
     )  # fmt: skip
     command.add_argument("--drop", action="store_true", help="drop it; else it is only counted")
+    allow_code_option(command)
+
+
+def allow_code_option(command: argparse.ArgumentParser) -> None:
+    """The permission to run code and programs that a recipe names."""
     command.add_argument(
         "--allow-code", action="store_true", help="run code and programs that the recipe names"
     )
@@ -87,6 +92,4 @@ def view_options(command: argparse.ArgumentParser) -> None:
         "--port", type=int, metavar="N", help="8765 where it is free, else any; 0 takes any"
     )
     command.add_argument("--open", action="store_true", help="open it in the browser")
-    command.add_argument(
-        "--allow-code", action="store_true", help="run code and programs that the recipe names"
-    )
+    allow_code_option(command)

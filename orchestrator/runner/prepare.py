@@ -1,14 +1,16 @@
 """Recipe to plan: dataset opened, identities read, units counted. Starts and sends nothing."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from pydantic import BaseModel
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.datasets import Dataset, open_dataset
+from orchestrator.errors import PluginError
 from orchestrator.methods._base import Method
 from orchestrator.plan import Part, Plan, make_part, settings_of
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
@@ -57,9 +59,15 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     Raises:
         DatasetError: If the dataset is missing or malformed.
         LaunchError: If weights are missing.
+        PluginError: If code from outside this project raises.
         UsageError: If a server can't do what is asked, or an extra is not installed.
     """
-    dataset = open_dataset(recipe.dataset, base)
+    with plugins.blaming():
+        return _prepare(recipe, base, allow_code=allow_code)
+
+
+def _prepare(recipe: Recipe, base: Path, *, allow_code: bool) -> Prepared:
+    dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
     if recipe.limit is not None:
         dataset = dataset.limit(recipe.limit)
     stop_when = recipe.statistics.stop_when
@@ -99,9 +107,10 @@ def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
     }
 
     def add(reference: PluginRef, name: str) -> None:
-        module = plugins.load(plugins.METHODS, reference.kind, allow_code=allow_code)
+        module = contracts.load(plugins.METHODS, reference.kind, allow_code=allow_code)
         method = cast("Method", module)
-        for kind, config in method.companions(reference.config):
+        companions = method.companions(reference.config)
+        for kind, config in contracts.listed(module, "companions", companions, (str, BaseModel)):
             taken = kind in names.values()
             free = f"{kind} ({name})" if taken else kind
             add(PluginRef(kind, config), names.setdefault((kind, settings_of(config)), free))
@@ -112,13 +121,30 @@ def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
 
     for reference in recipe.methods:
         add(reference, reference.name)
+    _refuse_shared_frames(parts.values())
     return list(parts.values())
+
+
+def _refuse_shared_frames(parts: Iterable[Part]) -> None:
+    """Rows of one frame have the same columns, also those of companions.
+
+    Raises:
+        PluginError: If two methods have a frame of the same name with different columns.
+    """
+    first: dict[str, Part] = {}
+    for part in parts:
+        other = first.setdefault(part.method.FRAME, part)
+        if list(other.columns.items()) != list(part.columns.items()):
+            raise PluginError(
+                f"methods {other.kind!r} and {part.kind!r} have the FRAME {part.method.FRAME!r} "
+                f"with different columns; give each a FRAME of its own"
+            )
 
 
 def _used_models(parts: list[Part]) -> set[str]:
     used: set[str] = set()
     for part in parts:
-        for combination in part.method.combinations(part.candidates, part.config):
+        for combination in part.combinations():
             used.update((*combination.models, combination.judge))
     return used - {""}
 

@@ -205,7 +205,7 @@ def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
     """What the methods of a plan ask of each model."""
     found: dict[str, list[tuple[str, Need]]] = {}
     for part in parts:
-        for stage in part.method.stages(part.candidates, part.config):
+        for stage in part.stages():
             asked = (part.name, Need(stage.ask, stage.features, stage.top_logprobs, stage.examples))
             of_model = found.setdefault(stage.model, [])
             if asked not in of_model:

@@ -1,7 +1,7 @@
 """Tables of a run: the summary of each method, then the analyses that the recipe asks for."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 import polars as pl
 from pydantic import ValidationError
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.errors import OrchestratorError, PluginError
 from orchestrator.recipe.schema import PluginRef
@@ -73,9 +73,14 @@ def _source(ref: PluginRef, module: ModuleType) -> Source:
         ref.kind,
         ref.config,
         module.FRAME,
-        getattr(module, "SCORES", {}) if scores is None else scores(ref.config),
+        getattr(module, "SCORES", {}) if scores is None else _scores(scores, ref.config),
         getattr(module, "derive", None),
     )
+
+
+def _scores(scores: Callable[[Any], Mapping[str, int]], config: Any) -> Mapping[str, int]:  # noqa: ANN401
+    with plugins.blaming():
+        return scores(config)
 
 
 def _loaded(
@@ -87,11 +92,11 @@ def _loaded(
         kind = str(entry.get("kind"))
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
-            module = plugins.load(family, kind, allow_code=allow_code)
+            module = contracts.load(family, kind, allow_code=allow_code)
             found.append((PluginRef(kind, module.Config.model_validate(given)), module))
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
-            _log.warning("nothing is said about %s: %s", kind, error)
+            _log.warning("skipped the summary of %s: %s", kind, error)
     return found
 
 
@@ -125,7 +130,8 @@ def _context(
 
 def _said(module: ModuleType, context: Context) -> list[Table]:
     try:
-        tables: list[Table] = module.summarise(context)
+        with plugins.blaming():
+            tables: list[Table] = module.summarise(context)
     except OrchestratorError as error:
         # One analysis that can't be made must not hide the others.
         tables = [Table(context.name, context.name, (), (), notes=(str(error),))]

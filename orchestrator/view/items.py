@@ -136,11 +136,11 @@ class Items:
         raise UsageError(f"no condition is {condition!r}; write MEASURE<NUMBER, or > = <= >=")
 
 
-def build(frames: FrameFiles, settings: Mapping[str, Any]) -> Items:
+def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool = False) -> Items:
     """The table of a run; texts are not kept, but for the beginning of each prompt."""
     table = _begun(frames)
     measures: list[Measure] = []
-    context = all_sources({}, settings)
+    context = all_sources({}, settings, allow_code=allow_code)
     for source in context.sources:
         for measure, column in _of_source(frames, source):
             if measure.key not in table.columns:

@@ -39,7 +39,7 @@ class Snapshot:
     @cached_property
     def items(self) -> Items:
         """The items with what the methods say of each."""
-        return build(self.result.frames, self.result.settings)
+        return build(self.result.frames, self.result.settings, allow_code=self._allow_code)
 
     @cached_property
     def texts(self) -> Texts:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator import contracts, frames
 from orchestrator.errors import MethodError
 from orchestrator.frames import make_frame, pack_row
 from orchestrator.methods._base import STATUS_COLUMNS
@@ -26,6 +27,10 @@ def refused(made, *rows):
     with pytest.raises(MethodError) as caught:
         made.check(list(rows), UNIT)
     return str(caught.value)
+
+
+def test_contract_check_and_frames_know_the_same_types():
+    assert tuple(contracts.COLUMN_TYPES) == COLUMN_TYPES == tuple(frames._DTYPES)
 
 
 def test_a_good_row_is_returned_as_it_is():

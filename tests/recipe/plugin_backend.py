@@ -2,6 +2,10 @@
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from orchestrator.backend import Capabilities
+
+CAPABILITIES = Capabilities()
+
 
 class Config(BaseModel):
     """Settings of the test back-end."""
@@ -10,3 +14,7 @@ class Config(BaseModel):
 
     top_logprobs: int = Field(20, ge=0, le=100, description="How many.")
     pin: SecretStr = Field(SecretStr(""), description="A secret of the back-end's own.")
+
+
+def create(endpoint, config):
+    raise NotImplementedError

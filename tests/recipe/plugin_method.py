@@ -2,6 +2,15 @@
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from orchestrator.methods.answers import FRAME as FRAME
+from orchestrator.methods.answers import SCHEMA as SCHEMA
+from orchestrator.methods.answers import VERSION as VERSION
+from orchestrator.methods.answers import columns as columns
+from orchestrator.methods.answers import combinations as combinations
+from orchestrator.methods.answers import companions as companions
+from orchestrator.methods.answers import evaluate as evaluate
+from orchestrator.methods.answers import stages as stages
+
 
 class Drawing(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -3,6 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 BACKEND = "tests.recipe.plugin_backend"
+MULTI_MODEL = False
 
 
 class Config(BaseModel):
@@ -11,3 +12,11 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     threads: int = Field(1, gt=0, description="Threads.")
+
+
+def identity(config, weights):
+    return {}
+
+
+async def start(config, models, log_path):
+    raise NotImplementedError

@@ -1,0 +1,198 @@
+"""Broken plug-ins are faults with their places in every command, never a traceback."""
+
+import json
+
+import pytest
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+
+METHOD = """
+from orchestrator.methods.answers import (
+    FRAME, SCHEMA, VERSION, Config, columns, combinations, companions, evaluate, stages,
+)
+"""
+ANALYSIS = """
+from orchestrator.methods._base import MethodSettings
+class Config(MethodSettings): pass
+def summarise(context): return []
+"""
+DATASET = """
+from pathlib import Path
+from orchestrator.datasets.demo import Config, create
+"""
+BACKEND = "from backends.fake import CAPABILITIES, Config, create\n"
+SERVER = "from launch.fake import BACKEND, MULTI_MODEL, Config, identity, start\n"
+
+
+@pytest.fixture
+def plugin(here, monkeypatch):
+    """Write a plug-in of a user; gives its kind."""
+    monkeypatch.syspath_prepend(here)
+    written: list[str] = []
+
+    def write(text):
+        # The folder's name is in that of the module: modules stay imported.
+        name = f"{here.name}_{len(written)}"
+        (here / f"p_{name}").mkdir()
+        (here / f"p_{name}" / "mine.py").write_text(text)
+        written.append(name)
+        return f"p_{name}.mine"
+
+    return write
+
+
+METHOD_FAULTS = [
+    ("del VERSION", "it has no 'VERSION'"),
+    ("VERSION = '1'", "its 'VERSION' must be a whole number"),
+    ("del stages", "it has no 'stages'"),
+    ("stages = 3", "its 'stages' must be a function"),
+    ("SCHEMA = {**SCHEMA, 'item': 'string'}", "its 'SCHEMA' gives 'item' the type"),
+    ("SCHEMA = {**SCHEMA, 'x': 'float'}", "its 'SCHEMA' gives 'x' the type 'float'"),
+    ("SCHEMA = ['item']", "its 'SCHEMA' must be a mapping"),
+    ("SCHEMA = {'item': 'str'}", "lacks status, cause, message"),
+    ("SCHEMA = {**SCHEMA, 'method': 'str'}", "declares method, which the run adds"),
+    ("FRAME = 'items'", "its 'FRAME' must be a name other than 'items'"),
+    ("FRAME = '../x'", "its 'FRAME' must be a name"),
+    ("FRAME = None", "its 'FRAME' must be a name"),
+    ("del Config", "it has no 'Config'"),
+    ("Config = dict", "its 'Config' must be a pydantic model"),
+    ("def evaluate(unit, ask, config): return []", "must be a coroutine function"),
+    ("async def evaluate(unit, ask): return []", "must take (unit, ask, config), not (unit, ask)"),
+    ("def columns(): return {}", "its 'columns' must take (unit)"),
+    ("SCORES = {'x': 2}", "its 'SCORES' must map columns to 1"),
+    ("1 / 0", "mine.py:5: ZeroDivisionError"),
+    ("raise SystemExit(5)", "SystemExit"),
+    ("import nothing_like_it", "No module named 'nothing_like_it'"),
+    ("def broken(:", "mine.py:5: SyntaxError"),
+    ("FRAME = 'judgments'", "with different columns"),
+    ("def companions(config): return None", "companions() returned NoneType, not a list"),
+    ("def companions(config): raise KeyError('x')", "mine.py:5: "),
+    ("def combinations(candidates, config): return [1]", "combinations() returned a list with int"),
+    ("def combinations(candidates, config): return 1 / 0", "mine.py:5: "),
+    ("def needs(config): return 1 / 0", "mine.py:5: "),
+]
+
+
+@pytest.mark.parametrize(("fault", "words"), METHOD_FAULTS, ids=[f for f, _ in METHOD_FAULTS])
+def test_a_broken_method_is_a_fault_of_the_recipe(command, recipe, plugin, fault, words):
+    judged = {"kind": "pairwise_ranking", "judges": ["judge"], "answer": {"max_tokens": 4}}
+    kind = plugin(f"{METHOD}{fault}\n")
+    path = recipe(methods=[judged, {"kind": kind, "answer": {"max_tokens": 4}}])
+    for name in ("check", "plan", "run"):
+        code, _, err = command(name, path, "--allow-code")
+        assert code == EXIT_USAGE, (name, err)
+        assert words in " ".join(err.split()), name
+        assert "mine.py" in err or "p_" in err
+        assert "Traceback" not in err
+        assert "--allow-code" not in err
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("def stages(candidates, config): return None", "stages() returned NoneType"),
+        ("def stages(candidates, config): return 1 / 0", "mine.py:5: "),
+    ],
+)
+def test_a_broken_count_is_a_fault_of_the_plan(command, recipe, plugin, fault, words):
+    path = recipe(methods=[{"kind": plugin(f"{METHOD}{fault}\n")}])
+    code, _, err = command("plan", path, "--allow-code")
+    assert code != EXIT_COMPLETE
+    assert words in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+OTHERS = [
+    ("analyses", ANALYSIS, "del summarise", "it has no 'summarise'"),
+    ("analyses", ANALYSIS, "def summarise(): return []", "its 'summarise' must take (context)"),
+    ("dataset", DATASET, "del create", "it has no 'create'"),
+    ("dataset", DATASET, "def create(config, base): return []", "returned list, not a Dataset"),
+    ("dataset", DATASET, "def create(config, base): return 1 / 0", "mine.py:4: "),
+    ("dataset", DATASET, "SUFFIXES = 'txt'", "its 'SUFFIXES' must be a tuple"),
+    ("backend", BACKEND, "del CAPABILITIES", "it has no 'CAPABILITIES'"),
+    ("backend", BACKEND, "CAPABILITIES = {}", "its 'CAPABILITIES' must be a Capabilities"),
+    ("backend", BACKEND, "def create(endpoint): pass", "its 'create' must take (endpoint, config)"),
+    ("server", SERVER, "del BACKEND", "it has no 'BACKEND'"),
+    ("server", SERVER, "MULTI_MODEL = 'no'", "its 'MULTI_MODEL' must be a bool"),
+    ("server", SERVER, "def start(config, models, log_path): pass", "must be a coroutine function"),
+    ("server", SERVER, "def identity(config, weights): return 1 / 0", "mine.py:2: "),
+]
+
+
+def recipe_with(recipe, family, kind):
+    if family == "analyses":
+        return recipe(analyses=[{"kind": kind}])
+    if family == "dataset":
+        return recipe(dataset={"kind": kind, "n": 6})
+    models = {
+        "backend": {"base_url": "http://127.0.0.1:9/v1", "backend": kind},
+        "server": {"server": kind, "weights": "a:0.2"},
+    }
+    return recipe(models={"a": models[family]}, methods=[{"kind": "answers"}])
+
+
+@pytest.mark.parametrize(("family", "text", "fault", "words"), OTHERS)
+def test_other_broken_plug_ins_are_faults_too(command, recipe, plugin, family, text, fault, words):
+    path = recipe_with(recipe, family, plugin(f"{text}{fault}\n"))
+    for name in ("check", "plan", "run"):
+        code, _, err = command(name, path, "--allow-code")
+        assert code == EXIT_USAGE, (name, err)
+        assert words in " ".join(err.split()), name
+        assert "Traceback" not in err
+
+
+def test_good_plug_ins_of_every_family_run_and_are_reported(command, recipe, plugin, here):
+    server = {"server": plugin(f"{SERVER}BACKEND = {plugin(BACKEND)!r}\n")}
+    summary = """
+from orchestrator.tables import Table
+def summarise(context):
+    return [Table('own', 'A table of mine', (), (), notes=('mine says hello',))]
+"""
+    path = recipe(
+        models={name: {**server, "weights": f"{name}:0.5"} for name in ("a", "b")},
+        dataset={"kind": plugin(DATASET), "n": 4},
+        methods=[{"kind": plugin(METHOD + summary), "answer": {"max_tokens": 4}}],
+        analyses=[{"kind": plugin(ANALYSIS)}],
+    )
+    code, out, err = command(
+        "run", path, "--allow-code", "--display", "none", "--html", "page.html"
+    )
+    assert code == EXIT_COMPLETE, err
+    assert "mine says hello" in out
+    assert "mine says hello" in (here / "page.html").read_text()
+    assert "mine says hello" in command("report", "made", "--allow-code")[1]
+    code, _, err = command("report", "made", "--allow-code", "--html", "again.html")
+    assert code == EXIT_COMPLETE
+    assert "mine says hello" in (here / "again.html").read_text()
+    assert "mine says hello" not in command("report", "made")[1]
+
+
+def test_code_that_is_not_allowed_is_refused_and_every_command_that_says_so_allows_it(
+    command, recipe, plugin
+):
+    path = recipe(methods=[{"kind": plugin(METHOD), "answer": {"max_tokens": 4}}])
+    for name in ("check", "plan", "run"):
+        code, _, err = command(name, path)
+        assert code == EXIT_USAGE
+        assert "allow it by --allow-code" in err
+    assert command("run", path, "--allow-code", "--display", "none")[0] == EXIT_COMPLETE
+    for name in ("report", "export", "status", "gc", "runs", "repair", "view", "probe"):
+        arguments = {"export": ("--to", "x")}.get(name, ())
+        said = "" if name == "view" else command(name, "made", *arguments)[2]
+        if "--allow-code" in said or name in {"report", "gc", "view", "probe"}:
+            assert "--allow-code" in command(name, "--help")[1], name
+
+
+def test_a_summary_that_raises_is_a_note_and_hides_no_other_table(command, recipe, plugin):
+    kind = plugin(METHOD + "def summarise(context): return 1 / 0\n")
+    path = recipe(
+        methods=[
+            {"kind": kind, "answer": {"max_tokens": 4}},
+            {"kind": "answers", "name": "ours", "answer": {"max_tokens": 5}},
+        ]
+    )
+    code, out, err = command("run", path, "--allow-code", "--display", "none")
+    assert code == EXIT_COMPLETE, err
+    assert "ZeroDivisionError" in " ".join(out.split())
+    found = json.loads(command("report", "made", "--allow-code", "--format", "json")[1])
+    assert found
