@@ -5,6 +5,7 @@ method the models are ordered by their mean; a pair is resolved where the interv
 leaves out 0. What a method gets wrong is a finding to print, not a number to tune.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -30,6 +31,7 @@ _COLUMNS: Final = (
     Column("open", "count"),
     Column("prompts", "count"),
 )
+_ROUNDING: Final = 1e-12
 _MODELS: Final = (
     Column("model"),
     Column("exact match", "percent"),
@@ -112,15 +114,32 @@ def _ordering(score: Score, order: tuple[str, ...], context: Context) -> Orderin
     )
 
 
+def _written(found: Ordering, names: Sequence[str], size: float) -> str:
+    """The order found, best first; means that differ by rounding alone are equal.
+
+    Args:
+        found: The order, and the means.
+        names: Of the models.
+        size: Mean absolute value of the score: what rounding is measured by.
+    """
+    words: list[str] = []
+    for at, model in enumerate(found.order):
+        if at:
+            gap = found.means[found.order[at - 1]] - found.means[model]
+            words.append(">" if gap > _ROUNDING * size else "=")
+        words.append(names[model])
+    return " ".join(words)
+
+
 def _line(score: Score, found: Ordering, order: tuple[str, ...]) -> list[Cell]:
     points = score.points.drop_nulls("value").filter(pl.col("model").is_in(order))
     complete = len(found.order) == len(order)
-    right = (
-        "undefined" if not complete else "yes" if found.order == tuple(range(len(order))) else "no"
-    )
+    size = points["value"].abs().mean()
+    written = _written(found, order, float(size) if isinstance(size, float) else 0.0)
+    right = "undefined" if not complete else "yes" if written == " > ".join(order) else "no"
     return [
         score.name,
-        " > ".join(order[i] for i in found.order),
+        written,
         right,
         found.share_right,
         found.count("right"),

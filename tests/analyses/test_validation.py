@@ -27,6 +27,17 @@ def test_the_orientation_of_a_score_turns_its_order(context_over, answers, score
     assert found["made.value"]["wrong"] == 3
 
 
+def test_means_that_are_equal_but_for_rounding_give_no_order(context_over, answers, scored):
+    # As a z-score within each model: every model's mean is 0, but for the last digits.
+    value = pl.col("value")
+    centred = scored.with_columns(value=((value - value.mean()) / value.std(ddof=0)).over("model"))
+    assert centred.group_by("model").agg(value.mean().abs())["value"].max() < 1e-14
+    frames = {"answers": answers, "made": centred}
+    line = lines(summarise(context_over(Config(), frames, {"made": {"value": 1}})))["made.value"]
+    assert sorted(line["order found"].split(" = ")) == ["fair", "good", "poor"]
+    assert (line["right"], line["open"]) == ("no", 3)
+
+
 def test_noise_resolves_no_pair(context_over, answers, scored):
     frames = {"answers": answers, "made": scored}
     found = lines(summarise(context_over(Config(), frames, {"made": {"noise": 1}})))
