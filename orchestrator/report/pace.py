@@ -1,4 +1,8 @@
-"""How fast a run goes now: rates over the last seconds, and what they say about its end."""
+"""The pace of a run: rates over the last seconds, and the time left that follows from them.
+
+Models work side by side, and a run ends when the last of them has ended. So the time left is that
+of the slowest: the units that wait for a model, at the pace at which it has ended such units.
+"""
 
 from collections import deque
 from typing import Final
@@ -34,10 +38,15 @@ class Pace:
 
     def __init__(self) -> None:
         self._snapshots: deque[Progress] = deque(maxlen=_MAX_SNAPSHOTS)
+        # When the first units of a model had ended, and how many.
+        self._first: dict[str, tuple[float, int]] = {}
 
     def add(self, progress: Progress) -> None:
         """Take the run's state at a later moment."""
         self._snapshots.append(progress)
+        for model in progress.models:
+            if model.units_done and model.name not in self._first:
+                self._first[model.name] = progress.elapsed_s, model.units_done
         while self._snapshots[-1].elapsed_s - self._snapshots[0].elapsed_s > _ETA_SPAN_S:
             self._snapshots.popleft()
 
@@ -50,13 +59,40 @@ class Pace:
         return self._rates(name)
 
     def eta_s(self) -> float | None:
-        """Seconds left at the pace of the last minute; None while that is unknown."""
+        """Seconds left of the slowest model; None while that is unknown.
+
+        The pace is that of the last minute, or of the whole call for a model that has ended few
+        units in it.
+        """
         if not self._snapshots:
             return None
         now = self._snapshots[-1]
-        left = now.units_left
-        if left <= 0:
+        if now.units_left <= 0:
             return 0.0
+        waited_for = [model for model in now.models if model.units_left > 0]
+        if not waited_for:
+            return self._eta_of_all(now)
+        found = [self._eta_of(model, now.elapsed_s) for model in waited_for]
+        known = [eta for eta in found if eta is not None]
+        return max(known) if len(known) == len(found) else None
+
+    def _eta_of(self, model: ModelProgress, now_s: float) -> float | None:
+        """Seconds until a model has ended its units."""
+        if model.units_done < _MIN_DONE:
+            return None
+        before = self._before(_ETA_SPAN_S)
+        if before is not None:
+            then = next((one for one in before.models if one.name == model.name), None)
+            done = model.units_done - (0 if then is None else then.units_done)
+            if done >= _MIN_DONE:
+                return model.units_left * (now_s - before.elapsed_s) / done
+        since_s, first = self._first.get(model.name, (0.0, 0))
+        done = model.units_done - first
+        return model.units_left * (now_s - since_s) / done if done > 0 else None
+
+    def _eta_of_all(self, now: Progress) -> float | None:
+        """Seconds left by the number of units alone, where nobody says what they wait for."""
+        left = now.units_left
         before = self._before(_ETA_SPAN_S)
         if before is None or now.units_done < _MIN_DONE:
             return None

@@ -42,6 +42,8 @@ class ModelProgress(msgspec.Struct, frozen=True):
         waiting: Requests in the server's own queue; None where it does not say.
         cache_hits: Share of prompt tokens that it found in its prefix cache in this call; None
             where it does not say.
+        units_done: Units that ask this model last and that this call did.
+        units_left: Those that are still to be done.
     """
 
     name: str
@@ -57,6 +59,8 @@ class ModelProgress(msgspec.Struct, frozen=True):
     limits: LimitProgress = LimitProgress()
     waiting: int | None = None
     cache_hits: float | None = None
+    units_done: int = 0
+    units_left: int = 0
 
 
 class StageProgress(msgspec.Struct, frozen=True):

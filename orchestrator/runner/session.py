@@ -331,6 +331,7 @@ class Session:
     def progress(self, states: Mapping[str, str]) -> Progress:
         """The run at this moment; `states` gives each model's connection state."""
         core = self._w.core
+        units = self._stages.of_models(self._w.not_needed)
         models = tuple(
             ModelProgress(
                 name=name,
@@ -348,6 +349,8 @@ class Session:
                 limits=self.adaptive.progress(name),
                 waiting=self.loads.waiting(name),
                 cache_hits=self.loads.cache_hits(name),
+                units_done=units.get(name, (0, 0))[0],
+                units_left=units.get(name, (0, 0))[1],
             )
             for name, state in core.models.items()
         )

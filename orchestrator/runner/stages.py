@@ -26,12 +26,18 @@ class Stages:
         self._of = np.array([self._names.index(name) for name in names], dtype=np.int64)
         units = np.frombuffer(done, np.uint8).reshape(self._n_items, plan.n_per_item)
         self._stored = self._by_method(units.sum(axis=0, dtype=np.int64) - not_needed)
+        self._gates = [plan.gate(which) for which in range(plan.n_per_item)]
+        self._not_done = self._n_items - units.sum(axis=0, dtype=np.int64)
+        self._not_needed = not_needed
+        self._ended = np.zeros(plan.n_per_item, dtype=np.int64)
         self._done = [0] * len(self._names)
         self._failed = [0] * len(self._names)
 
     def ended(self, position: int, *, failed: bool) -> None:
         """A unit has ended."""
-        stage = int(self._of[position % len(self._of)])
+        which = position % len(self._of)
+        stage = int(self._of[which])
+        self._ended[which] += 1
         self._done[stage] += 1
         self._failed[stage] += failed
 
@@ -44,6 +50,20 @@ class Stages:
             )
             for i, name in enumerate(self._names)
         )
+
+    def of_models(self, not_needed: Ints) -> dict[str, tuple[int, int]]:
+        """Units by the model that they ask last: how many this call did, and how many are left.
+
+        Args:
+            not_needed: As at the beginning, now.
+        """
+        # Those that were not needed at the beginning are marked as done.
+        left = self._not_done - self._ended - (not_needed - self._not_needed)
+        found: dict[str, tuple[int, int]] = {}
+        for gate, n_ended, n_left in zip(self._gates, self._ended, left, strict=True):
+            done, more = found.get(gate, (0, 0))
+            found[gate] = done + int(n_ended), more + int(n_left)
+        return found
 
     def _by_method(self, of_units: Ints) -> Ints:
         return np.bincount(self._of, of_units, minlength=len(self._names)).astype(np.int64)

@@ -1,3 +1,5 @@
+import pytest
+
 from orchestrator.report.pace import Pace, Rates
 from tests.report.samples import a_model, a_progress
 
@@ -48,3 +50,43 @@ def test_nothing_left_takes_no_time():
 def test_the_end_is_not_guessed_from_the_first_units():
     assert pace_of(at(1, 0), at(20, 1)).eta_s() is None
     assert pace_of(at(1, 0), at(20, 5)).eta_s() is not None
+
+
+def slow_judge(second, *, n=1000, candidates_per_s=50.0, judge_per_s=0.5):
+    """A run at a moment: two candidates that answer fast, and a judge that is slow."""
+    answered = min(n, int(candidates_per_s * second))
+    judged = min(answered, int(judge_per_s * second))
+    models = (
+        a_model("one", units_done=answered, units_left=n - answered),
+        a_model("two", units_done=answered, units_left=n - answered),
+        a_model("judge", units_done=judged, units_left=n - judged),
+    )
+    done = 2 * answered + judged
+    return a_progress(
+        float(second), units_total=3 * n, units_stored=0, units_done=done, models=models
+    )
+
+
+@pytest.mark.parametrize("judge_per_s", [5.0, 0.5, 0.05])
+def test_a_slow_judge_decides_when_a_run_ends(judge_per_s):
+    pace, end_s = Pace(), 1000 / judge_per_s
+    for second in range(0, int(end_s), 1):
+        pace.add(slow_judge(second, judge_per_s=judge_per_s))
+        eta_s = pace.eta_s()
+        if judge_per_s * second < 5:
+            assert eta_s is None
+        elif judge_per_s * second > 20:
+            assert eta_s == pytest.approx(end_s - second, rel=0.2, abs=2 / judge_per_s)
+
+
+def test_a_judge_that_begins_late_is_judged_by_its_own_time():
+    pace, judged = Pace(), 0
+    for second in range(0, 2000, 5):
+        judged = max(0, (second - 1000) // 25)
+        model = a_model("judge", units_done=judged, units_left=100 - judged)
+        pace.add(
+            a_progress(
+                float(second), units_total=100, units_stored=0, units_done=judged, models=(model,)
+            )
+        )
+    assert pace.eta_s() == pytest.approx(25 * (100 - judged), rel=0.1)

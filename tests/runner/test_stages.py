@@ -39,3 +39,15 @@ def test_units_that_are_not_needed_are_neither_stored_nor_planned():
     not_needed = np.array([0, 0, 2])
     stages = Stages(made, bytearray([1, 1, 1] * 2 + [0] * 6), not_needed)
     assert said(stages, not_needed) == {"answers": (8, 4, 0, 0), "pairs": (2, 0, 0, 0)}
+
+
+def test_units_are_counted_by_the_model_that_they_ask_last():
+    made = two_methods()
+    none = np.zeros(3, dtype=np.int64)
+    stages = Stages(made, bytearray([1, 1, 0] + [1, 0, 0] + [0] * 6), none)
+    assert stages.of_models(none) == {"a": (0, 2), "b": (0, 7)}
+    stages.ended(2, failed=False)
+    stages.ended(6, failed=True)
+    assert stages.of_models(none) == {"a": (1, 1), "b": (1, 6)}
+    # Two units of the pair have turned out not to be needed.
+    assert stages.of_models(np.array([0, 0, 2])) == {"a": (1, 1), "b": (1, 4)}
