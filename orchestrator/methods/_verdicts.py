@@ -21,12 +21,12 @@ THINKING_ENDS: Final = "</think>"
 _THINKING_BEGINS: Final = "<think>"
 # What may follow a verdict at the end of a text: full stops, brackets and quotes, emphasis.
 TAIL: Final = " \t\r\n.*_`\"')]}"
-_SENTENCE: Final = 64
+_NEAR: Final = 64
 # What comes right before a number or letter that refers to something: "step 2", "as shown in [1]".
 _REFERS = re.compile(
     r"(?:\b(?:steps?|sections?|figures?|fig|tables?|examples?|lines?|pages?|chapters?|items?|points?|"
     r"paragraphs?|parts?|questions?|reasons?|equations?|eq|turns?|sources?|references?|refs?|"
-    r"footnotes?|options?|see)\b\.?|\bno\.|[#\u00a7])[ ]?[\[(]?\Z"
+    r"footnotes?|see)\b\.?|\bno\.|[#\u00a7])[ ]?[\[(]?\Z"
     r"|(?<!rating)(?<!score)(?<!verdict)(?<=\w)[ ]?[\[(]\Z",
     re.IGNORECASE,
 )
@@ -110,7 +110,7 @@ def _settled(
 
 def _concludes(text: str, begin: int, at: int) -> bool:
     """Whether a label at the end of a text is meant as the verdict."""
-    first = max(begin, at - _SENTENCE)
+    first = max(begin, at - _NEAR)
     return _REFERS.search(text, first, at) is None and not denied(text, at)
 
 

@@ -76,6 +76,24 @@ def test_several_symbols_or_one_that_is_denied_are_no_verdict(text):
     assert label_in(text, FIVE) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("A says why. B is not as good as A.", "A"),
+        ("I choose option B", "B"),
+        ("Answer A is never better than B", "B"),
+        ("It must be Assistant A", "A"),
+    ],
+)
+def test_a_letter_that_is_compared_is_not_denied(text, label):
+    assert label_in(text, TWO) == label
+
+
+@pytest.mark.parametrize("text", ["It is neither A nor B", "The better one is not A"])
+def test_a_letter_that_is_denied_is_no_verdict(text):
+    assert label_in(text, TWO) is None
+
+
 def test_a_text_that_was_cut_off_among_several_symbols_has_no_verdict():
     assert label_in("[[>]] or perhaps [[<]]", FIVE, ended=False) is None
     assert label_in("[[>]] or perhaps [[<]]", FIVE) == "[[<]]"
