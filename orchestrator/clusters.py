@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.frames import columns_of
+from orchestrator.tables import counted_words
 
 CLUSTER: Final = "cluster"
 """Column beside `item` in rows that are summarised."""
@@ -77,11 +78,3 @@ def counted(rows: pl.DataFrame) -> tuple[int, int | None]:
 def prompt_words(rows: pl.DataFrame) -> str:
     """The prompts of rows in words: 60 prompts, or 60 prompts in 20 clusters."""
     return counted_words(*counted(rows))
-
-
-def counted_words(n_items: int, n_clusters: int | None) -> str:
-    """Counts in words; clusters are named where they are fewer than the prompts."""
-    words = f"{n_items:,} prompt{'' if n_items == 1 else 's'}"
-    if n_clusters is None or n_clusters == n_items:
-        return words
-    return f"{words} in {n_clusters:,} cluster{'' if n_clusters == 1 else 's'}"

@@ -152,3 +152,11 @@ def with_interval(
     if interval is None or isinstance(interval, str):
         return Measured(value, n=n, why=why or interval or "")
     return Measured(value, float(interval.low), float(interval.high), n, why or "")
+
+
+def counted_words(n_items: int, n_clusters: int | None) -> str:
+    """Counts in words; clusters are named where they are fewer than the prompts."""
+    words = f"{n_items:,} prompt{'' if n_items == 1 else 's'}"
+    if n_clusters is None or n_clusters == n_items:
+        return words
+    return f"{words} in {n_clusters:,} cluster{'' if n_clusters == 1 else 's'}"

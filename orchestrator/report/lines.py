@@ -5,7 +5,6 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.pace import Pace, Rates
 from orchestrator.report.progress import (
@@ -15,6 +14,7 @@ from orchestrator.report.progress import (
     StandingProgress,
 )
 from orchestrator.report.text import own_words, safe_line, safe_name
+from orchestrator.tables import counted_words
 
 # A plain log gets a line this often while nothing changes its state, seconds.
 _LINE_S: Final = 10.0

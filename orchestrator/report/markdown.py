@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.text import safe_line
 from orchestrator.report.words import (
@@ -19,6 +18,7 @@ from orchestrator.report.words import (
 )
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import Estimate
+from orchestrator.tables import counted_words
 
 ExactMatch = Mapping[str, float | None]
 

@@ -11,7 +11,6 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
 from orchestrator.report.page import (
@@ -37,6 +36,7 @@ from orchestrator.report.words import (
     verdict,
 )
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.tables import counted_words
 
 __all__ = [
     "faults",

@@ -21,6 +21,7 @@ from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
+from orchestrator.runner.alike import COLUMNS, notes_on_frame, notes_on_items
 from orchestrator.runner.announced import announce
 from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
@@ -177,9 +178,11 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
         frames = _frames(store, directory, apart)
-        identities = (last_revision(directory) or {}).get("identities", {})
+        revision = last_revision(directory) or {}
+        identities = revision.get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = notes_of(store, keys, frames)
+        notes += notes_on_frame(frames.columns(ITEMS, COLUMNS), revision.get("recipe", {}))
         orders = read_orders(store)
         left = units_left(store) if orders is None else orders.n_left
     return Result(
@@ -246,7 +249,8 @@ def _run(
     with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
         opened = open_plan(prepared, directory, store)
         remember_schemas(prepared.plan, store)
-        for line in announce(prepared, opened, store):
+        alike = notes_on_items(prepared)
+        for line in (*announce(prepared, opened, store), *alike):
             shown.note(line)
         ended = _finish(prepared, opened, directory, store, shown, how)
         late.begin()
@@ -260,7 +264,7 @@ def _run(
     return Result(
         directory.path,
         ended,
-        notes,
+        [*notes, *alike],
         n_left=ended.n_left,
         allow_code=prepared.allow_code,
         frames=frames,
@@ -334,7 +338,8 @@ def plan(
         if path.exists() and path.stat().st_size:
             store = stack.enter_context(Store.open(path, read_only=True))
         counted = count_prepared(prepared, store, blocks_of(prepared, store))
-    return msgspec.structs.replace(counted, servers=servers)
+    notes = (*counted.notes, *notes_on_items(prepared))
+    return msgspec.structs.replace(counted, servers=servers, notes=notes)
 
 
 def _where(run_dir: str | Path | None, name: str) -> Path:

@@ -13,6 +13,7 @@ from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
+from orchestrator.runner.alike import notes_on_items
 from orchestrator.runner.prepare import prepare
 
 
@@ -37,12 +38,17 @@ def _check_one(path: Path, options: argparse.Namespace) -> None:
         with importlib.import_module("orchestrator.runner.reuse").open_lenders(recipe.reuse, None):
             pass
     try:
-        prepare(recipe, path.parent, allow_code=options.allow_code)
+        prepared = prepare(recipe, path.parent, allow_code=options.allow_code)
     except LaunchError as error:
         # Weights that are on another machine are no fault of the recipe.
-        importlib.import_module("orchestrator.runner.said").Said().complain(
-            f"{path.name}: not on this machine: {error}"
-        )
+        _complain(f"{path.name}: not on this machine: {error}")
+    else:
+        for note in notes_on_items(prepared):
+            _complain(f"{path.name}: {note}")
+
+
+def _complain(message: str) -> None:
+    importlib.import_module("orchestrator.runner.said").Said().complain(message)
 
 
 def _print(renderable: object, *, wrap: bool) -> None:

@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.clusters import counted_words
 from orchestrator.statistics.sequential import PairOrder
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.tables import Cell, Column, Measured, Table, counted_words, make_table
 
 _COLUMNS: Final = (
     Column("better"),

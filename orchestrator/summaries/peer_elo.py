@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, codes, counted_words
+from orchestrator.clusters import CLUSTER, codes
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import rate_elo
@@ -24,7 +24,16 @@ from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import mean_of
 from orchestrator.summaries._families import family_tables
 from orchestrator.summaries._votes import Votes, read_votes
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Measured,
+    Table,
+    counted_words,
+    make_table,
+    measured,
+    with_interval,
+)
 
 Floats = NDArray[np.float64]
 

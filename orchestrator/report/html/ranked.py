@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final
 
-from orchestrator.clusters import counted_words
 from orchestrator.report import numbers
 from orchestrator.report.generic import cell_text
 from orchestrator.report.html import figures
@@ -14,7 +13,7 @@ from orchestrator.report.words import few_words, neighbour_amount, rank_words, s
 from orchestrator.statistics.clustered import METHOD as SHARES
 from orchestrator.statistics.ranking import CategoryRatings, ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
-from orchestrator.tables import Cell, Column, Measured, Table
+from orchestrator.tables import Cell, Column, Measured, Table, counted_words
 
 _RATING: Final = Column("rating", "rating")
 _SHARE: Final = Column("share", "percent")

@@ -1,0 +1,61 @@
+"""Items that seem to belong together are said before anything is paid for, and in the report."""
+
+import polars as pl
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.recipe.load import load
+from orchestrator.runner import api
+from orchestrator.runner.alike import notes_on_frame, notes_on_items
+from orchestrator.runner.prepare import prepare
+from orchestrator.runner.results import export_items
+from orchestrator.store import RunDirectory
+from tests.datasets.test_openings import passage
+from tests.e2e.runs import write_recipe
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+def recipe(folder, **fields):
+    rows = [
+        {"prompt": f"{passage(n // 4)}\n{n}?", "reference": "x", "passage": n // 4}
+        for n in range(24)
+    ]
+    pl.DataFrame(rows).write_ndjson(folder / "items.jsonl")
+    dataset = {"path": "items.jsonl", "fields": fields}
+    return write_recipe(folder / "r.json", NOWHERE, dataset=dataset)
+
+
+def test_check_and_plan_say_it(tmp_path, capsys):
+    path = recipe(tmp_path)
+    assert main(["check", str(path)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "24 of 24 items share a beginning" in said
+    assert "dataset: {fields: {cluster: COLUMN}}" in said
+    assert "24 of 24 items" in api.plan(path, run_dir=tmp_path / "run").notes[-1]
+
+
+@pytest.mark.parametrize("named", ["passage", None])
+def test_a_recipe_that_names_clusters_or_refuses_them_is_not_told(tmp_path, capsys, named):
+    path = recipe(tmp_path, cluster=named)
+    assert main(["check", str(path)]) == 0
+    assert "share a beginning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fields", "n"), [({}, 1), ({"cluster": "passage"}, 0), ({"cluster": None}, 0)]
+)
+def test_a_run_s_own_items_say_the_same(tmp_path, fields, n):
+    path = recipe(tmp_path, **fields)
+    prepared = prepare(load(path), path.parent)
+    assert len(notes_on_items(prepared)) == n
+    with RunDirectory.lock(tmp_path / "run") as directory:
+        frame = pl.read_parquet(export_items(prepared.dataset, directory))
+    assert notes_on_frame(frame, prepared.recipe.resolved()) == notes_on_items(prepared)
+
+
+def test_runs_of_older_versions_and_datasets_without_fields_are_not_told():
+    items = pl.DataFrame({"item": ["a"], "prompt": ["x"]})
+    assert notes_on_frame(items, {"dataset": {"kind": "jsonl", "fields": {}}}) == []
+    whole = items.with_columns(messages=pl.lit(None, pl.String), cluster=pl.lit(None, pl.String))
+    assert notes_on_frame(whole, {"dataset": {"kind": "demo"}}) == []
