@@ -21,6 +21,7 @@ from orchestrator.runner.options import (
     limit_options,
     probe_options,
     servers_options,
+    untrusted_option,
     view_options,
 )
 
@@ -53,6 +54,9 @@ def entry() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
+    guard = _module("runner.guard")
+    if guard.is_wanted(options):
+        return int(guard.call(arguments, options))
     try:
         with _module("runner.logs").downloads_said(lambda text: _said(options).complain(text)):
             return _handler(options.handler)(options)
@@ -68,6 +72,11 @@ def main(arguments: Sequence[str]) -> int:
         _said(options).complain("interrupted; go on with the same command")
         return EXIT_INTERRUPTED
     except Exception as error:
+        if guard.is_guarded():
+            # What another user made may break anything; it is no fault of this program.
+            said = f"this run of another user can't be read: {type(error).__name__}: {error}"
+            _said(options).complain(said)
+            return EXIT_FAILED
         blamed: OrchestratorError | None = _module("plugins").blame(error)
         if blamed is None:
             raise
@@ -164,17 +173,20 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     report = _command(commands, "report", "runner.commands:report", "show what a run found")
     _run_argument(report)
     allow_code_option(report)
+    untrusted_option(report)
     _format_option(report)
     charts_option(report)
     export = _command(
         commands, "export", "runner.report_commands:export", "write a run's frames to files"
     )
     _run_argument(export)
+    untrusted_option(export)
     export_options(export)
     status = _command(
         commands, "status", "runner.commands:status", "look at a running or ended run"
     )
     _run_argument(status)
+    untrusted_option(status)
     status.add_argument("--json", action="store_true", help="for programs")
     for name, text in _STEERING:
         steer = _command(commands, name, f"runner.control_commands:{name}", text)
@@ -190,6 +202,7 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     _run_argument(gc)
     gc_options(gc)
     runs = _command(commands, "runs", "runner.commands:runs", "list the runs kept in a folder")
+    untrusted_option(runs)
     runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
     view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))
 

@@ -187,7 +187,8 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         self._paths = {
             path.stem: path
             for path in (*sorted(folder.glob("*.parquet")), *also)
-            if is_name(path.stem)
+            # What a link leads to is no part of a run.
+            if is_name(path.stem) and not path.is_symlink()
         }
         self._frames: dict[str, pl.DataFrame] = {}
 

@@ -3,7 +3,10 @@
 import contextlib
 import importlib
 import logging
+import shutil
 import sys
+import tempfile
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +16,8 @@ from typing import Any
 import msgspec
 
 from orchestrator.analysis import RankingAnalysis
-from orchestrator.errors import RunDirectoryError
+from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.foreign import distrust, is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.paths import STORE_NAME
 from orchestrator.plan import PlanCount
@@ -24,7 +28,7 @@ from orchestrator.report.progress import Progress
 from orchestrator.runner.alike import COLUMNS, notes_on_frame, notes_on_items
 from orchestrator.runner.announced import announce
 from orchestrator.runner.counts import blocks_of, count_prepared
-from orchestrator.runner.execute import Ended, Opened, execute, last_revision, open_plan
+from orchestrator.runner.execute import Ended, Opened, execute, open_plan
 from orchestrator.runner.identity import identity_key
 from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.logs import logged
@@ -37,12 +41,14 @@ from orchestrator.runner.results import (
     answer_summary,
     export,
     export_items,
+    found_items,
     is_exported,
     notes_of,
     remember_schemas,
     units_left,
 )
 from orchestrator.runner.reuse import open_lenders
+from orchestrator.runner.revisions import last_revision
 from orchestrator.runner.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.tables import summarise
 from orchestrator.store import RunDirectory, Store, newest
@@ -148,17 +154,23 @@ def _document() -> ModuleType:
     return importlib.import_module("orchestrator.runner.document")
 
 
-def load(run_dir: str | Path, *, allow_code: bool = False) -> Result:
+def load(run_dir: str | Path, *, allow_code: bool = False, untrusted: bool = False) -> Result:
     """Read a run, also one that is still running or was interrupted.
 
     Args:
         run_dir: Its folder.
         allow_code: Import kinds from outside this project for what they say about their rows.
+        untrusted: Treat it as another user's run: write nothing into it, and bound what reading its
+            store takes. `docs/security.md` says what that covers.
 
     Raises:
         RunDirectoryError: If there is no run.
+        UsageError: If code is allowed for a run of another user.
     """
-    return read(newest(Path(run_dir)), allow_code=allow_code)
+    path = newest(Path(run_dir))
+    if untrusted:
+        distrust(path)
+    return read(path, allow_code=allow_code)
 
 
 def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> Result:
@@ -175,6 +187,8 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     """
     if not (path / STORE_NAME).exists():
         raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
+    if allow_code and is_foreign(path):
+        raise UsageError(f"{path} is a run of another user, for which no code is imported")
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
         frames = _frames(store, directory, apart)
@@ -183,6 +197,11 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = notes_of(store, keys, frames)
         notes += notes_on_frame(frames.columns(ITEMS, COLUMNS), revision.get("recipe", {}))
+        if store.current_plan is None:
+            notes.append(
+                "this run has no rows: it was repaired, or is beginning. The same `orchestrator "
+                "run` makes them of what was answered, and asks only what is missing"
+            )
         orders = read_orders(store)
         left = units_left(store) if orders is None else orders.n_left
     return Result(
@@ -191,12 +210,26 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
 
 
 def _frames(store: Store, directory: RunDirectory, apart: Path | None) -> FrameFiles:
-    if apart is None or is_exported(store, directory.results):
+    side = None
+    if is_foreign(directory.path):
+        # What its results hold need not be what its store does.
+        apart = apart or (side := Path(tempfile.mkdtemp(prefix="orchestrator-")))
+    elif apart is None or is_exported(store, directory.results):
         export(store, directory.results)
         return FrameFiles(directory.results)
-    export(store, apart)
-    items = directory.results / f"{ITEMS}.parquet"
-    return FrameFiles(apart, [items] if items.exists() else [])
+    try:
+        export(store, apart)
+    except BaseException:
+        _remove(side)
+        raise
+    frames = FrameFiles(apart, found_items(directory))
+    weakref.finalize(frames, _remove, side)
+    return frames
+
+
+def _remove(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(  # noqa: PLR0913 (options of one command, all but one by keyword)

@@ -9,15 +9,16 @@ import msgspec
 
 from orchestrator import files
 from orchestrator.errors import UsageError
+from orchestrator.foreign import is_foreign
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.report.html.page import all_figures, can_draw, render
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.words import UNTRUSTED
 from orchestrator.runner.api import Result
-from orchestrator.runner.execute import last_revision
 from orchestrator.runner.identity import identity_key, server_label
 from orchestrator.runner.probed import probe_record
 from orchestrator.runner.results import rows_by_epoch, use_words
+from orchestrator.runner.revisions import last_revision
 from orchestrator.runner.tables import all_sources
 from orchestrator.store import RunDirectory, ServerUse, Store
 from orchestrator.tables import Table
@@ -35,6 +36,11 @@ def write_html(result: Result, to: Path | None = None) -> Path:
     Raises:
         UsageError: If the file can't be written.
     """
+    if to is None and is_foreign(result.path):
+        raise UsageError(
+            f"{result.path} is a run of another user, and nothing is written into it: name the "
+            f"file, --html F"
+        )
     path = result.path / REPORT if to is None else to
     text = render(material(result))
     try:

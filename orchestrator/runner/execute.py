@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import yaml
 
-from orchestrator import __version__
 from orchestrator.datasets import Dataset
-from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, UsageError
 from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.report.progress import Progress
 from orchestrator.runner import adaptive
@@ -26,6 +24,7 @@ from orchestrator.runner.prepare import Prepared, describe_change
 from orchestrator.runner.probed import Probes, needs_of
 from orchestrator.runner.resuming import unfinished_before
 from orchestrator.runner.reuse import copies_of
+from orchestrator.runner.revisions import REVISION, last_revision, revision_text
 from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch
 from orchestrator.runner.steering import Interrupts, obey
@@ -89,12 +88,15 @@ class Ended(msgspec.Struct, frozen=True):
 def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
     """Find what of the plan is done, and write a revision if the recipe changed."""
     plan = prepared.plan
-    before = last_revision(run_dir)
+    before = _revision_before(run_dir)
     _refuse_another_recipe(before, prepared, run_dir)
     changes = describe_change(before, prepared.identities, prepared.recipe)
     record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
     if before is None or before.get("identities") != record["identities"] or changes:
-        run_dir.write_revision(_revision_text(record))
+        text = revision_text(record)
+        run_dir.write_revision(text)
+        # `orchestrator repair` restores a damaged file from there.
+        store.set_meta(REVISION, text)
     plan_hash = plan.hash()
     is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
     plan_id = store.open_plan(plan_hash, len(plan))
@@ -108,6 +110,15 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     remember_not_needed(blocks, plan_id, store)
     first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
     return Opened(plan_id, done, changes, adopted, blocks, first)
+
+
+def _revision_before(run_dir: RunDirectory) -> dict[str, Any] | None:
+    """What the last call wrote; None also where it is damaged, for this one writes it anew."""
+    try:
+        return last_revision(run_dir)
+    except StoreError as error:
+        _log.warning("%s: the recipe of this call takes its place", error)
+        return None
 
 
 def _refuse_another_recipe(
@@ -130,25 +141,6 @@ def _unit_hashes(prepared: Prepared) -> Iterator[tuple[int, bytes]]:
     plan = prepared.plan
     for position in range(len(plan)):
         yield position, plan.unit_hash(position)
-
-
-def _revision_text(record: dict[str, Any]) -> str:
-    return yaml.safe_dump({"orchestrator": __version__, **record}, sort_keys=False)
-
-
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
-    """What the last call wrote about its recipe; None before the first."""
-    text = run_dir.latest_revision()
-    return None if text is None else read_revision(text)
-
-
-def read_revision(text: str) -> dict[str, Any]:
-    """What a call wrote about its recipe."""
-    found = yaml.load(text, Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
-    return found if isinstance(found, dict) else {}
 
 
 async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyword)

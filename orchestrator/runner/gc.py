@@ -7,13 +7,14 @@ from pathlib import Path
 import yaml
 
 from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
+from orchestrator.foreign import is_foreign
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report import numbers
 from orchestrator.runner.counts import count_plan, systems_of
-from orchestrator.runner.execute import read_revision
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.report_commands import run_path, say_of
+from orchestrator.runner.revisions import read_revision
 from orchestrator.store import (
     RunDirectory,
     Store,
@@ -38,6 +39,9 @@ def gc(options: argparse.Namespace) -> int:
     if options.keep < 1:
         raise UsageError(f"--keep must be at least 1, got {options.keep}")
     path = newest(run_path(options.run))
+    if is_foreign(path):
+        # It would open the files that the recipes name.
+        raise RunDirectoryError(f"{path} is a run of another user, in which nothing is dropped")
     directory = RunDirectory.open(path)
     if not options.drop:
         keys, plans = _planned(directory, options.keep, allow_code=options.allow_code)
@@ -81,7 +85,7 @@ def _planned(
 
 def _prepared(file: Path, *, allow_code: bool) -> Prepared:
     """The plan of a recipe as it was run."""
-    recipe = read_revision(file.read_text(encoding="utf-8")).get("recipe", {})
+    recipe = read_revision(file).get("recipe", {})
     try:
         content = yaml.safe_dump(recipe, sort_keys=False).encode()
         loaded = loads(content, file, allow_code=allow_code)

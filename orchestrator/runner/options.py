@@ -18,6 +18,15 @@ def html_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def untrusted_option(command: argparse.ArgumentParser) -> None:
+    """`--untrusted`, of every command that reads runs."""
+    command.add_argument(
+        "--untrusted",
+        action="store_true",
+        help="treat runs as another user's: only read them, within bounds of time and memory",
+    )
+
+
 def charts_option(command: argparse.ArgumentParser) -> None:
     """`--charts`."""
     command.add_argument("--charts", metavar="DIR", help="write each chart there, as SVG and PNG")
@@ -81,6 +90,7 @@ def allow_code_option(command: argparse.ArgumentParser) -> None:
 
 def view_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator view`."""
+    untrusted_option(command)
     command.add_argument(
         "runs",
         nargs="?",

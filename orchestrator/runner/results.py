@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator import files
+from orchestrator import columnar, files
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.datasets import Dataset
@@ -148,6 +148,19 @@ def export_items(dataset: Dataset, run_dir: RunDirectory, late: Late | None = No
         if late is not None:
             late.look()
     return _items_path(run_dir)
+
+
+def found_items(run_dir: RunDirectory) -> list[Path]:
+    """Return the file of items of a run, if there is one and its columns are those of items."""
+    path = _items_path(run_dir)
+    try:
+        schema = columnar.scan(path).collect_schema()
+    except columnar.UNREADABLE:
+        return []
+    is_right = "item" in schema and all(
+        name in _ITEM_COLUMNS and kind == pl.String for name, kind in schema.items()
+    )
+    return [path] if is_right else []
 
 
 def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:

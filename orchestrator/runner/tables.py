@@ -36,7 +36,8 @@ def summarise(
     sources = [_source(ref, module) for ref, module in methods]
     for source, (_, module) in zip(sources, methods, strict=True):
         summary = _summary_of(source.kind, module)
-        if summary is not None:
+        # A run that was repaired has no frames until its recipe is run once more.
+        if summary is not None and source.frame in frames:
             context = _context(source.name, source.config, settings, frames, clusters)
             rows = context.rows_of(source, getattr(summary, "COLUMNS", None))
             said = _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))

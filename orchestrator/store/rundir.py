@@ -160,11 +160,6 @@ class RunDirectory:
         _replace(self.revisions / f"{number}.yaml", text.encode(), durable=True)
         return number
 
-    def latest_revision(self) -> str | None:
-        """The recipe as it was run last; None before the first time."""
-        last = self.last_revisions(1)
-        return files.read(last[0]).decode() if last else None
-
     def last_revisions(self, n: int) -> list[Path]:
         """The files of the last recipes that were run, at most `n`, the latest first."""
         numbers = sorted(self._revision_numbers(), reverse=True)[:n]

@@ -184,6 +184,7 @@ class _Source:
         try:
             if any(self._connection.execute(sql).fetchone()[0] for sql in _FAULTS):
                 return False
+            schema.check_objects(self._connection, self._path)
             reading.check(self._query, self._path)
             meta = self.meta()
             if not all(_is_meta(key, value) for key, value in meta.items()):
@@ -219,7 +220,7 @@ def _open_copy(path: Path, copy: Path) -> sqlite3.Connection:
                     original, copy.with_name(original.name.replace(path.name, copy.name))
                 )
         _fill_up(copy)
-        return schema.connect_reader(copy)
+        return schema.connect_damaged(copy)
     except OSError as error:
         raise StoreError(f"{copy} can't be written: {error.strerror or error}") from error
     except StoreError as error:

@@ -9,7 +9,9 @@ from typing import Final
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.files import sync_folder
+from orchestrator.foreign import is_foreign
 from orchestrator.store.blobs import REPAIR
+from orchestrator.store.bounded import BoundedConnection, copy_of
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +74,10 @@ _TABLES: Final = (
 # not the rows of every unit, which are most of a file. Stores of earlier versions get it too.
 _OPEN_UNITS: Final = "CREATE INDEX IF NOT EXISTS open_unit ON unit (id) WHERE status>=2"
 _TABLE: Final = {statement.split()[2]: statement for statement in _TABLES}
+_OBJECTS: Final = {
+    "".join(statement.replace("IF NOT EXISTS ", "").split())
+    for statement in (*_TABLES, _OPEN_UNITS)
+}
 # The first schema had indexes of keys and of hashes that every insert kept up to date.
 _FROM_1: Final = (
     "ALTER TABLE outcome RENAME TO outcome_1",
@@ -110,6 +116,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         elif _pragma(connection, "user_version") == 1:
             logger.info("%s: brought from schema 1 to %d", path, SCHEMA_VERSION)
             _change(connection, _FROM_1)
+        check_objects(connection, path)
         connection.execute(_OPEN_UNITS)
         sync_folder(path.parent)
     except sqlite3.Error as error:
@@ -132,6 +139,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     """
     if not path.exists():
         raise RunDirectoryError(f"{path} does not exist: nothing was run there yet")
+    if is_foreign(path.parent):
+        return _open_foreign(path)
     published = snapshot_path(path)
     try:
         return _open_reader(path, "ro", _SNAPSHOT_BUSY_S if published.exists() else BUSY_S)
@@ -146,6 +155,26 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     # SQLite can't make the WAL's index beside it; without a WAL it does not need one.
     try:
         return _open_reader(path, "ro&immutable=1", BUSY_S)
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+
+
+def _open_foreign(path: Path) -> sqlite3.Connection:
+    """A connection to the store of a foreign run, which leaves its folder as it is.
+
+    Raises:
+        StoreError: If it can't be opened, or copied where that is needed.
+    """
+    mode = "ro&immutable=1"
+    try:
+        if file_size(wal_path(path)):
+            # SQLite reads a log by its index, which it would make beside it.
+            mode = "ro&readonly_shm=1"
+            if not path.with_name(f"{path.name}-shm").exists():
+                path, mode = copy_of(path, wal_path(path)), "ro"
+        return _open_reader(path, mode, BUSY_S, BoundedConnection)
+    except OSError as error:
+        raise StoreError(f"{path} can't be copied: {error.strerror or error}") from error
     except sqlite3.Error as error:
         raise explain(path, error) from error
 
@@ -183,6 +212,12 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
             advice = "another process holds the file. Stop it, or wait until it ends"
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             advice = "the file or its folder can't be opened. Check that they exist and are yours"
+        case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_TOOBIG:
+            advice = "it takes longer, or is larger, than anything of a store; copy the run if you "
+            advice += "trust it, and read the copy"
+        case sqlite3.SQLITE_ERROR:
+            # Statements are fixed, so what they name is missing.
+            advice = f"the file is damaged. {REPAIR}"
         case _ if "decode" in str(error):
             # A text that is none; Python says it without a code.
             advice = f"the file is damaged. {REPAIR}"
@@ -191,8 +226,27 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreError(f"{path}: {error}: {advice}")
 
 
-def _open_reader(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:
-    connection = _connect(path, mode, busy_s)
+def connect_damaged(path: Path) -> sqlite3.Connection:
+    """A connection to what may be no whole store; fails as `connect_reader` does.
+
+    Args:
+        path: A copy, which SQLite may change.
+    """
+    try:
+        return _open_reader(path, "ro", BUSY_S, BoundedConnection, whole=False)
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+
+
+def _open_reader(
+    path: Path,
+    mode: str,
+    busy_s: float,
+    kind: type[sqlite3.Connection] = sqlite3.Connection,
+    *,
+    whole: bool = True,
+) -> sqlite3.Connection:
+    connection = _connect(path, mode, busy_s, kind)
     try:
         connection.execute("PRAGMA query_only=1")
         if _check(connection, path):
@@ -202,21 +256,50 @@ def _open_reader(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:
                 f"{path} has schema {version} of an earlier version: run its recipe once more, "
                 "which brings it up to date and asks nothing again"
             )
+        if whole:
+            check_objects(connection, path)
     except (sqlite3.Error, OrchestratorError):
         connection.close()
         raise
     return connection
 
 
-def _connect(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:
-    return sqlite3.connect(
+def _connect(
+    path: Path, mode: str, busy_s: float, kind: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
+    connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=busy_s,
         isolation_level=None,
         # Made by one thread and closed by another; never used by two at once.
         check_same_thread=False,
+        factory=kind,
     )
+    connection.execute("PRAGMA trusted_schema=OFF")
+    return connection
+
+
+def check_objects(connection: sqlite3.Connection, path: Path) -> None:
+    """See that a store holds the tables of a store and nothing else.
+
+    A view that takes a table's place may be read for ever, and a trigger may change what is kept.
+
+    Raises:
+        StoreError: If it does not.
+    """
+    missing = set(_TABLE)
+    for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+        is_known = isinstance(sql, str) and "".join(sql.split()) in _OBJECTS
+        # Indexes that a table's keys make have no statement.
+        if not is_known and not (kind == "index" and sql is None):
+            raise StoreError(
+                f"{path} holds the {kind:.20} {name!r:.80}, which is no part of a store: the file "
+                f"is damaged, or made to mislead. {REPAIR}"
+            )
+        missing.discard(name)
+    if missing:
+        raise StoreError(f"{path} lacks the table {min(missing)}: the file is damaged. {REPAIR}")
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:

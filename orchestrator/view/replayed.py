@@ -17,15 +17,16 @@ import yaml
 from orchestrator.ask import AnyAsk
 from orchestrator.driver import Driver
 from orchestrator.errors import RunDirectoryError
+from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.plan import Plan
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure, Item, Message, Outcome
-from orchestrator.runner.execute import last_revision
 from orchestrator.runner.given import open_given
 from orchestrator.runner.identity import identity_key
 from orchestrator.runner.prepare import parts_of
+from orchestrator.runner.revisions import last_revision
 from orchestrator.store import RunDirectory, Store
 
 _TOGETHER: Final = 500
@@ -70,6 +71,10 @@ class Replay:
     """
 
     def __init__(self, path: Path, frames: FrameFiles, *, allow_code: bool = False) -> None:
+        if is_foreign(path):
+            raise RunDirectoryError(
+                "this is a run of another user: the templates of its recipe are not rendered here"
+            )
         directory = RunDirectory.open(path)
         revision = last_revision(directory) or {}
         self._store_path = directory.store_path

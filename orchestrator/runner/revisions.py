@@ -1,0 +1,109 @@
+"""Recipes as they were run: one YAML file a revision, with versions and identities of models."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from orchestrator import __version__, files
+from orchestrator.errors import StoreError
+from orchestrator.store import RunDirectory
+
+REVISION: Final = "revision"
+"""What a store keeps the last text under."""
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# No recipe comes near these; a text made to take all memory does.
+_MOST_BYTES: Final = 8 << 20
+_MOST_VALUES: Final = 400_000
+_MOST_DEPTH: Final = 100
+
+
+def revision_text(record: dict[str, Any]) -> str:
+    """Return the text of a revision."""
+    return yaml.dump({"orchestrator": __version__, **record}, Dumper=_Dumper, sort_keys=False)
+
+
+def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
+    """Return what the last call wrote about its recipe; None before the first.
+
+    Raises:
+        StoreError: If it is damaged.
+    """
+    latest = run_dir.last_revisions(1)
+    return read_revision(latest[0]) if latest else None
+
+
+def read_revision(file: Path) -> dict[str, Any]:
+    """Return what a call wrote about its recipe.
+
+    Raises:
+        StoreError: If it is damaged, or larger than any.
+    """
+    try:
+        found = parse(files.read(file, _MOST_BYTES))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise StoreError(
+            f"{file} is damaged: {why}. `orchestrator repair RUN` restores it, or the same "
+            f"`orchestrator run` writes it again and sends nothing for that"
+        ) from error
+    return found
+
+
+def parse(content: bytes) -> dict[str, Any]:
+    """Return the mapping that a revision is, with the mappings in it that all have.
+
+    Raises:
+        ValueError: If it is another text, also one that is no UTF-8.
+        yaml.YAMLError: If it is no YAML.
+    """
+    text = content.decode()
+    _check_size(text)
+    found = yaml.load(text, Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
+    if not isinstance(found, dict):
+        raise ValueError("it is no mapping")  # noqa: TRY004 (a fault of the text)
+    if not all(isinstance(found.setdefault(name, {}), dict) for name in ("identities", "recipe")):
+        raise ValueError("its recipe is no mapping")
+    json.dumps(found, default=str)  # no value holds itself
+    return found
+
+
+def _check_size(text: str) -> None:
+    """Refuse a text of more values, aliases counted, or more levels than a recipe has.
+
+    Raises:
+        ValueError: If it is one.
+        yaml.YAMLError: If it is no YAML.
+    """
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    n_values = 0
+    for event in _events(text):
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor is not None:
+                sizes[anchor] = n_values - before
+            continue
+        if isinstance(event, yaml.AliasEvent):
+            n_values += sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, n_values))
+            n_values += 1
+        elif isinstance(event, yaml.ScalarEvent):
+            n_values += 1
+        if n_values > _MOST_VALUES or len(opened) > _MOST_DEPTH:
+            raise ValueError("it has more values, or more levels, than a recipe")
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    return yaml.parse(text, Loader=_Loader)  # type: ignore[no-any-return]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes each value where it stands: no reader need follow aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (PyYAML's own shape)
+        return True

@@ -1,0 +1,55 @@
+"""Reading the store of a run of another user: within bounds, and without a trace beside it."""
+
+import atexit
+import shutil
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+_STATEMENT_S: Final = 60.0
+# SQLite's own steps between two looks at the clock: some milliseconds.
+_STEPS: Final = 100_000
+# Longer than any stored value, which is compressed, can be.
+_MOST_VALUE_BYTES: Final = 256 << 20
+
+_copies: dict[tuple[tuple[Path, int, int], ...], Path] = {}
+
+
+def copy_of(store: Path, log: Path) -> Path:
+    """Return a copy of a store and its log, made once, that goes when this process ends.
+
+    Raises:
+        OSError: If it can't be made.
+    """
+    stamp = tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in (store, log))
+    found = _copies.get(stamp)
+    if found is None:
+        found = _copies[stamp] = Path(tempfile.mkdtemp(prefix="orchestrator-"))
+        atexit.register(shutil.rmtree, found, ignore_errors=True)
+        for path in (store, log):
+            shutil.copyfile(path, found / path.name, follow_symlinks=False)
+    return found / store.name
+
+
+class BoundedConnection(sqlite3.Connection):
+    """A connection whose statements end after a minute, with an error, and whose values are short.
+
+    A file can be made so that a statement never ends.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (those of sqlite3)
+        super().__init__(*arguments, **options)
+        self._began = time.monotonic()
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
+        self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self.set_progress_handler(self._is_late, _STEPS)
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:  # noqa: ANN401 (those of sqlite3)
+        """Execute a statement within the bound."""
+        self._began = time.monotonic()
+        return super().execute(*arguments)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() - self._began > _STATEMENT_S

@@ -1,0 +1,232 @@
+"""Runs of another user are read in a bounded process, and nothing is written into them."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.runner import api, guard
+from orchestrator.runner.document import write_html
+from orchestrator.store import Store
+from tests.conftest import ROOT
+from tests.store.hostile import changed, hostile_run
+from tests.view.runs import made
+
+ENDLESS = (
+    "ALTER TABLE name RENAME TO old",
+    "CREATE VIEW name AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id+1 FROM n) "
+    "SELECT id, 'x' AS text FROM n",
+)
+TRIGGER = ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN DELETE FROM outcome; END",)
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    + [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, 10)]
+)  # fmt: skip
+
+
+def start(here, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", *arguments],
+        cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def files_of(run):
+    return {
+        str(path.relative_to(run)): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in sorted(run.rglob("*"))
+    }
+
+
+@pytest.fixture
+def foreign(monkeypatch):
+    """All folders that there are become those of another user."""
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+
+
+@pytest.mark.parametrize("statements", [ENDLESS, TRIGGER])
+def test_a_store_with_views_or_triggers_is_refused_at_once(command, here, statements):
+    changed(hostile_run(here / "runs" / "other"), *statements)
+    for name in ("report", "export"):
+        began = time.monotonic()
+        code, _, err = command(name, "runs/other", *(("--to", "out") if name == "export" else ()))
+        assert code == 1
+        assert "no part of a store" in err
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("statements", [ENDLESS, TRIGGER])
+def test_a_run_is_not_gone_on_with_over_views_and_triggers(command, recipe, here, statements):
+    changed(hostile_run(here / "runs" / "made"), *statements)
+    code, _, err = command("run", recipe(), "--display", "none")
+    assert code == 1
+    assert "no part of a store" in err
+
+
+def test_repair_leaves_views_and_triggers_behind(command, here):
+    run = changed(hostile_run(here / "runs" / "other"), *TRIGGER)
+    assert command("repair", "runs/other")[0] == 0
+    assert (run / "store.damaged-1.sqlite").exists()
+    code, _, err = command("report", "runs/other")
+    assert code == 0, err
+    assert "repaired" in err
+
+
+@pytest.mark.parametrize(
+    "text", [BOMB, "[" * 100_000, "- " * 50_000, "a: &a [*a]", "\x00", "recipe: 5", "x" * (9 << 20)]
+)
+def test_a_recipe_that_is_made_to_take_all_memory_is_refused(command, here, text):
+    run = hostile_run(here / "runs" / "other")
+    (run / "revisions" / "2.yaml").write_text(text, encoding="utf-8")
+    began = time.monotonic()
+    code, _, err = command("report", "runs/other")
+    assert code == 1
+    assert "2.yaml is damaged" in err
+    assert time.monotonic() - began < 10
+
+
+def test_deep_json_is_no_traceback(command, here):
+    run = hostile_run(here / "runs" / "other")
+    (run / "status.json").write_text("[" * 200_000)
+    assert command("status", "runs/other")[0] == 2
+    assert command("runs", "runs")[0] == 0
+    changed(
+        run, "UPDATE meta SET value=replace(hex(zeroblob(100000)), '0', '[') WHERE key='frames'"
+    )
+    code, _, err = command("report", "runs/other")
+    assert code == 1
+    assert "frames are damaged" in err
+
+
+def test_loading_the_run_of_another_user_leaves_no_trace(here, foreign):
+    run = hostile_run(here / "runs" / "other")
+    for name in ("store.sqlite-wal", "store.sqlite-shm"):
+        assert not (run / name).exists()
+    before = files_of(run)
+    result = api.load(run)
+    assert result.frames["answers"].height == 1
+    assert list(result.frames) == ["answers"]
+    assert files_of(run) == before
+    with pytest.raises(OrchestratorError, match="name the file"):
+        write_html(result)
+    assert result._repr_html_()
+    assert files_of(run) == before
+
+
+def test_frames_of_another_user_are_made_from_the_store(here, foreign):
+    run = made(here / "runs" / "made", n=5)  # its results say more than its store
+    assert api.load(run).frames["answers"].height == 0
+    assert api.load(run).frames["items"].height == 5
+
+
+def test_a_log_without_its_index_is_read_from_a_copy(here, foreign):
+    run = hostile_run(here / "runs" / "other")
+    connection = sqlite3.connect(run / "store.sqlite", isolation_level=None)
+    connection.execute("INSERT INTO meta VALUES ('late', 'x')")
+    held = (run / "store.sqlite").read_bytes(), (run / "store.sqlite-wal").read_bytes()
+    connection.close()
+    (run / "store.sqlite").write_bytes(held[0])
+    (run / "store.sqlite-wal").write_bytes(held[1])
+    before = files_of(run)
+    with Store.open(run / "store.sqlite", read_only=True) as store:
+        assert store.get_meta("late") == "x"
+    assert files_of(run) == before
+
+
+def test_a_run_that_is_distrusted_is_read_only(here):
+    run = hostile_run(here / "runs" / "other")
+    before = files_of(run)
+    assert api.load(run, untrusted=True).frames["answers"].height == 1
+    assert files_of(run) == before
+    with pytest.raises(OrchestratorError, match="no code is imported"):
+        api.load(run, allow_code=True)
+
+
+@pytest.mark.slow
+def test_the_commands_leave_no_trace_with_untrusted(here):
+    run = hostile_run(here / "runs" / "other")
+    before = files_of(run)
+    said = {}
+    for arguments in (
+        ("report", "other", "--format", "json"),
+        ("report", "other", "--html", "out.html"),
+        ("export", "other", "--to", "out"),
+        ("runs",),
+    ):
+        done = start(here, *arguments, "--untrusted")
+        said[arguments[0]], err = done.communicate(timeout=60)
+        assert done.returncode == 0, err
+    assert (here / "out" / "answers.parquet").exists()
+    assert (here / "out.html").exists()
+    assert "1 rows" in said["export"]
+    assert "other" in said["runs"]
+    assert files_of(run) == before
+
+
+@pytest.mark.slow
+def test_nothing_of_the_working_directory_is_imported(here):
+    run = hostile_run(here / "runs" / "other")
+    for name in ("polars.py", "json.py", "orchestrator.py"):
+        (run / name).write_text("raise SystemExit('imported')")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "orchestrator", "report", ".", "--untrusted"],
+        cwd=run, capture_output=True, text=True, check=False, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_reader_that_does_not_answer(here, number):
+    hostile_run(here / "runs" / "other")
+    process = start(here, "report", "other", "--untrusted")
+    own = psutil.Process(process.pid)
+    deadline = time.monotonic() + 30
+    while not own.children():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    (reader,) = own.children()
+    reader.suspend()
+    began = time.monotonic()
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert time.monotonic() - began < 5  # a second, on a machine that is not busy
+    assert process.returncode == (130 if number == signal.SIGINT else 143)
+    assert not reader.is_running() or reader.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.slow
+def test_memory_of_the_reading_process_is_bounded():
+    code = (
+        "import os; os.environ['ORCHESTRATOR_GUARDED'] = 'report'\n"
+        "from orchestrator.runner import guard; guard.enter(); import polars\n"
+        "try: bytearray(guard.MEMORY_BYTES)\n"
+        "except MemoryError: print('bounded', polars.Series([1]).sum())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "bounded 1\n", done.stderr
+
+
+@pytest.mark.slow
+def test_what_breaks_the_reader_is_said_in_a_line(here):
+    run = hostile_run(here / "runs" / "other")
+    settings = {"models": 5, "methods": [{"kind": ["x"]}], "statistics": "y"}
+    text = json.dumps({"orchestrator": "0", "identities": {}, "recipe": settings})
+    (run / "revisions" / "2.yaml").write_text(text)
+    done = start(here, "report", "other", "--untrusted")
+    _, err = done.communicate(timeout=60)
+    assert done.returncode == 1
+    assert "Traceback" not in err
+    assert len(err.splitlines()) <= 2
+    assert guard.CPU_S > 0
