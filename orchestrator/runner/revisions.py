@@ -88,7 +88,7 @@ def _check_size(text: str) -> None:
                 sizes[anchor] = n_values - before
             continue
         if isinstance(event, yaml.AliasEvent):
-            n_values += sizes.get(event.anchor, 1)
+            n_values += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, n_values))
             n_values += 1
@@ -99,7 +99,7 @@ def _check_size(text: str) -> None:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    return yaml.parse(text, Loader=_Loader)  # type: ignore[no-any-return]
+    return yaml.parse(text, Loader=_Loader)
 
 
 class _Dumper(yaml.SafeDumper):

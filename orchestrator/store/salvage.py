@@ -19,7 +19,6 @@ import msgspec
 
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.files import sync_folder
-from orchestrator.frames import schema_fault
 from orchestrator.records import Failure
 from orchestrator.store import codec, reading, schema
 from orchestrator.store.entries import (
@@ -317,6 +316,9 @@ def _is_meta(key: str, value: str) -> bool:
 
     What a run says of its frames is held to more: their names become names of files.
     """
+    # Imported here: polars takes a quarter of a second, which no other use of a store needs.
+    from orchestrator.frames import schema_fault  # noqa: PLC0415
+
     try:
         if key == FRAMES:
             return schema_fault(msgspec.json.decode(value, type=dict[str, dict[str, str]])) is None
