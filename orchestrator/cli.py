@@ -72,16 +72,22 @@ def main(arguments: Sequence[str]) -> int:
         _said(options).complain("interrupted; go on with the same command")
         return EXIT_INTERRUPTED
     except Exception as error:
-        if guard.is_guarded():
-            # What another user made may break anything; it is no fault of this program.
-            said = f"this run of another user can't be read: {type(error).__name__}: {error}"
-            _said(options).complain(said)
-            return EXIT_FAILED
-        blamed: OrchestratorError | None = _module("plugins").blame(error)
-        if blamed is None:
+        if not _is_told(error, options, guarded=guard.is_guarded()):
             raise
-        _said(options).faults(blamed)
         return EXIT_FAILED
+
+
+def _is_told(error: Exception, options: argparse.Namespace, *, guarded: bool) -> bool:
+    """Tell the user of an error that is no fault of this program, and return whether it was."""
+    if guarded:
+        # What another user made may break anything.
+        said = f"this run of another user can't be read: {type(error).__name__}: {error}"
+        _said(options).complain(said)
+        return True
+    blamed: OrchestratorError | None = _module("plugins").blame(error)
+    if blamed is not None:
+        _said(options).faults(blamed)
+    return blamed is not None
 
 
 def _module(name: str) -> ModuleType:
