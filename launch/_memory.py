@@ -7,18 +7,17 @@ arXiv:2405.04434 Sec. 2.1), nothing where a layer has no attention. Overhead is 
 driver's context, activations of one step, logits.
 """
 
-import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from launch import _safetensors
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint
 
 _CONTEXT_BYTES: Final = 3 << 28
-_MAX_HEADER: Final = 100 << 20
 _FLOAT_BYTES: Final = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 _DTYPE_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2, "half": 2, "float": 4}
 # Bytes a weight takes where a server quantises it while loading.
@@ -87,7 +86,7 @@ def weight_bytes(folder: Path, n_bytes: int | None = None, quantization: str | N
     per_float = _QUANTISED.get(quantization or "")
     total = 0.0
     for file in _weight_files(folder):
-        for dtype, size in _tensors(file):
+        for _, dtype, size in _safetensors.tensors(file):
             own = _FLOAT_BYTES.get(dtype)
             if own is None:
                 total += size
@@ -106,43 +105,16 @@ def ordinal(gpu: str) -> int:
 
 def _weight_files(folder: Path) -> list[Path]:
     """The files that make up the model; some repositories hold the same weights twice."""
-    index = folder / "model.safetensors.index.json"
+    index = folder / _safetensors.INDEX
+    files = _safetensors.weight_files(folder)
     if index.is_file():
-        names = set(_json(index.read_bytes(), index).get("weight_map", {}).values())
-        return sorted(path for path in folder.glob("*.safetensors") if path.name in names)
-    return sorted(folder.glob("*.safetensors"))
-
-
-def _tensors(file: Path) -> Iterator[tuple[str, int]]:
-    """Format and bytes of each tensor, from the header of a safetensors file."""
-    with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if not 2 <= length <= _MAX_HEADER:
-            raise LaunchError(f"{file} is no safetensors file: its header would have {length} B")
-        header = _json(stream.read(length), file)
-    for name, tensor in header.items():
-        if name == "__metadata__":
-            continue
-        try:
-            first, last = tensor["data_offsets"]
-            yield str(tensor["dtype"]), int(last) - int(first)
-        except (TypeError, KeyError, ValueError) as error:
-            raise LaunchError(f"{file}: the header of {name!r} can't be read: {error}") from error
+        names = set(_safetensors.read_json(index).get("weight_map", {}).values())
+        return [path for path in files if path.name in names]
+    return files
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    return _json(path.read_bytes(), path)
-
-
-def _json(content: bytes, path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(content)
-    except ValueError as error:
-        raise LaunchError(f"{path} can't be read: {error}") from error
-    if not isinstance(found, dict):
-        raise LaunchError(f"{path} holds no JSON object")
-    return found
+    return _safetensors.read_json(folder / "config.json")
 
 
 def _number(config: Mapping[str, Any], folder: Path, *names: str) -> int:

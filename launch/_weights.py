@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from launch import _safetensors
 from orchestrator.errors import LaunchError
 
 BUNDLED_PREFIX: Final = "bundled:"
@@ -24,7 +25,16 @@ _TOKENIZER_FILES: Final = (
     "tokenizer_config.json",
     "vocab.json",
 )
-_CONFIG_FILES: Final = ("config.json", "generation_config.json")
+# Read where there is no tokenizer.json.
+_FALLBACK_TOKENIZER_FILES: Final = ("sentencepiece.bpe.model", "tekken.json", "vocab.txt")
+_CONFIG_FILES: Final = (
+    "config.json",
+    "generation_config.json",
+    "hf_quant_config.json",
+    "quant_config.json",
+    "quantize_config.json",
+    "params.json",
+)
 _LFS_POINTER: Final = b"version https://git-lfs"
 _NONE: Final = "none"
 
@@ -57,9 +67,9 @@ def identity(weights: str) -> dict[str, str]:
     folder = resolve(weights)
     template = folder / "chat_template.jinja"
     return {
-        "weights": digest(_weight_files(folder)),
+        "weights": digest(_safetensors.deciding_files(folder)),
         "config": digest(_existing(folder, _CONFIG_FILES)),
-        "tokenizer": digest(_existing(folder, _TOKENIZER_FILES)),
+        "tokenizer": digest(_tokenizer_files(folder)),
         "chat_template": digest([template]) if template.exists() else _inline_template(folder),
     }
 
@@ -74,10 +84,15 @@ def adapters(folders: Mapping[str, str]) -> dict[str, str]:
 
 
 def _adapter(folder: str) -> str:
-    files = sorted(Path(folder).glob("adapter_*"))
-    if not any(path.suffix == ".safetensors" for path in files):
-        raise LaunchError(f"no adapter_*.safetensors in {folder}: not a LoRA adapter")
-    return digest(files)
+    place = Path(folder)
+    if not (place / "adapter_model.safetensors").is_file():
+        raise LaunchError(
+            f"no adapter_model.safetensors in {folder}: not a LoRA adapter, or one in a format "
+            f"that is not loaded"
+        )
+    if (pickled := place / "new_embeddings.bin").exists():
+        raise LaunchError(f"{pickled} would be loaded, and may run code then; remove it")
+    return digest(sorted({*place.glob("adapter_*"), *_safetensors.weight_files(place)}))
 
 
 def tokenizer(weights: str) -> tuple[Path, str]:
@@ -87,7 +102,7 @@ def tokenizer(weights: str) -> tuple[Path, str]:
         LaunchError: If the weights are not there.
     """
     folder = resolve(weights)
-    return folder / "tokenizer.json", digest(_existing(folder, _TOKENIZER_FILES))
+    return folder / "tokenizer.json", digest(_tokenizer_files(folder))
 
 
 def _bundled(name: str) -> Path:
@@ -122,18 +137,21 @@ def _in_hub_cache(hub_id: str, revision: str) -> Path:
 def _checked(folder: Path) -> Path:
     if not (folder / "config.json").is_file():
         raise LaunchError(f"no config.json in {folder}: not a model folder")
-    files = _weight_files(folder)
+    files = _safetensors.weight_files(folder)
     if not files:
         raise LaunchError(f"no *.safetensors in {folder}; other weight formats are not loaded")
     for path in files:
         with path.open("rb") as file:
             if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
                 raise LaunchError(f"{path} is a git-lfs pointer, not weights: run git lfs pull")
+    _safetensors.check(folder)
     return folder
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.safetensors"))
+def _tokenizer_files(folder: Path) -> list[Path]:
+    has_own = (folder / "tokenizer.json").is_file()
+    others = () if has_own else _FALLBACK_TOKENIZER_FILES
+    return _existing(folder, (*_TOKENIZER_FILES, *others))
 
 
 def _existing(folder: Path, names: tuple[str, ...]) -> list[Path]:

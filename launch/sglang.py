@@ -21,7 +21,7 @@ MULTI_MODEL = False
 
 _OWN_ARGUMENTS: Final = frozenset((
     "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
-    "--sampling-defaults", "--config", "--lora-paths",
+    "--load-format", "--tokenizer-path", "--sampling-defaults", "--config", "--lora-paths",
 ))  # fmt: skip
 _OWN_VARIABLES: Final = frozenset(("ORCHESTRATOR_SERVER_KEY", "SGLANG_RETURN_ORIGINAL_LOGPROB"))
 _ENV: Final = {
@@ -167,6 +167,8 @@ def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[st
         # Else two servers of one machine take the same ones.
         "--nccl-port": beside(port, 1),
         "--engine-info-bootstrap-port": beside(port, 2),
+        # Never pickled weights, which are in no identity.
+        "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
         "--dtype": config.dtype,
         "--tp": config.tensor_parallel_size,
         "--dp": config.data_parallel_size,

@@ -37,6 +37,8 @@ _OWN_ARGUMENTS: Final = frozenset(
         "--model",
         "--lora-modules",
         "--logprobs-mode",
+        "--load-format",
+        "--tokenizer",
     )
 )
 _SPECULATIVE: Final = frozenset(("--speculative-config", "-sc", "--spec-method"))
@@ -218,6 +220,8 @@ def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[s
         "--served-model-name": base,
         "--host": HOST,
         "--port": port,
+        # Never pickled weights, which are in no identity.
+        "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
         "--dtype": config.dtype,
         # Else temperature, top-p and penalties of the model's generation_config.json leak in.
         "--generation-config": "vllm",

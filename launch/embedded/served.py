@@ -262,13 +262,13 @@ def load(
         model: Any
         try:
             model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation="sdpa", **options
+                folder, dtype=dtype, attn_implementation="sdpa", use_safetensors=True, **options
             )
         except ValueError as error:
             if "scaled_dot_product" not in str(error) and "sdpa" not in str(error):
                 raise
             model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation="eager", **options
+                folder, dtype=dtype, attn_implementation="eager", use_safetensors=True, **options
             )
         model = model.to(settings.device).eval()
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:

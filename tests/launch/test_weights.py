@@ -1,10 +1,12 @@
 import json
+import struct
 from pathlib import Path
 
 import pytest
 
-from launch import _weights
+from launch import _weights, sglang, vllm
 from orchestrator.errors import LaunchError
+from orchestrator.serving import ServedModel
 
 
 @pytest.fixture
@@ -99,3 +101,130 @@ def test_a_hub_model_in_the_cache_is_found_by_its_revision(hub):
 def test_a_hub_model_that_is_not_in_the_cache_is_not_downloaded(hub):
     with pytest.raises(LaunchError, match="org/name at revision v1 is not in the local cache"):
         _weights.resolve("org/name@v1")
+
+
+def shard(path: Path, *names: str) -> Path:
+    """A safetensors file of empty tensors."""
+    header = json.dumps({n: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in names})
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    return path
+
+
+@pytest.fixture
+def cut(model: Path) -> Path:
+    """A model in two files, as its index says."""
+    (model / "model.safetensors").unlink()
+    shard(model / "model-1.safetensors", "a", "b")
+    shard(model / "model-2.safetensors", "c")
+    write_index(model, a="model-1.safetensors", b="model-1.safetensors", c="model-2.safetensors")
+    return model
+
+
+def write_index(folder: Path, **files: str) -> None:
+    text = json.dumps({"weight_map": files})
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
+def test_an_index_that_says_what_the_files_say_changes_nothing(cut):
+    before = _weights.identity(str(cut))["weights"]
+    assert before == _weights.digest(sorted(cut.glob("*.safetensors")))
+    write_index(cut, c="model-2.safetensors", b="model-1.safetensors", a="model-1.safetensors")
+    assert _weights.identity(str(cut))["weights"] == before
+
+
+def test_an_index_that_chooses_among_files_is_part_of_the_identity(cut):
+    shard(cut / "other.safetensors", "a", "b", "c")
+    before = _weights.identity(str(cut))["weights"]
+    write_index(cut, a="other.safetensors", b="other.safetensors", c="other.safetensors")
+    assert _weights.identity(str(cut))["weights"] != before
+
+
+def test_an_index_that_leaves_a_tensor_out_is_part_of_the_identity(cut):
+    before = _weights.identity(str(cut))["weights"]
+    write_index(cut, a="model-1.safetensors", b="model-1.safetensors")
+    assert _weights.identity(str(cut))["weights"] != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../model-1.safetensors", "/x.safetensors", "pytorch_model.bin", "none.safetensors"],
+)
+def test_an_index_that_names_another_file_is_refused(cut, name):
+    shard(cut.parent / "model-1.safetensors", "a")
+    (cut / "pytorch_model.bin").write_bytes(b"pickled")
+    write_index(cut, a=name, b="model-1.safetensors", c="model-2.safetensors")
+    with pytest.raises(LaunchError, match="no safetensors file of its folder"):
+        _weights.identity(str(cut))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"weight_map": 5}', "[" * 5000])
+def test_an_index_that_is_none_is_refused(cut, content):
+    (cut / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(LaunchError, match=r"index\.json"):
+        _weights.identity(str(cut))
+
+
+def test_pickled_weights_beside_are_in_no_identity_and_alone_are_refused(model):
+    before = _weights.identity(str(model))
+    (model / "pytorch_model.bin").write_bytes(b"pickled")
+    assert _weights.identity(str(model)) == before
+    (model / "model.safetensors").unlink()
+    with pytest.raises(LaunchError, match="other weight formats are not loaded"):
+        _weights.identity(str(model))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("adapter_config.json", {}, "holds a LoRA adapter"),
+        ("config.json", {"transformers_weights": "x.safetensors"}, "transformers_weights"),
+        ("tokenizer_config.json", {"tokenizer_file": "../elsewhere.json"}, "tokenizer_file"),
+    ],
+)
+def test_a_folder_of_which_something_else_is_loaded_is_refused(model, name, content, said):
+    (model.parent / "elsewhere.json").write_text("{}")
+    (model / name).write_text(json.dumps(content))
+    with pytest.raises(LaunchError, match=said):
+        _weights.resolve(str(model))
+
+
+def test_files_that_stand_in_for_the_tokenizer_count_only_then(model):
+    before = _weights.identity(str(model))
+    (model / "vocab.txt").write_text("a")
+    assert _weights.identity(str(model)) == before
+    (model / "tokenizer.json").unlink()
+    without = _weights.identity(str(model))["tokenizer"]
+    (model / "vocab.txt").write_text("b")
+    assert _weights.identity(str(model))["tokenizer"] != without
+
+
+def make_adapter(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def test_every_file_that_is_loaded_of_an_adapter_counts(tmp_path):
+    folder = make_adapter(tmp_path / "a")
+    found = [_weights.adapters({"n": str(folder)})]
+    for name in ("adapter_config.json", "adapter_model.safetensors", "more.safetensors"):
+        (folder / name).write_text("changed")
+        found.append(_weights.adapters({"n": str(folder)}))
+    assert len({json.dumps(one) for one in found}) == len(found)
+
+
+def test_a_pickled_adapter_is_refused(tmp_path):
+    folder = make_adapter(tmp_path / "a")
+    (folder / "adapter_model.bin").write_bytes((folder / "adapter_model.safetensors").read_bytes())
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_other.safetensors")
+    with pytest.raises(LaunchError, match=r"no adapter_model\.safetensors"):
+        _weights.adapters({"n": str(folder)})
+
+
+@pytest.mark.parametrize("kind", [vllm, sglang])
+def test_servers_are_told_to_load_safetensors_and_nothing_else_can_be_said(kind):
+    command = kind.argv(kind.Config(), "program", ServedModel("m", "/weights"), 8000)
+    assert command[command.index("--load-format") + 1] == "safetensors"
+    with pytest.raises(ValueError, match="--load-format is set by this program"):
+        kind.Config(extra_args=["--load-format=pt"])
