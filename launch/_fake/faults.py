@@ -1,5 +1,6 @@
 """What goes wrong on purpose: replies that never come, and replies that are bad."""
 
+import random
 from typing import Any, Final, TypeGuard
 
 import msgspec
@@ -84,6 +85,24 @@ def spoil(body: bytes, rule: Rule) -> bytes:
             return _renumbered(body, _NUMBERS[rule.fault])
         case _:
             return encode(_without(_decoded(body), rule.fault or ""))
+
+
+def noisy(body: bytes, amount: float, drawn_by: int) -> bytes:
+    """A good reply with noise of a standard deviation added to the log-probabilities it lists."""
+    return encode(_shaken(_decoded(body), amount, random.Random(drawn_by)))  # noqa: S311
+
+
+def _shaken(value: object, amount: float, rng: random.Random) -> object:
+    if isinstance(value, list):
+        return [_shaken(one, amount, rng) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: min(0.0, one + rng.gauss(0.0, amount))
+        if name == "logprob" and isinstance(one, float)
+        else _shaken(one, amount, rng)
+        for name, one in value.items()
+    }
 
 
 def _without(body: Any, fault: str) -> Any:  # noqa: ANN401 (JSON)

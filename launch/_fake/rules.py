@@ -56,6 +56,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         text: What every generation says.
         refusal: What a refused answer says, in the dialect "openai".
         fixed: File whose content is the body of every reply.
+        noise: Standard deviation of what is added to each log-probability that a reply lists, nats;
+            by a hash of request and attempt, with `sticky` of the request alone.
     """
 
     model: str = "*"
@@ -77,6 +79,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str | None = None
     refusal: str | None = None
     fixed: str | None = None
+    noise: float = 0.0
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +119,7 @@ class Case(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """What the rules say about one request."""
+    """What the rules say about one request; `noise` is how much, and what it is drawn by."""
 
     latency_s: float = 0.0
     latency_per_token_s: float = 0.0
@@ -126,6 +129,7 @@ class Verdict(msgspec.Struct):
     labels: tuple[str, ...] | None = None
     text: str | None = None
     refusal: str | None = None
+    noise: tuple[float, int] | None = None
 
 
 def load(given: object) -> Rules:
@@ -180,15 +184,9 @@ class Referee:
         return Verdict(**verdict)
 
     def _say(self, at: int, rule: Rule, case: Case) -> dict[str, Any]:
-        said: dict[str, Any] = {}
+        said = self._noise(at, rule, case)
         if rule.latency_s is not None:
-            low, high = (
-                rule.latency_s
-                if isinstance(rule.latency_s, tuple)
-                else (rule.latency_s, rule.latency_s)
-            )
-            share = language.fraction(self._rules.seed, at, "latency", case.content, case.attempt)
-            said["latency_s"] = low + (high - low) * share
+            said["latency_s"] = self._latency(at, rule.latency_s, case)
         if rule.latency_per_token_s:
             said["latency_per_token_s"] = rule.latency_per_token_s
         if rule.fault is not None and self._strikes(at, rule, case):
@@ -201,6 +199,18 @@ class Referee:
             if (value := getattr(rule, name)) is not None:
                 said[name] = value
         return said
+
+    def _noise(self, at: int, rule: Rule, case: Case) -> dict[str, Any]:
+        if not rule.noise:
+            return {}
+        attempt = 0 if rule.sticky else case.attempt
+        drawn_by = language.number(self._rules.seed, at, "noise", case.content, attempt)
+        return {"noise": (rule.noise, drawn_by)}
+
+    def _latency(self, at: int, given: float | tuple[float, float], case: Case) -> float:
+        low, high = given if isinstance(given, tuple) else (given, given)
+        share = language.fraction(self._rules.seed, at, "latency", case.content, case.attempt)
+        return low + (high - low) * share
 
     def _strikes(self, at: int, rule: Rule, case: Case) -> bool:
         if rule.every is not None and (self._seen[at] - rule.after) % max(rule.every, 1):

@@ -236,10 +236,7 @@ class FakeServer:
                 early.delay_s = delay_s
                 return early
         try:
-            if isinstance(request, _Foreign):
-                body, generated = self._foreign(received.path, request, verdict)
-            else:
-                body, generated = self._body(route, request, verdict)
+            body, generated = self._made(route, request, verdict, received)
         except RefusedError as error:
             return Action(self._refusal(error, received.path), delay_s)
         delay_s += verdict.latency_per_token_s * generated
@@ -250,6 +247,18 @@ class FakeServer:
             broken.delay_s = delay_s
             return broken
         return Action(respond(200, faults.spoil(body, fault)), delay_s)
+
+    def _made(
+        self, route: str, request: "Request | _Foreign", verdict: Verdict, received: HttpRequest
+    ) -> tuple[bytes, int]:
+        """A good reply, and how many tokens it generated."""
+        if isinstance(request, _Foreign):
+            body, generated = self._foreign(received.path, request, verdict)
+        else:
+            body, generated = self._body(route, request, verdict)
+        if verdict.noise is not None:
+            body = faults.noisy(body, *verdict.noise)
+        return body, generated
 
     def _foreign(self, path: str, request: "_Foreign", verdict: Verdict) -> tuple[bytes, int]:
         if verdict.fixed is not None or self._dialect is None:

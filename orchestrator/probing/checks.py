@@ -26,6 +26,7 @@ NOISE: Final = 0.05
 WRONG: Final = 0.5
 """From here on it is no rounding of any precision."""
 _ENOUGH: Final = 20
+_CERTAIN: Final = -0.5
 _SHIFTED: Final = 10.0
 _CAP_WORDS: Final = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
@@ -100,6 +101,12 @@ def generates(drawn: Generation | Failure) -> Finding:
         return answered if drawn.permanent else unknown("generate", drawn.message)
     n = drawn.n_completion_tokens
     return Finding("generate", YES, GOOD, f"texts come ({n} tokens, {drawn.finish_reason})")
+
+
+def tells(drawn: Generation) -> bool:
+    """True where a wrong score of a text would show: not where all its tokens are certain."""
+    logprobs = drawn.logprobs
+    return logprobs is not None and bool((logprobs < _CERTAIN).sum() > 1)
 
 
 def consistency(pairs: Sequence[tuple[Generation, Scored | Failure]]) -> Finding:

@@ -5,6 +5,9 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.probing import likeness
+from orchestrator.probing.likeness import Seen
+
 GOOD: Final = "good"
 WARNING: Final = "warning"
 BAD: Final = "bad"
@@ -52,6 +55,11 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
         findings: In the order in which they are shown.
         n_prompt: Tokens of the probe's question, as the server counts them; None where it does not.
         first: Log-probabilities of the likeliest first tokens of the answer to it.
+        seen: What the server answered to several prompts; empty in records of earlier versions.
+        noise: Mean absolute difference of those log-probabilities, asked alone and together, nats;
+            None where that was not measured.
+        n_compared: How often a server was compared with this since.
+        largest: Largest mean difference that was found in these comparisons; None before the first.
     """
 
     backend: str
@@ -61,6 +69,15 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     n_prompt: int | None = None
     first: dict[str, float] = {}
+    seen: tuple[Seen, ...] = ()
+    noise: float | None = None
+    n_compared: int = 0
+    largest: float | None = None
+
+    @property
+    def limit(self) -> float:
+        """The mean difference of log-probabilities above which another model answers, nats."""
+        return likeness.limit(self.noise or 0.0)
 
     def find(self, name: str) -> Finding:
         """The finding of a name; an unknown one where the probe did not ask."""
@@ -92,6 +109,12 @@ def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
 def _another_model(before: ProbeRecord, now: ProbeRecord) -> list[str]:
     """What shows that another model answers, though it has the same name."""
     found = []
+    alike = likeness.compare(before.seen, now.seen)
+    if alike is not None and alike.mean > before.limit:
+        found.append(
+            f"{alike.n} log-probabilities of the same prompts differ by {alike.mean:.2g} nats on "
+            f"average, where {before.limit:.2g} would still be this server's own noise"
+        )
     # A template that writes the day has another length on another one.
     counts = (before.n_prompt, now.n_prompt)
     if None not in counts and counts[0] != counts[1] and before.find("date").value != YES:

@@ -212,8 +212,8 @@ class RecipeFile(Settings):
     window: Window = Window()
     resources: Resources = Resources()
     probe: bool = True
-    """Whether each server is asked what it really does before its first request (some 30 small
-    requests, and ten when the run goes on), so that methods that it can't run are refused."""
+    """Ask each server what it really does before its first request (some 50 small requests, and 16
+    when the run goes on), refuse methods that it can't run, and notice when it is replaced."""
 
 
 @dataclass(frozen=True, slots=True)

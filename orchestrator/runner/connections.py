@@ -1,6 +1,8 @@
 """Connections to servers: settings and keys of the back-ends."""
 
+import logging
 import os
+from collections.abc import Iterable
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -10,6 +12,8 @@ from orchestrator.backend import Backend, Endpoint
 from orchestrator.errors import UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.launching import launch_module
+
+_log = logging.getLogger(__name__)
 
 
 def create_backend(
@@ -66,3 +70,16 @@ def api_key_of(spec: ModelSpec) -> str:
             f"to hold the API key of {spec.base_url}"
         )
     return value
+
+
+def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
+    """Warn of each model whose key is in no environment variable."""
+    for spec in specs:
+        if spec.api_key_env is not None and not os.environ.get(spec.api_key_env):
+            _log.warning(
+                "%s: the environment variable %s is not set; the run stops when this model is "
+                "asked",
+                spec.name,
+                spec.api_key_env,
+                extra={"model": spec.name},
+            )

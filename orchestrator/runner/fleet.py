@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,10 +14,17 @@ from orchestrator.backend import Backend, Endpoint, Provenance, answered
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
-from orchestrator.runner.connections import api_key_of, create_backend
+from orchestrator.runner.connections import api_key_of, create_backend, warn_of_missing_keys
 from orchestrator.runner.doubts import Doubts
 from orchestrator.runner.first_look import FirstLook, is_reached
-from orchestrator.runner.identity import address, addresses, provenance_words, server_label
+from orchestrator.runner.identity import (
+    LAUNCHED,
+    address,
+    addresses,
+    answered_words,
+    provenance_words,
+    server_label,
+)
 from orchestrator.runner.kinds import Kinds
 from orchestrator.runner.logs import Often
 from orchestrator.runner.probed import Connected, Probes
@@ -29,14 +35,14 @@ from orchestrator.store import Store, StoredServer
 
 _log = logging.getLogger(__name__)
 
-# Stands for the address of a server we launched: its port is another one each time.
-LAUNCHED = "launched"
 # More than any limit that is found while a run goes on.
 _CONNECTIONS = 4096
 # Of a server whose connection broke, in seconds: between two looks until it answers, and how long
 # it is looked for.
 _LOOK_S = 0.25
 _LOOKS_S = 2.0
+
+COMPARED_EVERY_S = 300.0
 
 Hold = Callable[[str, bool], None]
 
@@ -72,6 +78,7 @@ class Fleet:
     Attributes:
         states: Of the connection to each model, in a word.
         server_of: Number in the store of the server that a model is connected to.
+        compared_every_s: Seconds between comparisons of servers whose connections hold.
         counted: Told how many servers of a model that has several are there, when that changes.
         restarted: Told of a model whose server was started.
         has_answered: Tells whether a request to a model was answered in this call.
@@ -100,9 +107,9 @@ class Fleet:
         self._allow_code = allow_code
         self._probes = probes
         self.copies = copies
-        asks = probes is not None and probes.enabled
-        self._kinds = Kinds(store, copies, enabled=asks)
-        there = [spec.name for spec in models if is_reached(spec)] if asks else []
+        self._asks = probes is not None and probes.enabled
+        self._kinds = Kinds(store, copies, enabled=self._asks)
+        there = [spec.name for spec in models if is_reached(spec)] if self._asks else []
         self._first = FirstLook(there, self._connect)
         self._servers = launched_servers(
             models, log_of, places=places, keep=keep, allow_code=allow_code
@@ -119,18 +126,11 @@ class Fleet:
             server.has_answered = partial(self._has_answered, server)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self.server_of: dict[str, int] = {}
+        self.compared_every_s = COMPARED_EVERY_S
 
     def warn_of_missing_keys(self) -> None:
         """Say now which keys will be missed, not when the first request of a judge needs one."""
-        for spec in self._specs.values():
-            if spec.api_key_env is not None and not os.environ.get(spec.api_key_env):
-                _log.warning(
-                    "%s: the environment variable %s is not set; the run stops when this model is "
-                    "asked",
-                    spec.name,
-                    spec.api_key_env,
-                    extra={"model": spec.name},
-                )
+        warn_of_missing_keys(self._specs.values())
 
     def n_servers(self, model: str) -> int:
         """Servers that a model has, replicas included."""
@@ -257,6 +257,21 @@ class Fleet:
         elif several is not None:
             await several.lose(number)
 
+    async def _compare_now_and_then(self) -> None:
+        """Compare servers that somebody else has started although no connection to them broke.
+
+        Behind a proxy a server is replaced without that. Nothing is held meanwhile.
+        """
+        while self._asks:
+            await asyncio.sleep(self.compared_every_s)
+            for spec in self._specs.values():
+                if not is_reached(spec) or self.states[spec.name] != "ready":
+                    continue
+                several = self._replicas.get(spec.name)
+                for number in range(self.n_servers(spec.name)):
+                    compare = partial(self._compare, spec, number, several)
+                    self._doubts.doubt((spec.name, number), lambda _: None, compare)
+
     async def _until_answered(self, spec: ModelSpec, number: int) -> Backend | Failure:
         """One of the servers; the last failure where it does not answer soon."""
         end = asyncio.get_running_loop().time() + _LOOKS_S
@@ -274,6 +289,7 @@ class Fleet:
             fail: Is given what makes it impossible to go on.
         """
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._compare_now_and_then())
             while True:
                 errand = await self._errands.get()
                 group.create_task(_to_end(errand, fail))
@@ -340,7 +356,7 @@ class Fleet:
             now = provenance_words(provenance)
             if not self._accept_change:
                 raise ServerChangedError(
-                    f"model {spec.name!r}: {_answered(earlier)}, now it would be by {now}. Their "
+                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by {now}. Their "
                     f"numbers may differ. Go on with --accept-server-change, or start anew with "
                     f"--fresh{' and without that run' if earlier.run else ''}"
                 )
@@ -380,10 +396,3 @@ async def _to_end(
         await errand()
     except OrchestratorError as error:
         fail(error)
-
-
-def _answered(earlier: StoredServer) -> str:
-    words = provenance_words(earlier.provenance)
-    if earlier.run:
-        return f"answers by {words} were copied from {earlier.run}"
-    return f"this run was answered by {words}"

@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from orchestrator.ask import digest
 from orchestrator.backend import Provenance
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.launching import launch_module
+from orchestrator.store import StoredServer
 
+# Stands for the address of a server we launched: its port is another one each time.
+LAUNCHED: Final = "launched"
 # Settings of back-ends that change how requests travel, not what they say.
 _HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
 
@@ -78,3 +82,11 @@ def provenance_words(provenance: Provenance) -> str:
     version = f" {provenance.version}" if provenance.version else ""
     fingerprint = f" ({provenance.fingerprint})" if provenance.fingerprint else ""
     return f"{provenance.backend}{version}{fingerprint} as {provenance.model!r}"
+
+
+def answered_words(earlier: StoredServer) -> str:
+    """A server that answered before, for messages."""
+    words = provenance_words(earlier.provenance)
+    if earlier.run:
+        return f"answers by {words} were copied from {earlier.run}"
+    return f"this run was answered by {words}"

@@ -12,20 +12,21 @@ import numpy as np
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Provenance, answered
 from orchestrator.errors import UsageError
-from orchestrator.probing import checks, choices, examples, requests, template
+from orchestrator.probing import checks, choices, examples, likeness, requests, template
 from orchestrator.probing.examples import Example
+from orchestrator.probing.likeness import Seen
 from orchestrator.probing.record import ALTERNATIVES, Finding, ProbeRecord, unknown
 from orchestrator.probing.replies import Chat, HttpReply, chat
-from orchestrator.records import Choice, Failure, Generation, Label, Sampling, Scored
+from orchestrator.records import Choice, Failure, Generation, Label, Messages, Sampling, Scored
 from orchestrator.runner.http import Http
 
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
 _LONG_LIST: Final = 1_000
 _WARM_DRAWS: Final = 3
-_CERTAIN: Final = -0.5
 _N_MIXED: Final = 6
 _MIXED_TOKENS: Final = 24
+_ROUNDS: Final = 2
 # What may be asked at a time. The answer to one question seldom waits for that to another.
 AT_ONCE: Final = 8
 # vLLM's V1 runner is the one known to mix replies up.
@@ -64,7 +65,7 @@ def today() -> dt.date:
 
 
 async def probe_model(
-    target: Target, *, quick: bool = False, now: Callable[[], dt.date] = today
+    target: Target, *, quick: bool = False, noise: bool = True, now: Callable[[], dt.date] = today
 ) -> ProbeRecord:
     """Ask a server what it really does.
 
@@ -72,18 +73,21 @@ async def probe_model(
         target: Which.
         quick: Ask only whether it is the same model with as many alternatives, and whether scores
             are those of generation, as for a server that was probed before.
+        noise: Measure how much its log-probabilities vary.
         now: The day, for templates that write it.
 
     Raises:
         UsageError: If its replies can't be read, which is a fault of this program.
     """
-    found = await answered(_probe(target, quick=quick, now=now))
+    found = await answered(_probe(target, quick=quick, noise=noise, now=now))
     if isinstance(found, Failure):
         raise UsageError(f"{target.model!r} can't be probed: {found.message}")
     return found
 
 
-async def _probe(target: Target, *, quick: bool, now: Callable[[], dt.date]) -> ProbeRecord:
+async def _probe(
+    target: Target, *, quick: bool, noise: bool, now: Callable[[], dt.date]
+) -> ProbeRecord:
     run = _Probe(target)
     if quick:
         asked = [run.scoring(), run.examples()]
@@ -102,6 +106,7 @@ async def _probe(target: Target, *, quick: bool, now: Callable[[], dt.date]) -> 
         findings = _joined(
             [chat_findings, scoring, sampling, repeatable, choosing, tried, tokens, labels]
         )
+    seen, noise_found = await run.seen(noise=noise)
     return ProbeRecord(
         backend=target.kind,
         model=target.model,
@@ -110,6 +115,8 @@ async def _probe(target: Target, *, quick: bool, now: Callable[[], dt.date]) -> 
         findings=tuple(findings),
         n_prompt=run.n_prompt,
         first=run.first,
+        seen=seen,
+        noise=noise_found,
     )
 
 
@@ -197,7 +204,7 @@ class _Probe:
         pairs = await self._scored(
             [(text, ask.score(model, requests.PROMPT, text)) for text in texts]
         )
-        if not any(_tells(one) for one, _ in pairs):
+        if not any(checks.tells(one) for one, _ in pairs):
             pairs += await self._alternatives()
         return [checks.generates(drawn[0]), checks.consistency(pairs)]
 
@@ -333,6 +340,28 @@ class _Probe:
         together = await self._together(_N_MIXED, exact)
         return [found, checks.mixing(alone, together)]
 
+    async def seen(self, *, noise: bool) -> tuple[tuple[Seen, ...], float | None]:
+        """What several prompts are answered, and how much that varies where it is measured.
+
+        One after the other, then all at once: what is computed together rounds differently.
+        """
+        if not noise:
+            return tuple(await _at_once(*map(self._seen, likeness.PROMPTS))), None
+        alone = tuple([await self._seen(prompt) for prompt in likeness.PROMPTS])
+        rounds = [await _at_once(*map(self._seen, likeness.PROMPTS)) for _ in range(_ROUNDS)]
+        found = [one.mean for one in (likeness.compare(alone, some) for some in rounds) if one]
+        return alone, max(found, default=None)
+
+    async def _seen(self, prompt: Messages) -> Seen:
+        if not self._t.plain:
+            messages = requests.turns(prompt)
+            reply = await self._ask(messages=messages, max_tokens=likeness.TOKENS)
+            if (seen := likeness.of_chat(chat(reply))).listed:
+                return seen
+        sampling = Sampling(max_tokens=likeness.TOKENS)
+        drawn = await self._draw(Ask().generate(self._t.model, prompt, sampling), 0)
+        return Seen() if isinstance(drawn, Failure) else likeness.of_text(drawn)
+
     async def _together(self, n: int, beside: dict[str, Any]) -> list[HttpReply]:
         """Ordinary replies, asked at once, each beside another request where one is given."""
         ordinary: list[asyncio.Task[HttpReply]] = []
@@ -358,12 +387,6 @@ async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def _tells(drawn: Generation) -> bool:
-    """Whether a wrong score of a text would show: not where all its tokens are certain."""
-    logprobs = drawn.logprobs
-    return logprobs is not None and bool((logprobs < _CERTAIN).sum() > 1)
 
 
 def _drawn_id(found: Chat | None) -> int | None:

@@ -17,11 +17,13 @@ from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.plan import Part
 from orchestrator.probing.examples import Example, name_of
+from orchestrator.probing.likeness import compare
 from orchestrator.probing.record import BAD, WARNING, ProbeRecord, differences
 from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.capable import capabilities_of
 from orchestrator.runner.http import Http
+from orchestrator.runner.identity import LAUNCHED, server_label
 from orchestrator.runner.probe import AT_ONCE, Target, probe_model
 from orchestrator.store import Lender, Store, StoredServer
 
@@ -114,10 +116,17 @@ class Probes:
                 at_once=min(found.spec.max_in_flight, AT_ONCE),
                 examples=self._examples(found.spec.name, held if known else None),
             )
-            record = await probe_model(target, quick=known)
-        if held is not None:
-            self._compare(found.spec.name, held, record)
-        whole = record if held is None or not known else _joined(held, record)
+            noise = not (known and held is not None and held.seen)
+            record = await probe_model(target, quick=known, noise=noise)
+            if held is not None and differences(held, record):
+                # Once more: one odd reply is no other server.
+                record = await probe_model(target, quick=known, noise=noise)
+        if held is None:
+            whole = record
+        else:
+            is_same = self._compare(found.spec.name, held, record)
+            whole = _joined(held, record) if known else record
+            whole = _compared(held, whole, record) if is_same else _begun_anew(whole, record)
         self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         self.records[found.spec.name] = whole
         self._judge(found, whole, said=not known)
@@ -129,16 +138,18 @@ class Probes:
         new = {name: one for one in asked if (name := name_of(one)) not in known}
         return tuple(new.values())
 
-    def _compare(self, model: str, held: ProbeRecord, record: ProbeRecord) -> None:
+    def _compare(self, model: str, held: ProbeRecord, record: ProbeRecord) -> bool:
+        """Hold a server to what it was; False where it is another, which is accepted."""
         changed = differences(held, record)
         if not changed:
-            return
+            return True
         said = f"model {model!r}: its server does otherwise than before: {'; '.join(changed)}"
         if not self._accept_change:
             raise ServerChangedError(
                 f"{said}. Go on with --accept-server-change, or start anew with --fresh"
             )
         _log.warning("%s", said, extra={"model": model})
+        return False
 
     def _judge(self, found: Connected, record: ProbeRecord, *, said: bool) -> None:
         model = found.spec.name
@@ -164,6 +175,32 @@ def probe_record(store: Store, label: str) -> ProbeRecord | None:
     """What the probe of a model's server found; None where it was not probed."""
     text = store.get_meta(_key(label))
     return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
+
+
+def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
+    """State which change of a server that somebody else started would have been noticed."""
+    words = []
+    for model, identity in identities.items():
+        label = server_label(model, identity)
+        server = store.server_of_model(label)
+        if server is None or server.provenance.base_url == LAUNCHED:
+            continue
+        try:
+            record = probe_record(store, label)
+        except msgspec.MsgspecError:
+            continue  # damaged, or of another version
+        if record is None or not record.seen:
+            continue
+        n = record.n_compared
+        found = f", {record.largest:.2g} at most" if record.largest is not None else ""
+        words.append(f"{model} {record.limit:.2g} nats (compared {n} times{found})")
+    if not words:
+        return []
+    return [
+        "servers were compared with their first answers when a run went on, when a connection "
+        "broke and every 5 minutes; a larger change in the mean of their log-probabilities would "
+        f"have been noticed: {', '.join(words)}"
+    ]
 
 
 def adopt_probe(store: Store, label: str, lender: Lender, server: StoredServer) -> None:
@@ -198,7 +235,29 @@ def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
         findings=(*findings, *new.values()),
         n_prompt=record.n_prompt or held.n_prompt,
         first=record.first or held.first,
+        seen=held.seen or record.seen,
+        noise=held.noise if held.seen else record.noise,
     )
+
+
+def _compared(held: ProbeRecord, whole: ProbeRecord, now: ProbeRecord) -> ProbeRecord:
+    """A record that remembers one more comparison, and is held to the first answers."""
+    alike = compare(held.seen, now.seen)
+    if alike is None:
+        return whole
+    return msgspec.structs.replace(
+        whole,
+        seen=held.seen,
+        noise=held.noise,
+        n_compared=held.n_compared + 1,
+        largest=max(alike.mean, held.largest or 0.0),
+    )
+
+
+def _begun_anew(whole: ProbeRecord, now: ProbeRecord) -> ProbeRecord:
+    """A record of a server that was accepted although it is another: held to it from now on."""
+    noise = whole.noise if now.noise is None else now.noise
+    return msgspec.structs.replace(whole, seen=now.seen, noise=noise, n_compared=0, largest=None)
 
 
 def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:

@@ -27,6 +27,7 @@ from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
+from orchestrator.runner.probed import likeness_notes
 from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged
 
 _UNITS = "units"
@@ -221,7 +222,11 @@ def notes_of(
     store: Store, identities: Mapping[str, bytes], frames: Mapping[str, pl.DataFrame]
 ) -> list[str]:
     """What a reader of the tables must know about where the numbers come from."""
-    return [*epoch_notes(rows_by_epoch(frames)), *server_notes(store, identities)]
+    return [
+        *epoch_notes(rows_by_epoch(frames)),
+        *server_notes(store, identities),
+        *likeness_notes(store, identities),
+    ]
 
 
 def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:

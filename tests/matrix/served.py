@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from launch._fake.rules import Referee, load
 from launch._fake_server import serving
 
 
@@ -16,10 +17,12 @@ class Kept:
     Attributes:
         url: Its address.
         bodies: Of the requests, in their order.
+        swap: From which request on it has which rules, without a connection that breaks.
     """
 
     url: str
     bodies: list[str] = field(default_factory=list)
+    swap: tuple[int, object] | None = None
 
     def of(self, text: str) -> list[str]:
         """The bodies that hold a text."""
@@ -39,6 +42,8 @@ def kept_server(rules: object, models: tuple[str, ...]) -> Iterator[Kept]:
 
             def keep(route, received):
                 kept.bodies.append(received.body.decode("utf-8", "replace"))
+                if kept.swap is not None and len(kept.bodies) == kept.swap[0]:
+                    server._referee = Referee(load(kept.swap[1]))
                 return answer(route, received)
 
             server._ask = keep  # type: ignore[method-assign]
