@@ -30,9 +30,9 @@ PROMPTS: Final[tuple[Messages, ...]] = tuple(
 """Asked of every server, in this order."""
 TOKENS: Final = 8
 """Tokens of each answer."""
-FLOOR: Final = 0.02
-"""Least difference in the mean, in nats, that is taken for another model. Rounding in bfloat16 with
-other batches stays below it."""
+FLOOR: Final = 0.04
+"""Least difference in the mean, in nats, that is taken for another model: twenty times what another
+order of the same sums changes in bfloat16."""
 TIMES: Final = 5.0
 """By how many times its measured noise a server has to differ."""
 

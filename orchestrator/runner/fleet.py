@@ -356,9 +356,9 @@ class Fleet:
             now = provenance_words(provenance)
             if not self._accept_change:
                 raise ServerChangedError(
-                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by {now}. Their "
-                    f"numbers may differ. Go on with --accept-server-change, or start anew with "
-                    f"--fresh{' and without that run' if earlier.run else ''}"
+                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by {now}. "
+                    f"Their numbers may differ. Go on with --accept-server-change, or start anew "
+                    f"with --fresh{' and without that run' if earlier.run else ''}"
                 )
             before = provenance_words(earlier.provenance)
             said = f"{spec.name}: {now} answers now, it was {before} before"

@@ -83,8 +83,8 @@ def test_numbers_of_another_model_stop_a_run_that_goes_on(recipe, tmp_path):
     with fake_server(QUIET, models=MODELS[:1]) as url:
         made = recipe(url)
         api.run(made, run_dir=tmp_path / "run", limit=2)
-        as_if_before(tmp_path / "run", moved(0.05))
-        with pytest.raises(ServerChangedError, match=r"differ by 0\.05 nats on average"):
+        as_if_before(tmp_path / "run", moved(0.1))
+        with pytest.raises(ServerChangedError, match=r"differ by 0\.1 nats on average"):
             api.run(made, run_dir=tmp_path / "run", limit=4)
         accepted = api.run(made, run_dir=tmp_path / "run", limit=4, accept_server_change=True)
         assert accepted.n_left == 0
