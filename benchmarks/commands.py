@@ -63,12 +63,12 @@ def costs(folder: Path) -> Iterator[Cost]:
         "repair": (("repair", run), False),
     }
     for name, (arguments, bounded) in commands.items():
-        cost = _cost(name, arguments, folder, bounded=bounded)
+        cost = _cost(name, arguments, bounded=bounded)
         print(cost, file=sys.stderr)
         yield cost
 
 
-def _cost(name: str, arguments: Sequence[str], folder: Path, *, bounded: bool) -> Cost:
+def _cost(name: str, arguments: Sequence[str], *, bounded: bool) -> Cost:
     started = time.monotonic()
     command = [sys.executable, "-m", "orchestrator", *arguments]
     process = subprocess.Popen(

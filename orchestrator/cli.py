@@ -145,6 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     _recipe_options(plan)
     plan.add_argument("--json", action="store_true", help="for programs")
+    plan.add_argument(
+        "--exact", action="store_true", help="count every unit of a large plan instead of some"
+    )
     check = _command(
         commands,
         "check",

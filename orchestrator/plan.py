@@ -144,6 +144,7 @@ class PlanCount(msgspec.Struct, frozen=True):
             are equal; None where nothing stops the asking early.
         reused: Other runs, as the recipe names them, with how many of the outcomes that are held
             are theirs and will be copied.
+        is_estimate: Whether the numbers rest on some of the items; a note says on how many.
     """
 
     n_items: int
@@ -154,6 +155,7 @@ class PlanCount(msgspec.Struct, frozen=True):
     servers: tuple[str, ...] = ()
     at_least: int | None = None
     reused: tuple[tuple[str, int], ...] = ()
+    is_estimate: bool = False
 
     @property
     def left(self) -> int:

@@ -57,7 +57,7 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
     yield from _reused(page, count)
     for line in count.servers:
         yield page.prose(line)
-    for note in count.notes if count.left else ():
+    for note in count.notes if count.left or count.is_estimate else ():
         yield page.prose(note, FAINT, bullet=True)
 
 

@@ -9,15 +9,12 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.plan import StageCount
-from orchestrator.runner.counts import count_items
+from orchestrator.runner.counts import Ints, by_end, count_items
 from orchestrator.runner.execute import Opened
 from orchestrator.runner.prepare import Prepared
 from orchestrator.store import Store
-
-Ints = NDArray[np.int64]
 
 # Units driven, at most, of the items that are done and of the others: 0.1 s each.
 _DRIVEN: Final = 1_000
@@ -48,19 +45,11 @@ def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
         done = opened.done.count(1) - opened.n_not_needed
         left = opened.done.count(0)
         return [f"going on: {done:,} units done, {left:,} to do"] if done and left else []
-    ended, begun = _by_item(opened.done, prepared.plan.n_per_item)
+    ended, begun = by_end(opened.done, prepared.plan.n_per_item)
     rng = np.random.default_rng(prepared.recipe.seed)
     to_do = _count(prepared, opened, store, begun, rng)
     kept = _count(prepared, opened, store, ended, rng)
     return [f"{'; '.join(opened.changes)}: {_said(to_do, kept)}"]
-
-
-def _by_item(done: bytearray, n_per_item: int) -> tuple[Ints, Ints]:
-    """Indexes of the items whose units have all ended, and of the others."""
-    if not done:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    ended = np.frombuffer(done, np.bool_).reshape(-1, n_per_item).all(axis=1)
-    return np.flatnonzero(ended), np.flatnonzero(~ended)
 
 
 def _count(
@@ -104,7 +93,7 @@ def _said(left: _Counted, kept: _Counted) -> str:
     if not is_sample:
         return said
     n_driven, n_items = left.n_driven + kept.n_driven, left.n_items + kept.n_items
-    return f"{said} (by {n_driven:,} of {n_items:,} items; `orchestrator plan` counts all)"
+    return f"{said} (by {n_driven:,} of {n_items:,} items; `orchestrator plan --exact` counts all)"
 
 
 def _number(value: int, is_estimate: bool) -> str:  # noqa: FBT001 (of a number, whether it is one)

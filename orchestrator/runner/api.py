@@ -351,8 +351,12 @@ def plan(
     overrides: Sequence[str] = (),
     limit: int | None = None,
     allow_code: bool = False,
+    exact: bool = False,
 ) -> PlanCount:
     """Count what a run would send; sends nothing, writes nothing.
+
+    Of a large plan (20,000 units) the numbers are estimated from some of its items, and a note says
+    so, unless `exact`.
 
     Raises:
         OrchestratorError: If the recipe is wrong.
@@ -370,7 +374,7 @@ def plan(
         # A run that is just beginning has an empty file for a moment.
         if path.exists() and path.stat().st_size:
             store = stack.enter_context(Store.open(path, read_only=True))
-        counted = count_prepared(prepared, store, blocks_of(prepared, store))
+        counted = count_prepared(prepared, store, blocks_of(prepared, store), exact=exact)
     notes = (*counted.notes, *notes_on_items(prepared))
     return msgspec.structs.replace(counted, servers=servers, notes=notes)
 

@@ -117,6 +117,7 @@ def plan(options: argparse.Namespace) -> int:
         overrides=options.set,
         limit=options.limit,
         allow_code=options.allow_code,
+        exact=options.exact,
     )
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(counted).decode() + "\n")

@@ -2,9 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.driver import Driver
 from orchestrator.plan import Plan, PlanCount, StageCount
@@ -20,7 +23,23 @@ from orchestrator.store import Store
 _CHARACTERS_PER_TOKEN = 2.5
 
 
+Ints = NDArray[np.int64]
 Lookup = Callable[[bytes], Outcome | Failure | None]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Which units of a large plan are driven.
+
+    Attributes:
+        ended: One byte a position, 1 where the unit has ended; empty where none has, or it is not
+            known. Items whose units have all ended ask nothing more, so few of them are driven.
+        seed: Of the draw.
+        n_units: Most units to drive of the others; plans of no more are driven as a whole.
+    """
+
+    ended: bytearray
+    seed: int
+    n_units: int = 20_000
 
 
 class _Tally(msgspec.Struct):
@@ -42,6 +61,21 @@ class _Tally(msgspec.Struct):
     skipped: Counter[int] = msgspec.field(default_factory=Counter)
     skipped_turns: Counter[int] = msgspec.field(default_factory=Counter)
 
+    def scaled(self, times: float, n_items: int) -> "_Tally":
+        """What it would be of `n_items` items, `times` as many as these."""
+
+        def grown(counts: Counter[Any]) -> Counter[Any]:
+            return Counter({key: round(count * times) for key, count in counts.items()})
+
+        return _Tally(
+            n_items,
+            round(self.n_turns * times),
+            grown(self.held),
+            grown(self.missing),
+            grown(self.skipped),
+            grown(self.skipped_turns),
+        )
+
     def __add__(self, other: "_Tally") -> "_Tally":
         return _Tally(
             self.n_items + other.n_items,
@@ -59,8 +93,9 @@ def count_plan(
     systems: Mapping[str, str],
     prices: Mapping[str, Price],
     blocks: Blocks | None = None,
+    sample: Sample | None = None,
 ) -> PlanCount:
-    """Count by driving every unit against the store without sending anything.
+    """Count by driving units against the store without sending anything.
 
     Args:
         plan: The units.
@@ -68,8 +103,23 @@ def count_plan(
         systems: System prompts by model.
         prices: By model.
         blocks: What of the plan is needed, where it has a stopping rule.
+        sample: Which units to drive of a large plan; None for all of any plan.
     """
-    sure, unsure = _drive(plan, lookup, systems, blocks)
+    n_sure = 0
+    if blocks is not None:
+        n_sure = max(blocks.n_items_open, blocks.rule.fewest_items())
+    sure, unsure, n_driven = _Tally(), _Tally(), 0
+    for items, driven in _drawn(plan, n_sure, sample):
+        tally = _Tally()
+        for index in driven:
+            _drive_item(plan, index, lookup, systems, blocks, tally)
+        n_driven += len(driven)
+        if len(driven) < len(items):
+            tally = tally.scaled(len(items) / len(driven), len(items))
+        if items[0] < n_sure:
+            sure += tally
+        else:
+            unsure += tally
     tally = sure + unsure
     stages = _stages(plan, tally)
     stages.extend(_observations(tally.missing, plan))
@@ -79,6 +129,11 @@ def count_plan(
             "at most: what equal answers and failures leave out is known only afterwards; "
             "requests that are tried again come on top"
         )
+    if n_driven < len(plan.items):
+        notes.append(
+            f"about: by {n_driven:,} of {len(plan.items):,} items; orchestrator plan --exact "
+            f"counts all, which takes some {1e-4 * len(plan):,.0f} s"
+        )
     at_least = None if blocks is None else sum(stage.left for stage in _stages(plan, sure))
     return PlanCount(
         tally.n_items,
@@ -87,6 +142,7 @@ def count_plan(
         _money(stages, plan, prices),
         tuple(notes),
         at_least=at_least,
+        is_estimate=n_driven < len(plan.items),
     )
 
 
@@ -104,8 +160,17 @@ def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
     return open_blocks(rule, store, plan_id, store.done_bitmap(plan_id, len(prepared.plan)))
 
 
-def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | None) -> PlanCount:
-    """`count_plan` of a run that is prepared, with or without a store."""
+def count_prepared(
+    prepared: Prepared, store: Store | None, blocks: Blocks | None, *, exact: bool = True
+) -> PlanCount:
+    """`count_plan` of a run that is prepared, with or without a store.
+
+    Args:
+        prepared: The run.
+        store: Its store; None where there is none yet.
+        blocks: From `blocks_of`.
+        exact: Drive every unit, also of a large plan.
+    """
     specs = [prepared.models[name] for name in prepared.identities]
     counted = count_plan(
         prepared.plan,
@@ -117,10 +182,57 @@ def count_prepared(prepared: Prepared, store: Store | None, blocks: Blocks | Non
             if spec.price is not None
         },
         blocks,
+        None if exact else Sample(_ended(prepared, store), prepared.recipe.seed),
     )
     if prepared.lenders is None:
         return counted
     return msgspec.structs.replace(counted, reused=tuple(prepared.lenders.n_found.items()))
+
+
+def _ended(prepared: Prepared, store: Store | None) -> bytearray:
+    """One byte a position, 1 where the unit has ended under this very plan; else empty."""
+    plan_id = None if store is None else store.current_plan
+    if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
+        return bytearray()
+    return store.done_bitmap(plan_id, len(prepared.plan))
+
+
+def by_end(done: bytearray, n_per_item: int) -> tuple[Ints, Ints]:
+    """Indexes of the items whose units have all ended, and of the others.
+
+    Args:
+        done: One byte a position, 1 where the unit has ended.
+        n_per_item: Units of an item.
+    """
+    if not done:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    ended = np.frombuffer(done, np.bool_).reshape(-1, n_per_item).all(axis=1)
+    return np.flatnonzero(ended), np.flatnonzero(~ended)
+
+
+def _drawn(
+    plan: Plan, n_sure: int, sample: Sample | None
+) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """Yield groups of items, each with those of its items that are to be driven.
+
+    Items that are asked in any case (the first `n_sure`) are kept apart from the others, and items
+    that have ended from those that ask more, of which more are driven.
+    """
+    everything = range(len(plan.items))
+    parts: list[Sequence[int]] = [everything[:n_sure], everything[n_sure:]]
+    if sample is None or len(plan) <= sample.n_units:
+        yield from ((part, part) for part in parts if part)
+        return
+    rng = np.random.default_rng(sample.seed)
+    ended, to_do = by_end(sample.ended, plan.n_per_item)
+    if not sample.ended:
+        to_do = np.arange(len(plan.items))
+    for group, n_units in ((ended, sample.n_units // 20), (to_do, sample.n_units)):
+        for part in (group[group < n_sure], group[group >= n_sure]):
+            n_items = min(len(part), max(1, n_units // plan.n_per_item))
+            if n_items:
+                driven = np.sort(rng.choice(part, n_items, replace=False))
+                yield part.tolist(), driven.tolist()
 
 
 def count_items(
@@ -206,20 +318,6 @@ def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCo
         for (kind, model), count in sorted(missing.items())
         if kind == "score" and (kind, model) not in planned
     ]
-
-
-def _drive(
-    plan: Plan, lookup: Lookup, systems: Mapping[str, str], blocks: Blocks | None
-) -> tuple[_Tally, _Tally]:
-    """What the store answers: of items that are asked in any case, and of the others."""
-    sure, unsure = _Tally(), _Tally()
-    n_sure = 0
-    if blocks is not None:
-        n_sure = max(blocks.n_items_open, blocks.rule.fewest_items())
-    for index in range(len(plan.items)):
-        tally = sure if index < n_sure else unsure
-        _drive_item(plan, index, lookup, systems, blocks, tally)
-    return sure, unsure
 
 
 def _drive_item(

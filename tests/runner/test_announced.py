@@ -70,7 +70,7 @@ def test_items_whose_units_are_left_are_all_counted_where_they_are_few():
     made = plan(Asking(), models=("m", "n"), n_items=3_000)
     line = said(made, Held(keys(made, range(5_900))), 5_900)
     assert "prompt changed: 100 answers to ask, about 5,900 answers kept" in line
-    assert line.endswith("(by 550 of 3,000 items; `orchestrator plan` counts all)")
+    assert line.endswith("(by 550 of 3,000 items; `orchestrator plan --exact` counts all)")
 
 
 @pytest.mark.parametrize("share", [0.2, 0.7])

@@ -3,10 +3,11 @@
 import numpy as np
 
 from orchestrator.ask import digest
+from orchestrator.driver import Driver
 from orchestrator.methods import probdiff, samples
 from orchestrator.plan import Plan, make_part
 from orchestrator.records import Generation, Item, Message
-from orchestrator.runner.counts import count_plan
+from orchestrator.runner.counts import Sample, count_plan
 from tests.core.fakes import Items
 
 
@@ -50,3 +51,47 @@ def test_nothing_is_left_where_the_store_holds_all():
     stages = counted(samples, samples.Config(n=5), Conversations(4), lambda key: made)
     assert stages["samples"].held == 20
     assert stages["samples"].left == 0
+
+
+def plan_of(items):
+    part = make_part("made", samples, samples.Config(n=5), ("m",))
+    return Plan([part], items, {"m": digest("m")}, seed=0)
+
+
+def sampled(plan, lookup, ended, n_units):
+    return count_plan(plan, lookup, {}, {}, None, Sample(bytearray(ended), 0, n_units))
+
+
+def test_of_a_large_plan_some_items_are_counted_and_it_is_said():
+    plan = plan_of(Items(400))
+    count = sampled(plan, lambda key: None, b"", 100)
+    (stage,) = [stage for stage in count.stages if stage.name == "samples"]
+    assert (stage.total, stage.left, stage.held) == (2_000, 2_000, 0)
+    assert count.is_estimate
+    assert any("by 100 of 400 items" in note for note in count.notes)
+
+
+def test_a_plan_that_is_not_large_is_counted_whole():
+    plan = plan_of(Items(400))
+    assert sampled(plan, lambda key: None, b"", 400) == count_plan(plan, lambda key: None, {}, {})
+
+
+def test_items_that_have_ended_are_not_counted_among_those_to_ask():
+    plan = plan_of(Items(400))
+    made = Generation("t", "stop", token_ids=np.array([1], np.int32))
+    exact = count_plan(plan_of(Items(300)), lambda key: made, {}, {})
+    held = set(keys_asked(plan, range(300)))
+    count = sampled(
+        plan, lambda key: made if key in held else None, b"\x01" * 300 + b"\0" * 100, 300
+    )
+    (stage,) = [stage for stage in count.stages if stage.name == "samples"]
+    # All of the 100 items that ask more are counted, so what is left is exact.
+    assert (stage.total, stage.left) == (2_000, 500)
+    assert stage.held == exact.stages[-1].held == 1_500
+
+
+def keys_asked(plan, positions):
+    driver = Driver(plan, lambda key: None, {})
+    for position in positions:
+        driver.open(position)
+    return [request.key for request in driver.outbox]
