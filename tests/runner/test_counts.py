@@ -53,8 +53,8 @@ def test_nothing_is_left_where_the_store_holds_all():
     assert stages["samples"].left == 0
 
 
-def plan_of(items):
-    part = make_part("made", samples, samples.Config(n=5), ("m",))
+def plan_of(items, module=samples):
+    part = make_part("made", module, samples.Config(n=5), ("m",))
     return Plan([part], items, {"m": digest("m")}, seed=0)
 
 
