@@ -43,6 +43,7 @@ from orchestrator.runner.results import (
     export_items,
     found_items,
     is_exported,
+    missing_notes,
     notes_of,
     remember_schemas,
     units_left,
@@ -195,7 +196,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         revision = last_revision(directory) or {}
         identities = revision.get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
-        notes = notes_of(store, keys, frames)
+        notes = [*missing_notes(store, directory), *notes_of(store, keys, frames)]
         notes += notes_on_frame(frames.columns(ITEMS, COLUMNS), revision.get("recipe", {}))
         if store.current_plan is None:
             notes.append(
@@ -280,6 +281,8 @@ def _run(
 ) -> Result:
     """What is left of a run in the directory that is held for it, and its frames."""
     with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
+        for line in missing_notes(store, directory):
+            shown.note(line)
         opened = open_plan(prepared, directory, store)
         remember_schemas(prepared.plan, store)
         alike = notes_on_items(prepared)
@@ -323,7 +326,7 @@ def _finish(
             units_stored=total - n_not_needed,
             units_not_needed=n_not_needed,
         )
-        directory.write_status(msgspec.to_builtins(stored))
+        directory.write_status(msgspec.to_builtins(stored), last_outcome=store.last_outcome)
         shown.note(f"complete: nothing to send ({stored.units_stored:,} units in the store)")
         return Ended(None, "", interrupted=False, n_left=0)
     shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))

@@ -357,7 +357,9 @@ class _Told(msgspec.Struct, frozen=True):
         progress = self.session.progress(self.fleet.states)
         if self.watch is not None:
             self.watch(progress)
-        self.run_dir.write_status(msgspec.to_builtins(progress))
+        self.run_dir.write_status(
+            msgspec.to_builtins(progress), last_outcome=self.store.last_outcome
+        )
         return progress
 
 

@@ -52,6 +52,7 @@ def gc(options: argparse.Namespace) -> int:
         keys, plans = _planned(held, options.keep, allow_code=options.allow_code)
         aside = damaged_files(held.store_path)
         before = _n_bytes([held.store_path, *aside])
+        held.forget_outcomes()
         found = drop(held.store_path, keys, plans)
         for file in aside:
             file.unlink()

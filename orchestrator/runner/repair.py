@@ -4,7 +4,8 @@ import argparse
 
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.runner.report_commands import run_path, say_of
-from orchestrator.store import RunDirectory, Salvaged, newest, salvage
+from orchestrator.runner.results import missing_notes
+from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage
 
 
 def repair(options: argparse.Namespace) -> int:
@@ -18,7 +19,11 @@ def repair(options: argparse.Namespace) -> int:
     RunDirectory.open(path)
     with RunDirectory.lock(path) as directory:
         found = salvage(directory.store_path)
-    say_of(path, _said(found))
+        if found.damaged is not None:
+            directory.forget_outcomes()
+    with Store.open(directory.store_path, read_only=True) as store:
+        missing = missing_notes(store, directory)
+    say_of(path, [*_said(found), *missing])
     return EXIT_COMPLETE
 
 

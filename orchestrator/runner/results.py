@@ -23,12 +23,13 @@ from orchestrator.frames import (
     writing_parquet,
 )
 from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
+from orchestrator.paths import STORE_NAME
 from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
 from orchestrator.runner.probed import likeness_notes
-from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged
+from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 
 _UNITS = "units"
 NOT_NEEDED = "units not needed"
@@ -226,6 +227,19 @@ def notes_of(
         *epoch_notes(rows_by_epoch(frames)),
         *server_notes(store, identities),
         *likeness_notes(store, identities),
+    ]
+
+
+def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
+    """Return a line if the store lacks outcomes that the run said were recorded."""
+    # Where a copy is read that is some minutes old, the run itself is ahead of it.
+    n = 0 if is_network_fs(run_dir.path) else run_dir.n_missing(store.last_outcome)
+    if not n:
+        return []
+    return [
+        f"{n:,} outcomes that this run recorded are missing from {STORE_NAME}: was it copied, or "
+        f"restored, without {STORE_NAME}-wal? The two belong together. Put that file back before "
+        f"the next `orchestrator run`, which would ask them again"
     ]
 
 

@@ -249,6 +249,12 @@ def check(query: Query, path: Path) -> None:
         raise damaged(f"{path} is", found[0][0])
 
 
+def last_outcome(query: Query) -> int:
+    """Number of the last outcome."""
+    ((number,),) = query("SELECT coalesce(max(id), 0) FROM outcome", ())
+    return int(number)
+
+
 def sizes(path: Path) -> Sizes:
     """Bytes on the disk."""
     return Sizes(schema.file_size(path), schema.file_size(schema.wal_path(path)))

@@ -31,6 +31,7 @@ _MARK: Final = "run.json"
 _LOCK: Final = "lock"
 _OWNER: Final = "owner.json"
 _FORMAT: Final = 1
+_LAST_OUTCOME: Final = "last_outcome"
 # A writer on another machine can't be asked; it writes its status each second.
 _REMOTE_ALIVE_S: Final = 30.0
 
@@ -170,8 +171,12 @@ class RunDirectory:
 
     # -- status ------------------------------------------------------------------------------------
 
-    def write_status(self, values: Mapping[str, Any]) -> None:
+    def write_status(self, values: Mapping[str, Any], *, last_outcome: int = 0) -> None:
         """Replace the status as a whole; not made durable, it comes again in a second.
+
+        Args:
+            values: What the run says about itself.
+            last_outcome: The number of the outcome that its store wrote to the disk last.
 
         Raises:
             RunDirectoryError: If the run was opened for reading.
@@ -180,6 +185,7 @@ class RunDirectory:
         if self._owner is None:
             raise RunDirectoryError(f"{self.path} was opened for reading only")
         status = {"writer": self._owner, "at": datetime.now(UTC), "values": values}
+        status |= {_LAST_OUTCOME: last_outcome} if last_outcome else {}
         try:
             content = msgspec.json.encode(status)
         except UnicodeEncodeError:
@@ -187,14 +193,42 @@ class RunDirectory:
             content = json.dumps(msgspec.to_builtins(status)).encode()
         _replace(self.status_path, content, durable=False)
 
+    def n_missing(self, last_outcome: int) -> int:
+        """Return how many outcomes a run has said to be on the disk that its store lacks.
+
+        A store whose write-ahead log was left behind, or removed, is whole without the last ones.
+
+        Args:
+            last_outcome: Of the store.
+        """
+        said = self._status().get(_LAST_OUTCOME)
+        return max(0, said - last_outcome) if isinstance(said, int) else 0
+
+    def forget_outcomes(self) -> None:
+        """Forget which outcome was the last, as the store was written anew.
+
+        Raises:
+            StoreError: If that can't be written.
+        """
+        status = self._status()
+        if status.pop(_LAST_OUTCOME, None) is not None:
+            _replace(self.status_path, json.dumps(status).encode(), durable=True)
+
+    def _status(self) -> dict[str, Any]:
+        try:
+            found = json.loads(files.read(self.status_path))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def read_status(self) -> RunStatus | None:
         """What the run last said about itself; None where it said nothing (that can be read)."""
         try:
-            found = json.loads(files.read(self.status_path))
+            found = self._status()
             writer = msgspec.convert(found["writer"], Owner)
             at = datetime.fromisoformat(found["at"])
             values = dict(found["values"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             return None
         age_s = (datetime.now(UTC) - at).total_seconds()
         is_alive = writer.is_alive() if writer.is_here else age_s < _REMOTE_ALIVE_S

@@ -364,6 +364,13 @@ class Store:
         """
         await self._writing().wait_room(max_bytes)
 
+    @property
+    def last_outcome(self) -> int:
+        """Number of the outcome that is on the disk last, counted from 1 as they were put."""
+        if self._tables is not None:
+            return self._tables.last_outcome
+        return reading.last_outcome(self._query)
+
     def flush(self) -> None:
         """Wait until all that was put is on the disk; a `StoreError` says that it can't be."""
         if self._writer is not None:

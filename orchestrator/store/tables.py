@@ -22,6 +22,8 @@ WAL_WARNING_BYTES: Final = 256 << 20
 # and how often.
 _RESTART_WAIT_MS: Final = 200
 _RESTART_S: Final = 10.0
+CHECKPOINT_S: Final = 5.0
+"""How long what is committed stays out of the file itself at most, seconds, while nobody reads."""
 # How often a run on a network file system publishes a copy, seconds, and how many times longer
 # than the copy itself takes that has to be at least.
 _PUBLISH_S: Final = 60.0
@@ -55,8 +57,12 @@ class Tables:
         except sqlite3.Error as error:
             self._connection.close()
             raise schema.explain(path, error) from error
+        self.last_outcome = self._counters.outcome
+        """Number of the outcome that was committed last; 0 before the first."""
         self._wal_is_long = False
         self._next_restart = float("-inf")
+        self._next_checkpoint = time.monotonic() + CHECKPOINT_S
+        self._is_moved = True
         self._next_publish = time.monotonic() + _PUBLISH_S
         if exclusive:
             logger.warning(
@@ -70,15 +76,28 @@ class Tables:
         with self._transaction() as connection:
             batch = Batch(connection, self._counters)
             batch.write(entries)
+        self.last_outcome = self._counters.outcome
         self._recent.committed(batch.rows)
+        self._is_moved = False
         if len(self._recent.rows) >= _KEYS_TOGETHER:
             self._sort_keys()
         self._look_after()
 
     def run(self, job: Callable[[sqlite3.Connection], object]) -> object:
         """The result of a job in a transaction of its own."""
+        self._is_moved = False
         with self._transaction() as connection:
             return job(connection)
+
+    def rest(self) -> None:
+        """Move what is committed into the file, if that is not done: nothing is to be written."""
+        if not self._is_moved:
+            self._checkpoint("PASSIVE")
+
+    @property
+    def rest_s(self) -> float:
+        """How long after the last write to call `rest`, seconds."""
+        return CHECKPOINT_S
 
     def query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Read over this connection; only for an exclusive one."""
@@ -107,9 +126,12 @@ class Tables:
             raise StoreError(f"{target}: the copy can't be written: {error}") from error
 
     def close(self) -> None:
-        """Close the connection; the last one moves the write-ahead log into the file."""
+        """Move the write-ahead log into the file and close the connection."""
         try:
             self._sort_keys()
+            # SQLite would, unless another process has the file open.
+            self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
+            self._checkpoint("TRUNCATE")
         except sqlite3.Error as error:
             # They can be found where they are, and whatever is wrong was told before.
             logger.debug("%s: %s", self._path, error)
@@ -140,8 +162,20 @@ class Tables:
         self._wal_is_long = wal_bytes > WAL_WARNING_BYTES
         if self._wal_is_long and time.monotonic() >= self._next_restart:
             self._restart_wal()
+        elif time.monotonic() >= self._next_checkpoint:
+            self._checkpoint("PASSIVE")
         if self.is_exclusive and time.monotonic() >= self._next_publish:
             self._publish_for_others()
+
+    def _checkpoint(self, how: str) -> None:
+        """Move what is committed into the file, as far as readers let go of what was before.
+
+        Whoever copies the file alone, or loses the log beside it, then lacks some seconds only.
+        """
+        with self._lock:
+            self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+        self._is_moved = True
+        self._next_checkpoint = time.monotonic() + CHECKPOINT_S
 
     def _restart_wal(self) -> None:
         """Wait a moment for readers to let go, so that the log can begin again."""

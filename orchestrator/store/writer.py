@@ -40,6 +40,15 @@ class Target(Protocol):
         """The result of a job in a transaction of its own."""
         ...
 
+    def rest(self) -> None:
+        """Tidy up while nothing is to be written."""
+        ...
+
+    @property
+    def rest_s(self) -> float:
+        """How long after the last write that is, seconds."""
+        ...
+
     def explain(self, error: Exception) -> StoreError:
         """What a failed write means to the user."""
         ...
@@ -69,6 +78,7 @@ class Writer:
         self._n_ended = 0
         self._n_urgent = 0
         self._closing = False
+        self._rests = True
         self._error: StoreError | None = None
         self._error_met = False
         self.pending_bytes = 0
@@ -163,7 +173,7 @@ class Writer:
             raise StoreError(str(self._error)) from self._error
 
     def _loop(self) -> None:
-        while batch := self._next_batch():
+        while (batch := self._next_batch()) is not None:
             try:
                 self._write(batch)
             # The thread's boundary: whatever ends it must reach the callers.
@@ -173,17 +183,25 @@ class Writer:
             self._end(batch, None)
 
     def _write(self, batch: list[Entry]) -> None:
-        if isinstance(batch[0], _Job):
+        if not batch:
+            self._target.rest()
+        elif isinstance(batch[0], _Job):
             batch[0].result = self._target.run(batch[0].run)
         else:
             self._target.write(batch)
 
-    def _next_batch(self) -> list[Entry]:
+    def _next_batch(self) -> list[Entry] | None:
+        """What is to be committed together; nothing where it is time to rest, None at the end."""
         with self._lock:
-            self._work.wait_for(lambda: self._queue or self._closing)
+            if not self._work.wait_for(
+                self._has_work, None if self._rests else self._target.rest_s
+            ):
+                self._rests = True
+                return []
+            self._rests = False
             self._work.wait_for(self._is_due, COMMIT_S)
             if not self._queue:
-                return []
+                return None
             if isinstance(self._queue[0], _Job):
                 return [self._queue.popleft()]
             batch: list[Entry] = []
@@ -192,6 +210,9 @@ class Writer:
                     break
                 batch.append(self._queue.popleft())
             return batch
+
+    def _has_work(self) -> bool:
+        return bool(self._queue) or self._closing
 
     def _is_due(self) -> bool:
         urgent = self._n_urgent > self._n_ended
