@@ -1,7 +1,7 @@
 """How often intervals cover, and stopping declares a wrong order, where items come in clusters.
 
-    python benchmarks/clusters.py --tables coverage --simulations 1000
-    python benchmarks/clusters.py --tables orders --simulations 1000
+    python -m benchmarks.clusters --tables coverage --simulations 1000
+    python -m benchmarks.clusters --tables orders --simulations 1000
 
 Items of one cluster (questions on one passage) are of like quality: model by model, the noise of
 two of them is correlated. "By item" is what the same statistics say that take items for
@@ -15,9 +15,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from interval_coverage import LEVEL, MODELS, Tally
 from numpy.typing import NDArray
 
+from benchmarks.interval_coverage import LEVEL, MODELS, Tally
 from orchestrator.scheduler.blocks import StoppingRule
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_mean

@@ -66,8 +66,8 @@ def _of_table(place: str, table: Table) -> Iterator[tuple[str, tuple[float | Non
             key = f"{place} | {label} | {column.name}"
             if isinstance(cell, Measured) and column.form != "count":
                 yield key, (cell.value, cell.low, cell.high)
-            elif column.form == "p" and not isinstance(cell, str):
-                yield key, (cell,)  # type: ignore[misc] # a p-value is a number or missing
+            elif isinstance(cell, float):
+                yield key, (cell,)
 
 
 _COUNTS = frozenset({
