@@ -12,7 +12,11 @@ Example: TypeAlias = ChooseAsk | GenerateAsk
 
 _SHOWN: Final = 5
 _IMPOSSIBLE: Final = frozenset({"unsupported", "no_logprobs", "not_found", "bad_request"})
-_REMEDY: Final = (
+_BEGUN: Final = (
+    "a server that goes on from a begun answer: vLLM, SGLang, llama.cpp or embedded, or an "
+    "endpoint with continue_final_message: true in its settings"
+)
+_SHORTER: Final = (
     "shorter labels (`labels: two` of pairwise_ranking, scores of one digit), or a server that "
     "reads any: vLLM, SGLang, llama.cpp or embedded"
 )
@@ -74,8 +78,9 @@ def choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
     what = name.rpartition(" (")[0]
     if isinstance(found, Failure):
         if found.cause in _IMPOSSIBLE:
-            remedy = _REMEDY if found.cause == "unsupported" else ""
-            return Finding(name, NO, BAD, f"{what}: {found.message}", remedy)
+            remedy = _BEGUN if ask.prefix != NO_PREFIX else _SHORTER
+            said = f"{what}: {found.message}"
+            return Finding(name, NO, BAD, said, remedy if found.cause == "unsupported" else "")
         return unknown(name, f"{what}: {found.message}")
     return _read(name, what, found, is_begun=ask.prefix != NO_PREFIX)
 
