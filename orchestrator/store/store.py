@@ -5,7 +5,7 @@ committed in the order they came, so a unit's rows never precede the outcomes th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -100,12 +100,9 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        # The first error is what matters; that of closing would hide it.
+        with nullcontext() if kind is None else suppress(StoreError):
             self.close()
-        else:
-            # The first error is what matters; that of closing would hide it.
-            with suppress(StoreError):
-                self.close()
 
     def close(self) -> None:
         """Write what is pending and close the file. May be called twice.
@@ -357,19 +354,14 @@ class Store:
         return 0 if self._writer is None else self._writer.pending_bytes
 
     async def wait_room(self, max_bytes: int = MAX_PENDING_BYTES) -> None:
-        """Wait until less than `max_bytes` are pending.
-
-        Raises:
-            StoreError: If a write failed.
-        """
+        """Wait until less than `max_bytes` are pending; a `StoreError` says that a write failed."""
         await self._writing().wait_room(max_bytes)
 
     @property
     def last_outcome(self) -> int:
         """Number of the outcome that is on the disk last, counted from 1 as they were put."""
-        if self._tables is not None:
-            return self._tables.last_outcome
-        return reading.last_outcome(self._query)
+        tables = self._tables
+        return reading.last_outcome(self._query) if tables is None else tables.last_outcome
 
     def flush(self) -> None:
         """Wait until all that was put is on the disk; a `StoreError` says that it can't be."""
@@ -394,9 +386,9 @@ class Store:
         return self._query
 
     def _writing(self) -> Writer:
-        if self._writer is None:
-            raise StoreError(f"{self.path} was opened for reading only")
-        return self._writer
+        if self._writer is not None:
+            return self._writer
+        raise StoreError(f"{self.path} was opened for reading only")
 
     def _put(self, entry: OutcomeEntry) -> None:
         # Visible before it is queued: the writer forgets it once it is committed.
