@@ -28,12 +28,17 @@ class Clusters:
     Args:
         items: Columns item and cluster; cluster is null where an item stands alone. None where
             every item does.
+
+    Attributes:
+        n: Clusters of all items; 0 where the items are not known.
     """
 
     def __init__(self, items: pl.DataFrame | None = None) -> None:
         named = None
+        self.n = 0
         if items is not None and set(_COLUMNS) <= set(items.columns):
             named = items.select(_COLUMNS).drop_nulls().unique(_ITEM, maintain_order=True)
+            self.n = items[_ITEM].n_unique() - len(named) + named[CLUSTER].n_unique()
             if named[CLUSTER].n_unique() == len(named):
                 named = None
         # No name of a cluster may be the key of an item that stands alone.

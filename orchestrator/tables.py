@@ -5,11 +5,11 @@ A cell says what it rests on (`Measured`), and one without a value says why ther
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
-from orchestrator.statistics.results import Estimate, Interval
+from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate, Interval
 
 Form = Literal["text", "count", "number", "signed", "percent", "rating", "p"]
 
@@ -120,19 +120,30 @@ def untrusted(table: Table, warnings: Mapping[str, str]) -> Table:
     return msgspec.structs.replace(table, warning=warning) if warning else table
 
 
-CLUSTERED: Final = (
-    "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
-    "tests over prompts are over clusters of prompts"
-)
+def clustered_words(n_clusters: int) -> str:
+    """What the reader of numbers over clusters of prompts must know."""
+    words = (
+        "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
+        f"tests over prompts are over clusters of prompts, {n_clusters:,} in all"
+    )
+    if n_clusters < APPROXIMATE_BELOW:
+        words += f"; they are approximate under {APPROXIMATE_BELOW}"
+    return words
 
 
-def by_cluster(table: Table) -> Table:
-    """A table whose numbers are over clusters of prompts, saying so where it has any interval."""
+def by_cluster(table: Table, n_clusters: int) -> Table:
+    """A table whose numbers are over clusters of prompts, saying so where it has any interval.
+
+    Args:
+        table: As it would be of prompts that stand alone.
+        n_clusters: Clusters of the run's items.
+    """
     cells = [cell for row in table.rows for cell in row if isinstance(cell, Measured)]
     if not any(cell.low is not None for cell in cells):
         return table
     rows = tuple(tuple(map(_of_clusters, row)) for row in table.rows)
-    return msgspec.structs.replace(table, rows=rows, notes=(*table.notes, CLUSTERED))
+    notes = (*table.notes, clustered_words(n_clusters))
+    return msgspec.structs.replace(table, rows=rows, notes=notes)
 
 
 def _of_clusters(cell: Cell) -> Cell:

@@ -137,5 +137,5 @@ def _said(module: ModuleType, context: Context) -> list[Table]:
         # One analysis that can't be made must not hide the others.
         tables = [Table(context.name, context.name, (), (), notes=(str(error),))]
     if context.clusters.are_named:
-        tables = [by_cluster(table) for table in tables]
+        tables = [by_cluster(table, context.clusters.n) for table in tables]
     return [msgspec.structs.replace(table, source=context.name) for table in tables]
