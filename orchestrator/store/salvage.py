@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator.errors import OrchestratorError, StoreError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.files import sync_folder
 from orchestrator.records import Failure
-from orchestrator.store import codec, reading, schema
+from orchestrator.store import codec, first_page, reading, schema
 from orchestrator.store.entries import (
     FRAMES,
     MetaEntry,
@@ -97,11 +97,14 @@ def salvage(path: Path) -> Salvaged:
         schema.connect_reader(path).close()
     copy, target = path.with_suffix(".read.sqlite"), path.with_suffix(".salvaged.sqlite")
     try:
-        with contextlib.closing(_open_copy(path, copy)) as source:
+        opened, was_restored = _open_copy(path, copy)
+        with contextlib.closing(opened) as source:
             found = _Source(source, copy)
             kept, n_lost = _copy(found, target)
             counted = found.counted()
-            is_whole = not found.n_lost and counted == kept and found.is_sound()
+            is_whole = (
+                not was_restored and not found.n_lost and counted == kept and found.is_sound()
+            )
     finally:
         _remove(copy)
     lost = {group: n - kept[group] for group, n in counted.items() if n > kept[group]}
@@ -209,8 +212,11 @@ class _Source:
         return schema.file_size(self._path) // _LEAST_BYTES
 
 
-def _open_copy(path: Path, copy: Path) -> sqlite3.Connection:
-    """A connection to a copy, which SQLite may change; the file itself stays as it is."""
+def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
+    """A connection to a copy, which SQLite may change, and whether its first page was made anew.
+
+    The file itself stays as it is.
+    """
     _remove(copy)
     try:
         for original in (path, schema.wal_path(path)):
@@ -219,10 +225,11 @@ def _open_copy(path: Path, copy: Path) -> sqlite3.Connection:
                     original, copy.with_name(original.name.replace(path.name, copy.name))
                 )
         _fill_up(copy)
-        return schema.connect_damaged(copy)
+        was_restored = first_page.restore(copy)
+        return schema.connect_damaged(copy), was_restored
     except OSError as error:
         raise StoreError(f"{copy} can't be written: {error.strerror or error}") from error
-    except StoreError as error:
+    except (StoreError, RunDirectoryError) as error:
         raise StoreError(f"{error}. Nothing of it can be read, so only --fresh is left") from error
 
 

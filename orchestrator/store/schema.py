@@ -24,6 +24,8 @@ _SNAPSHOT_BUSY_S: Final = 1.0
 # A larger page leaves less unused beside the rows of long answers, of which few fit on it. Only new
 # files get it.
 _PAGE_BYTES: Final = 8192
+PAGE_SIZES: Final = (_PAGE_BYTES, 4096)
+"""Sizes of pages that stores have, those of earlier versions too."""
 # Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB: the more
 # commits share a copy, the fewer pages are written twice.
 _CHECKPOINT_PAGES: Final = 2000
@@ -329,6 +331,19 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA journal_size_limit={_WAL_KEPT_BYTES}")
     connection.execute(f"PRAGMA cache_size=-{_WRITER_CACHE_KB}")
     connection.execute("PRAGMA cache_spill=OFF")
+
+
+def create(path: Path, page_bytes: int) -> None:
+    """Make an empty store with pages of a size, all of it in the file itself."""
+    connection = _connect(path, "rwc", BUSY_S)
+    try:
+        connection.execute(f"PRAGMA page_size={page_bytes}")
+        connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        _create(connection)
+        connection.execute(_OPEN_UNITS)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.close()
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -107,9 +107,15 @@ def test_a_file_that_was_cut_keeps_what_is_left(path: Path) -> None:
     assert held(path) > 0
 
 
-def test_a_file_without_its_beginning_can_not_be_read_and_says_so(path: Path) -> None:
+def test_a_file_without_its_beginning_is_read_all_the_same(path: Path) -> None:
     fill(path)
     change(path, 0, bytes(PAGE))
+    assert salvage(path).n_lost == 0
+
+
+def test_a_file_of_which_nothing_is_left_can_not_be_read_and_says_so(path: Path) -> None:
+    fill(path)
+    path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(StoreError, match="--fresh"):
         salvage(path)
 

@@ -1,0 +1,80 @@
+"""A store whose first page is damaged is read all the same."""
+
+import random
+
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store import Store, drop, salvage, schema
+from tests.store.test_checkpoints import key, put
+
+PAGE = 8192
+N = 300
+
+
+def zeroed(page):
+    return bytes(len(page))
+
+
+def noise(page):
+    return random.Random(3).randbytes(len(page))
+
+
+def no_header(page):
+    return bytes(100) + page[100:]
+
+
+def no_tables(page):
+    return page[:100] + bytes(len(page) - 100)
+
+
+def store_of(path, page_bytes=PAGE):
+    if page_bytes != PAGE:
+        schema.create(path, page_bytes)
+    with Store.open(path) as store:
+        put(store, 0, N)
+    return path
+
+
+def held(path):
+    with Store.open(path, read_only=True) as store:
+        return store.n_outcomes(map(key, range(N)))
+
+
+@pytest.mark.parametrize("damage", [zeroed, noise, no_header, no_tables])
+@pytest.mark.parametrize("page_bytes", [8192, 4096])
+def test_a_store_without_its_first_page_keeps_every_outcome(tmp_path, damage, page_bytes):
+    path = store_of(tmp_path / "store.sqlite", page_bytes)
+    content = path.read_bytes()
+    path.write_bytes(damage(content[:page_bytes]) + content[page_bytes:])
+    found = salvage(path)
+    assert found.damaged is not None
+    assert found.n_lost == 0
+    assert sum(found.kept.values()) == N
+    assert held(path) == N
+
+
+def test_so_does_one_that_was_written_anew_by_gc(tmp_path):
+    path = store_of(tmp_path / "store.sqlite")
+    drop(path, {key(number) for number in range(0, N, 2)}, set())
+    content = path.read_bytes()
+    path.write_bytes(bytes(PAGE) + content[PAGE:])
+    assert sum(salvage(path).kept.values()) == N // 2
+
+
+def test_other_damage_beside_it_loses_what_it_hits(tmp_path):
+    path = store_of(tmp_path / "store.sqlite")
+    content = bytearray(path.read_bytes())
+    content[:PAGE] = bytes(PAGE)
+    content[-2 * PAGE : -PAGE] = bytes(PAGE)
+    path.write_bytes(content)
+    assert 0 < sum(salvage(path).kept.values()) <= N
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100_000, bytes(100_000)])
+def test_a_file_that_is_no_store_does_not_become_one(tmp_path, content):
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="only --fresh is left"):
+        salvage(path)
+    assert path.read_bytes() == content
