@@ -181,9 +181,13 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
     Args:
         folder: Where they are.
         also: Further files, elsewhere.
+
+    Attributes:
+        folder: Where they are.
     """
 
     def __init__(self, folder: Path, also: Iterable[Path] = ()) -> None:
+        self.folder = folder
         self._paths = {
             path.stem: path
             for path in (*sorted(folder.glob("*.parquet")), *also)

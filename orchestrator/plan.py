@@ -23,7 +23,8 @@ from orchestrator.records import Failure, Generation, Item, Unit
 
 # Who takes part is in the positions and in the identities, not in a unit's fingerprint: adding a
 # candidate must not make the units of the others stale.
-_NOT_IN_FINGERPRINT = {"candidates", "judges", "name"}
+# So is what is computed from rows and does not change them.
+_NOT_IN_FINGERPRINT = {"candidates", "judges", "name", "length_control"}
 
 
 Given = Callable[[Item, AnyAsk], Generation | Failure]

@@ -6,11 +6,11 @@ from pathlib import Path
 import polars as pl
 from pydantic import Field, model_validator
 
-from orchestrator.analyses._label_file import LabelFile
 from orchestrator.analyses._scores import KEYS, score, source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
+from orchestrator.recipe.given_file import GivenFile
 from orchestrator.summaries._base import Context
 
 
@@ -27,7 +27,7 @@ class Gold(Settings):
         None, description="A column of the dataset: a number that belongs to the item."
     )
 
-    labels: LabelFile | None = Field(
+    labels: GivenFile | None = Field(
         None,
         description="A file of labels, relative to the recipe: item, mostly model, label (a "
         "number), and annotator; several labels of one answer are averaged.",

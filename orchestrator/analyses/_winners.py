@@ -10,11 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from orchestrator.analyses._label_file import LabelFile
 from orchestrator.analyses._scores import source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Settings
+from orchestrator.recipe.given_file import GivenFile
 from orchestrator.summaries._base import Context, Source
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ class Winner(Settings):
     field: str | None = Field(
         None, description="A column of the dataset that names the better one, or a tie."
     )
-    labels: LabelFile | None = Field(
+    labels: GivenFile | None = Field(
         None,
         description="A file of labels, relative to the recipe: item, model_a, model_b, label (the "
         "winner's name, a or b, or tie), and annotator; the majority of several decides.",

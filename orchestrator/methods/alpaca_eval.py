@@ -37,6 +37,8 @@ from orchestrator.methods._conversation import Turn, converse, questions
 from orchestrator.methods._examples import worded_example
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.recipe.given_file import GivenFile
+from orchestrator.recipe.settings import Settings
 from orchestrator.records import Choice, Row, Unit, labels
 
 VERSION: Final = 2
@@ -75,6 +77,47 @@ _COMPACT_SECOND: Final = (0.0, 0.0, 0.5, 1.0, 1.0)
 """What each label says for the output shown second."""
 
 
+class Leaderboard(Settings):
+    """What a leaderboard publishes, from which difficulties are fitted."""
+
+    predictions: tuple[GivenFile, ...] = Field(
+        description="Judgments of one model a file, as AlpacaEval's annotations.json: instruction "
+        "(or item, index), generator_2 and glm_preference.",
+        min_length=1,
+    )
+    weights: GivenFile | None = Field(
+        None,
+        description="The models' coefficients, as AlpacaEval's baseline_….csv: with them the "
+        "difficulties have their published scale.",
+    )
+
+
+class LengthControl(Settings):
+    """What the length-controlled win rate needs beside the judgments."""
+
+    difficulties: GivenFile | None = Field(
+        None,
+        description="CSV or JSON lines: item (or index, instruction) and difficulty, as "
+        "AlpacaEval's instruction_difficulty.csv.",
+    )
+    leaderboard: Leaderboard | None = Field(
+        None, description="Or difficulties fitted from a leaderboard's own predictions."
+    )
+    gamed: GivenFile | None = Field(
+        None,
+        description="Rows of the gamed baselines, as AlpacaEval's df_gamed.csv: std_delta_len, "
+        "instruction_difficulty, preference in [0, 1]; also gives the difficulties where nothing "
+        "else does, by index.",
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "LengthControl":
+        named = (self.difficulties is not None) + (self.leaderboard is not None)
+        if named > 1 or (not named and self.gamed is None):
+            raise ValueError("give 'difficulties' or 'leaderboard', or 'gamed' with difficulties")
+        return self
+
+
 class Config(MethodSettings):
     """Settings of `alpaca_eval`."""
 
@@ -95,6 +138,12 @@ class Config(MethodSettings):
     )
     seed: int = Field(
         SEED, description="Seed of the order, with the instruction; AlpacaEval's is 0."
+    )
+
+    length_control: LengthControl | None = Field(
+        None,
+        description="Difficulties of the instructions, without which there is no "
+        "length-controlled win rate. No part of what is asked: rows stay as they are.",
     )
 
     @model_validator(mode="after")
@@ -137,7 +186,7 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """One reading a model, two with both orders; equal outputs take none."""
     n_orders = 2 if config.order == "both" else 1
     n = n_orders * sum(model != config.baseline for model in candidates)
-    draw = config.model_dump_json(exclude={"name", "candidates", "judges"})
+    draw = config.model_dump_json(exclude={"name", "candidates", "judges", "length_control"})
     wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
     asked = _COMPACT_LABELS if config.prompts == "compact" else _LABELS
     return [

@@ -30,6 +30,8 @@ from orchestrator.runner.announced import announce
 from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, open_plan
 from orchestrator.runner.identity import identity_key
+from orchestrator.runner.keeping import NAME as NUMBERS
+from orchestrator.runner.keeping import Keeping
 from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
@@ -130,7 +132,8 @@ class Result:
     def tables(self) -> list[Table]:
         """Declared orders, then what the methods' summaries and the recipe's analyses say."""
         declared = [] if self.orders is None else tables_of(self.orders)
-        said = summarise(self.frames, self.settings, allow_code=self.allow_code)
+        keeping = Keeping(self.frames.folder / NUMBERS)
+        said = summarise(self.frames, self.settings, allow_code=self.allow_code, keeping=keeping)
         return [*declared, *said]
 
     @cached_property

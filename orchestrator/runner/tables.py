@@ -13,6 +13,7 @@ from orchestrator import contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.errors import OrchestratorError, PluginError
 from orchestrator.recipe.schema import PluginRef
+from orchestrator.runner.keeping import Keeping
 from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._distrust import distrusted
 from orchestrator.tables import Table, by_cluster, untrusted
@@ -21,7 +22,11 @@ _log = logging.getLogger(__name__)
 
 
 def summarise(
-    frames: Mapping[str, pl.DataFrame], settings: Mapping[str, Any], *, allow_code: bool = False
+    frames: Mapping[str, pl.DataFrame],
+    settings: Mapping[str, Any],
+    *,
+    allow_code: bool = False,
+    keeping: Keeping | None = None,
 ) -> list[Table]:
     """The tables, in the recipe's order.
 
@@ -29,6 +34,7 @@ def summarise(
         frames: All frames of the run by name.
         settings: The resolved recipe.
         allow_code: Import kinds from outside this project.
+        keeping: Numbers of earlier calls; all are computed where it is left out.
     """
     found: list[Table] = []
     clusters = clusters_of(frames)
@@ -39,6 +45,8 @@ def summarise(
         # A run that was repaired has no frames until its recipe is run once more.
         if summary is not None and source.frame in frames:
             context = _context(source.name, source.config, settings, frames, clusters)
+            if keeping is not None:
+                context = msgspec.structs.replace(context, once=keeping.once)
             rows = context.rows_of(source, getattr(summary, "COLUMNS", None))
             said = _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))
             warnings = distrusted(rows)
@@ -48,6 +56,8 @@ def summarise(
     ):
         context = _context(reference.name, reference.config, settings, frames, clusters)
         found += _said(module, msgspec.structs.replace(context, sources=sources))
+    if keeping is not None:
+        keeping.save()
     return found
 
 

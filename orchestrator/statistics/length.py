@@ -14,9 +14,11 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.statistics.bootstrap import prompt_weights
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.correlation import Correlation, correlate
 from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.penalised import SharedRows, fit_penalised, log_losses
 from orchestrator.statistics.results import Estimate, Interval
 
 Floats = NDArray[np.float64]
@@ -29,10 +31,8 @@ N_FOLDS: Final = 5
 GAMED_WEIGHT: Final = 0.2 / 2
 """Weight of a row of the gamed baselines: lambda 0.2, and there are two of them."""
 
-# Starts of a search, and the slope (of the penalty's) at which it is at the minimum.
-_MAX_STARTS: Final = 10
-_FLAT: Final = 1e-6
 _DRAW: Final = 1.5
+_SAME: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,6 @@ class _Rows:
     target: Floats
     weight: Floats
 
-    def take(self, chosen: Ints | NDArray[np.bool_]) -> "_Rows":
-        return _Rows(self.features[chosen], self.target[chosen], self.weight[chosen])
-
 
 def length_effect(
     score: Floats, length: Floats, prompts: Ints, confidence_level: float = 0.95
@@ -174,9 +171,45 @@ def standardised_length(baseline: Floats, model: Floats) -> Floats:
     return result
 
 
-def predicted_preference(model: float, difficulty: float, difficulties: Floats) -> Floats:
+def predicted_preference(
+    model: float | Floats, difficulty: float | Floats, difficulties: Floats
+) -> Floats:
     """P(model preferred) at equal length: sigmoid(model + difficulty * difficulties)."""
     result: Floats = scipy.special.expit(model + difficulty * difficulties)
+    return result
+
+
+def difficulties_from_predictions(predicted: Floats, weights: Floats | None = None) -> Floats:
+    """Difficulties of Q instructions from what a leaderboard predicts for M models, shape (Q,).
+
+    A prediction is sigmoid(model + psi * difficulty), so the logits of all models are one line in
+    the difficulty. With the models' coefficients it is solved for; without, it is known up to
+    origin and scale, which the fit takes up in its coefficients but for the penalty on them: mean
+    0, standard deviation 1, and larger where the models do better.
+
+    Args:
+        predicted: Shape (M, Q), preferences at no difference in length, in (0, 1).
+        weights: Shape (M, 2), coefficient of the model and of the difficulty of each.
+
+    Raises:
+        StatisticsError: If a prediction is not in (0, 1), or nothing varies over instructions.
+    """
+    if not predicted.size or not np.all((predicted > 0.0) & (predicted < 1.0)):
+        raise StatisticsError("predicted preferences must be in (0, 1)")
+    logits = scipy.special.logit(predicted)
+    if weights is not None:
+        slopes = weights[:, 1]
+        scale = float(slopes @ slopes)
+        if not scale > 0.0:
+            raise StatisticsError("no model's preference depends on the difficulty")
+        solved: Floats = slopes @ (logits - weights[:, :1]) / scale
+        return solved
+    centred = logits - logits.mean(axis=1, keepdims=True)
+    if np.abs(centred).max() <= _SAME:
+        raise StatisticsError("predictions do not vary over the instructions")
+    along = np.linalg.svd(centred, full_matrices=False)[2][0]
+    along *= np.sign(along @ centred.sum(axis=0)) or 1.0
+    result: Floats = (along - along.mean()) / along.std()
     return result
 
 
@@ -186,6 +219,7 @@ def length_controlled_win_rate(
     difficulties: Floats | None = None,
     *,
     gamed: Gamed | None = None,
+    prompts: Ints | None = None,
     resampling: Resampling | None = None,
 ) -> LengthControlled:
     """AlpacaEval 2's length-controlled win rate.
@@ -196,7 +230,7 @@ def length_controlled_win_rate(
     AlpacaEval's own difficulties and gamed rows; without them it is the same formula on less.
 
     Deviations from liblinear, by which the reference fits: soft labels are fitted as such (there,
-    by two weighted rows: the same objective); the optimum is found to 1e-9 (there, to a tolerance
+    by two weighted rows: the same objective); the optimum is found to 1e-7 (there, to a tolerance
     of 1e-4); rows go to folds in turn, where scikit-learn's GroupKFold leaves the order of equal
     groups open, so another C may be chosen where two are as good.
 
@@ -205,6 +239,7 @@ def length_controlled_win_rate(
         length: Shape (n,), of `standardised_length`, over all rows as published.
         difficulties: Shape (n,), of the instructions; None leaves the term out.
         gamed: Rows of the gamed baselines; None leaves them out.
+        prompts: Shape (n,), any whole numbers: what is resampled; each row alone if left out.
         resampling: Gives the interval, percentiles at its level; C stays as chosen.
 
     Raises:
@@ -220,10 +255,14 @@ def length_controlled_win_rate(
     penalty = _chosen_penalty(rows)
     fitted = fit_penalised_logistic(rows.features, rows.target, rows.weight, penalty)
     predicted = predicted_preference(fitted[2], fitted[1], hard[known])
+    interval = None
+    if resampling is not None:
+        alone = np.arange(won.size) if prompts is None else prompts
+        interval = _interval(own, gamed, (penalty, fitted), alone[known], resampling)
     return LengthControlled(
         win_rate=100.0 * float(predicted.mean()),
         standard_error=_standard_error(predicted),
-        interval=None if resampling is None else _interval(own, gamed, penalty, fitted, resampling),
+        interval=interval,
         length=float(fitted[0]),
         difficulty=float(fitted[1]),
         model=float(fitted[2]),
@@ -244,34 +283,9 @@ def fit_penalised_logistic(
         penalty: C, positive; the larger, the less is penalised.
         start: Shape (K,), where the search begins.
     """
-    k = features.shape[1]
-    begin = np.zeros(k) if start is None else start
-
-    def objective(halves: Floats) -> tuple[float, Floats]:
-        # b = positive - negative half, both bounded by 0: the penalty is smooth there.
-        logit = features @ (halves[:k] - halves[k:])
-        loss = weight @ (np.logaddexp(0.0, logit) - target * logit)
-        slope = features.T @ (weight * (scipy.special.expit(logit) - target))
-        value = float(halves.sum() / penalty + loss)
-        return value, np.concatenate((slope, -slope)) + 1.0 / penalty
-
-    at = np.concatenate((np.maximum(begin, 0.0), np.maximum(-begin, 0.0)))
-    # A line search may end short of the minimum; begun anew from there it gets on.
-    for _ in range(_MAX_STARTS):
-        found = scipy.optimize.minimize(
-            objective,
-            at,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(0.0, None)] * (2 * k),
-            options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9},
-        )
-        at = found.x
-        downhill = np.where(at > 0.0, found.jac, np.minimum(found.jac, 0.0))
-        if np.abs(downhill).max() * penalty <= _FLAT:
-            break
-    result: Floats = at[:k] - at[k:]
-    return result
+    rows = SharedRows(features, target)
+    found: Floats = fit_penalised(rows, weight[None], np.array([penalty]), start)[0]
+    return found
 
 
 def _credits(preferences: Floats) -> Floats:
@@ -305,34 +319,37 @@ def _with_gamed(own: _Rows, gamed: Gamed) -> _Rows:
 
 
 def _chosen_penalty(rows: _Rows) -> float:
-    folds = np.arange(rows.target.size) % N_FOLDS
-    losses = []
-    for penalty in PENALTIES:
-        loss = 0.0
-        for fold in range(N_FOLDS):
-            fitted_on, held_out = rows.take(folds != fold), rows.take(folds == fold)
-            fitted = fit_penalised_logistic(
-                fitted_on.features, fitted_on.target, fitted_on.weight, penalty
-            )
-            logit = held_out.features @ fitted
-            each = np.logaddexp(0.0, logit) - held_out.target * logit
-            loss += float((held_out.weight * each).mean())
-        losses.append(loss)
-    return PENALTIES[int(np.argmin(losses))]
+    fold = np.arange(rows.target.size) % N_FOLDS
+    held_out = (fold == np.arange(N_FOLDS)[:, None]).astype(np.float64)
+    n_penalties = len(PENALTIES)
+    penalties = np.repeat(np.array(PENALTIES), N_FOLDS)
+    tested = np.tile(held_out, (n_penalties, 1)) * rows.weight
+    shared = SharedRows(rows.features, rows.target)
+    fitted = fit_penalised(shared, rows.weight - tested, penalties)
+    losses = log_losses(shared, tested, fitted) / np.tile(held_out.sum(axis=1), n_penalties)
+    return PENALTIES[int(np.argmin(losses.reshape(n_penalties, N_FOLDS).sum(axis=1)))]
 
 
 def _interval(
-    own: _Rows, gamed: Gamed | None, penalty: float, fitted: Floats, resampling: Resampling
+    own: _Rows, gamed: Gamed | None, at: tuple[float, Floats], prompts: Ints, resampling: Resampling
 ) -> Interval:
-    n = own.target.size
-    rates = np.empty(resampling.n_resamples)
-    for i in range(resampling.n_resamples):
-        drawn = own.take(resampling.rng.integers(n, size=n))
-        rows = drawn if gamed is None else _with_gamed(drawn, gamed)
-        again = fit_penalised_logistic(
-            rows.features, rows.target, rows.weight, penalty, start=fitted
-        )
-        rates[i] = predicted_preference(again[2], again[1], drawn.features[:, 1]).mean()
+    penalty, fitted = at
+    rows = own if gamed is None else _with_gamed(own, gamed)
+    n_gamed = rows.target.size - own.target.size
+    codes = np.unique(prompts, return_inverse=True)[1].reshape(-1)
+    n_prompts = int(codes.max()) + 1
+    rates = []
+    # All resamples of a chunk are fitted at once; a chunk holds a few MB.
+    for drawn in prompt_weights(
+        n_prompts, resampling.n_resamples, resampling.rng, row_bytes=64 * rows.target.size
+    ):
+        times = drawn[:, codes]
+        held = np.tile(rows.weight[:n_gamed], (len(times), 1))
+        weights = np.concatenate((held, times), axis=1)
+        penalties = np.full(len(times), penalty)
+        again = fit_penalised(SharedRows(rows.features, rows.target), weights, penalties, fitted)
+        predicted = predicted_preference(again[:, 2:3], again[:, 1:2], own.features[:, 1])
+        rates.append((times * predicted).sum(axis=1) / times.sum(axis=1))
     tail = 0.5 * (1.0 - resampling.confidence_level)
-    low, high = np.quantile(100.0 * rates, (tail, 1.0 - tail))
+    low, high = np.quantile(100.0 * np.concatenate(rates), (tail, 1.0 - tail))
     return Interval(float(low), float(high), resampling.confidence_level)

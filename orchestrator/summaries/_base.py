@@ -12,7 +12,7 @@ and send nothing: what they need is in the frames. A summary that reads few colu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,6 +22,8 @@ from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.frames import columns_of
 from orchestrator.statistics.results import checked_level
 from orchestrator.tables import Table
+
+T = TypeVar("T")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -45,6 +47,18 @@ class Source(msgspec.Struct, frozen=True):
     derive: Callable[[pl.DataFrame, Any], pl.DataFrame] | None = None
 
 
+class Once(Protocol):
+    """Gives what takes long to compute: from an earlier call, or by computing it now."""
+
+    def __call__(self, key: bytes, kind: type[T], compute: Callable[[], T]) -> T:
+        """The value of a key, which is a digest of everything that the value comes from."""
+        ...
+
+
+def _at_each_call(key: bytes, kind: type[T], compute: Callable[[], T]) -> T:  # noqa: ARG001
+    return compute()
+
+
 class Context(msgspec.Struct, frozen=True):
     """What a summary works on.
 
@@ -59,6 +73,7 @@ class Context(msgspec.Struct, frozen=True):
         n_resamples: Of every bootstrap.
         seed: The recipe's; `rng` is made of it.
         clusters: Which items depend on each other.
+        once: Gives what takes long to compute.
     """
 
     name: str
@@ -70,6 +85,7 @@ class Context(msgspec.Struct, frozen=True):
     n_resamples: int
     seed: int
     clusters: Clusters = Clusters()
+    once: Once = _at_each_call
 
     def __post_init__(self) -> None:
         checked_level(self.confidence_level)

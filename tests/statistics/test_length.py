@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.length import (
     PENALTIES,
     Gamed,
+    difficulties_from_predictions,
     fit_penalised_logistic,
     head_to_head,
     length_controlled_win_rate,
@@ -166,3 +169,40 @@ def test_nothing_to_compare_in_length():
 def test_length_effect_is_a_signed_spearman():
     length = np.array([1.0, 5.0, 3.0, 9.0])
     assert length_effect(-length, length, np.arange(4)).value == pytest.approx(-1.0)
+
+
+def test_the_fit_with_its_interval_takes_a_second_not_half_a_minute(rng):
+    preferences, gap, hard = judged(rng, 805, -1.0, -1.5, 1.0)
+    lengths = rng.normal(size=1610)
+    gamed = Gamed(lengths, np.tile(hard, 2), sigmoid(-2 * np.tanh(lengths)))
+    begun = time.process_time()
+    controlled(np.round(preferences), gap, hard, gamed=gamed, resampling=Resampling(300, rng))
+    assert time.process_time() - begun < 5.0
+
+
+def test_rows_of_one_prompt_are_resampled_together(rng):
+    p, gap, hard = judged(rng, 100, 0.3, -0.5, 0.4)
+    preferences = 1.0 + (rng.random(100) < p - 1)
+    three = [np.repeat(column, 3) for column in (preferences, gap, hard)]
+    alone, together = (
+        controlled(*three, prompts=prompts, resampling=Resampling(200, np.random.default_rng(0)))
+        for prompts in (None, np.repeat(np.arange(100), 3))
+    )
+    assert alone.win_rate == together.win_rate
+    width = [one.interval.high - one.interval.low for one in (alone, together)]
+    assert width[1] == pytest.approx(np.sqrt(3) * width[0], rel=0.3)
+
+
+def test_difficulties_are_solved_for_where_the_coefficients_are_known(rng):
+    hard = rng.normal(size=50)
+    weights = np.array([[-0.5, 1.1], [-2.0, 0.4]])
+    predicted = sigmoid(weights[:, :1] + weights[:, 1:] * hard)
+    np.testing.assert_allclose(difficulties_from_predictions(predicted, weights), hard)
+    again = difficulties_from_predictions(predicted)
+    np.testing.assert_allclose(again, (hard - hard.mean()) / hard.std())
+
+
+@pytest.mark.parametrize("predicted", [[[0.5, 0.5]], [[0.0, 0.5]], [[0.5, np.nan]], [[]]])
+def test_predictions_that_tell_no_difficulty_are_refused(predicted):
+    with pytest.raises(StatisticsError):
+        difficulties_from_predictions(np.array(predicted))

@@ -1,4 +1,4 @@
-"""The type of a setting that names a file of labels."""
+"""The type of a setting that names a file of the user's, such as labels."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,5 +18,5 @@ def _found(value: str, info: ValidationInfo) -> str:
     return str(file.resolve())
 
 
-LabelFile = Annotated[str, Field(min_length=1), AfterValidator(_found)]
+GivenFile = Annotated[str, Field(min_length=1), AfterValidator(_found)]
 """A path relative to the recipe; the whole path of a file that is there."""

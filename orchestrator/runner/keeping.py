@@ -1,0 +1,65 @@
+"""Numbers that take long to compute, kept beside the frames of a run by what they come from."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from orchestrator import files
+
+T = TypeVar("T")
+
+NAME: Final = ".numbers"
+_MOST_BYTES: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class Keeping:
+    """What an earlier call computed, and what this one adds.
+
+    Args:
+        path: The file; it need not be there, and nobody else need be able to read it. What it
+            holds is checked against the type that is asked for and computed anew where it differs.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found = _read(path)
+        self._used: dict[str, Any] = {}
+
+    def once(self, key: bytes, kind: type[T], compute: Callable[[], T]) -> T:
+        """The value of a key, computed where it is not known.
+
+        Args:
+            key: A digest of everything that the value comes from.
+            kind: A msgspec struct.
+            compute: Gives the value.
+        """
+        name = key.hex()
+        try:
+            value = msgspec.convert(self._found[name], kind)
+        except (KeyError, msgspec.ValidationError):
+            value = compute()
+        self._used[name] = msgspec.to_builtins(value)
+        return value
+
+    def save(self) -> None:
+        """Keep what this call used; a folder that can't be written is no fault."""
+        if self._used == self._found:
+            return
+        try:
+            files.write(self._path, json.dumps(self._used).encode())
+        except OSError as error:
+            _log.debug("%s is not kept: %s", self._path, error)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(files.read(path, _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

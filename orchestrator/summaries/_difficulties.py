@@ -1,0 +1,161 @@
+"""Difficulties of instructions and rows of gamed baselines, from files of the user's.
+
+They belong to AlpacaEval's length-controlled win rate and are not part of this project. Read are
+CSV with a heading, JSON lines, and JSON lists of objects.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.methods.alpaca_eval import LengthControl
+from orchestrator.statistics.length import Gamed, difficulties_from_predictions
+
+Floats = NDArray[np.float64]
+Rows = Sequence[Mapping[str, Any]]
+Key = tuple[str, str]
+"""How a row names its item: by item, index or instruction; and the name."""
+
+_MOST_BYTES: Final = 256 << 20
+# The column without a name is the index in AlpacaEval's own file of difficulties.
+_KEYS: Final = {"item": "item", "key": "item", "index": "index", "": "index",
+                "instruction": "instruction"}  # fmt: skip
+_DIFFICULTY: Final = ("difficulty", "instruction_difficulty")
+_LENGTH: Final = ("std_delta_len",)
+_PREFERENCE: Final = ("preference",)
+_PREDICTED: Final = ("glm_preference",)
+_WEIGHTS: Final = ("not_gamed_baseline.astype(float)", "instruction_difficulty")
+
+
+class Difficulties:
+    """Difficulties by item.
+
+    Args:
+        settings: Where they come from.
+        items: Columns item and prompt of the run's items, in the dataset's order.
+
+    Attributes:
+        gamed: Rows of the gamed baselines; None without their file.
+
+    Raises:
+        StatisticsError: If a file can't be read, or has not what it should have.
+    """
+
+    def __init__(self, settings: LengthControl, items: pl.DataFrame) -> None:
+        rows = None if settings.gamed is None else _rows(settings.gamed)
+        self.gamed = None if rows is None else _gamed(rows)
+        self._found = _by_key(settings, rows or ())
+        self._names: dict[str, tuple[Key, ...]] = {
+            item: (("item", item), ("index", str(index)), ("instruction", prompt))
+            for index, (item, prompt) in enumerate(items.select("item", "prompt").iter_rows())
+        }
+
+    def of(self, items: Iterable[str]) -> Floats:
+        """The difficulty of each item, shape (n,).
+
+        Raises:
+            StatisticsError: If an item has none.
+        """
+        values = [self._difficulty(item) for item in items]
+        missing = sum(value is None for value in values)
+        if missing:
+            raise StatisticsError(f"{missing:,} of {len(values):,} judged items have no difficulty")
+        return np.array(values, dtype=np.float64)
+
+    def _difficulty(self, item: str) -> float | None:
+        names = self._names.get(item, (("item", item),))
+        return next((self._found[name] for name in names if name in self._found), None)
+
+
+def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
+    if settings.leaderboard is not None:
+        board = settings.leaderboard
+        return _fitted([_rows(file) for file in board.predictions], board.weights)
+    rows = gamed if settings.difficulties is None else _rows(settings.difficulties)
+    return {_key(row): _number(row, _DIFFICULTY) for row in rows}
+
+
+def _gamed(rows: Rows) -> Gamed:
+    columns = (_LENGTH, _DIFFICULTY, _PREFERENCE)
+    length, difficulty, preference = (
+        np.array([_number(row, names) for row in rows]) for names in columns
+    )
+    if not np.all((preference >= 0.0) & (preference <= 1.0)):
+        raise StatisticsError("preferences of gamed rows must be in [0, 1]")
+    return Gamed(length, difficulty, preference)
+
+
+def _fitted(files: Sequence[Rows], weights: str | None) -> dict[Key, float]:
+    """Difficulties from the predictions of one or more models, a file each."""
+    tables = [{_key(row): _number(row, _PREDICTED) for row in rows} for rows in files]
+    keys = [key for key in tables[0] if all(key in table for table in tables)]
+    predicted = np.array([[table[key] for key in keys] for table in tables], dtype=np.float64)
+    own = None if weights is None else _weights(files, weights)
+    found = difficulties_from_predictions(predicted, own)
+    return dict(zip(keys, found.tolist(), strict=True))
+
+
+def _weights(files: Sequence[Rows], path: str) -> Floats:
+    """Coefficients of the model and of the difficulty for each file, shape (M, 2)."""
+    by_model = {str(row.get("") or row.get("model")): row for row in _rows(path)}
+    models = [str(rows[0].get("generator_2")) for rows in files]
+    unknown = [model for model in models if model not in by_model]
+    if unknown:
+        raise StatisticsError(f"{Path(path).name}: no weights of {', '.join(unknown)}")
+    return np.array([[_number(by_model[m], (name,)) for name in _WEIGHTS] for m in models])
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    for column, kind in _KEYS.items():
+        value = row.get(column)
+        if value is not None:
+            return kind, str(value)
+    raise StatisticsError("a row names no item: give a column item, index or instruction")
+
+
+def _number(row: Mapping[str, Any], names: Sequence[str]) -> float:
+    value = next((row[name] for name in names if row.get(name) not in (None, "")), None)
+    try:
+        number = float(value)  # type: ignore[arg-type] # whatever the file holds
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise StatisticsError(f"a row has no number in {' or '.join(names)}: {value!r}")
+    return number
+
+
+def _rows(path: str) -> Rows:
+    """The rows of a file.
+
+    Raises:
+        StatisticsError: If it can't be read or holds no rows.
+    """
+    file = Path(path)
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise StatisticsError(f"{file.name} is larger than {_MOST_BYTES:,} bytes")
+        text = file.read_text(encoding="utf-8-sig")
+        rows = _parsed(text, file.suffix.lower())
+    except (OSError, ValueError, csv.Error, RecursionError) as error:
+        raise StatisticsError(f"{file.name} can't be read: {error}") from error
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        raise StatisticsError(f"{file.name} holds no rows")
+    return rows
+
+
+def _parsed(text: str, suffix: str) -> Rows:
+    if suffix == ".csv":
+        return list(csv.DictReader(io.StringIO(text)))
+    if suffix == ".json":
+        data = json.loads(text)
+        return data if isinstance(data, list) else []
+    return [json.loads(line) for line in text.split("\n") if line.strip()]

@@ -1,0 +1,234 @@
+"""AlpacaEval's length-controlled win rate: only with difficulties, from files; fitted once."""
+
+import csv
+import json
+
+import msgspec
+import numpy as np
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.frames import polars_schema
+from orchestrator.methods import alpaca_eval
+from orchestrator.plan import settings_of
+from orchestrator.runner.keeping import Keeping
+from orchestrator.statistics.length import length_controlled_win_rate
+from orchestrator.summaries import alpaca_eval as summary
+from tests.summaries.test_harness import lines
+
+N = 200
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-np.asarray(x, float)))
+
+
+@pytest.fixture(scope="module")
+def world():
+    """The model is better by a little, writes more, and the judge prefers what is longer."""
+    rng = np.random.default_rng(0)
+    gaps, hard = rng.normal(40, 30, N), rng.normal(size=N)
+    chance = sigmoid(0.5 + 0.8 * hard + gaps / 20)
+    rows = pl.DataFrame(
+        [
+            {"item": f"k{i}", "model": "a", "baseline": "base", "judge": "j",
+             "preference": 2.0 if rng.random() < p else 1.0, "status": "ok",
+             "n_characters": 300 + int(gap), "n_characters_baseline": 300}
+            for i, (gap, p) in enumerate(zip(gaps, chance, strict=True))
+        ],
+        schema=polars_schema(alpaca_eval.SCHEMA),
+    )  # fmt: skip
+    items = pl.DataFrame(
+        {"item": [f"k{i}" for i in range(N)], "prompt": [f"Do {i}." for i in range(N)]}
+    )
+    return rows, items, hard
+
+
+def table(world, control, context_of, **changed):
+    rows, items, _ = world
+    config = alpaca_eval.Config(
+        judges=("j",), prompts="compact", baseline="base", length_control=control
+    )
+    frames = {alpaca_eval.FRAME: rows, "items": items}
+    context = context_of("alpaca_eval", alpaca_eval, rows, config=config, frames=frames)
+    return summary.summarise(msgspec.structs.replace(context, **changed))[0]
+
+
+def write_csv(path, heading, rows):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(heading)
+        writer.writerows(rows)
+    return str(path)
+
+
+@pytest.fixture
+def by_item(world, tmp_path):
+    rows = [(f"k{i}", value) for i, value in enumerate(world[2])]
+    return write_csv(tmp_path / "difficulties.csv", ("item", "difficulty"), rows)
+
+
+def test_without_difficulties_there_is_no_such_column_and_a_note_says_why(world, context_of):
+    found = table(world, None, context_of)
+    assert "length-controlled" not in [column.name for column in found.columns]
+    assert any("needs the difficulties of the instructions" in note for note in found.notes)
+
+
+def test_a_preference_for_length_is_taken_out(world, context_of, by_item):
+    (line,) = lines(table(world, {"difficulties": by_item}, context_of))
+    controlled = line["length-controlled"]
+    truth = sigmoid(0.5 + 0.8 * world[2]).mean()
+    assert controlled.low < truth < controlled.high
+    assert controlled.value == pytest.approx(truth, abs=0.08)
+    assert controlled.value < line["win rate"].value - 0.1
+
+
+@pytest.mark.parametrize("form", ["index", "unnamed", "instruction", "jsonl", "gamed"])
+def test_every_form_of_the_file_gives_the_same_number(world, context_of, by_item, tmp_path, form):
+    hard = world[2]
+    control = {"difficulties": str(tmp_path / f"file.{'jsonl' if form == 'jsonl' else 'csv'}")}
+    if form == "jsonl":
+        rows = [json.dumps({"key": f"k{i}", "difficulty": d}) for i, d in enumerate(hard)]
+        (tmp_path / "file.jsonl").write_text("\n".join(rows))
+    elif form == "instruction":
+        write_csv(tmp_path / "file.csv", ("instruction", "instruction_difficulty"),
+                  [(f"Do {i}.", d) for i, d in enumerate(hard)])  # fmt: skip
+    else:
+        name = "" if form == "unnamed" else "index"
+        write_csv(tmp_path / "file.csv", (name, "instruction_difficulty"), enumerate(hard))
+    if form == "gamed":
+        # Rows that weigh nothing in the fit: as likely either way at no difference in length.
+        write_csv(tmp_path / "gamed.csv",
+                  ("index", "std_delta_len", "instruction_difficulty", "preference"),
+                  [(i, 0.0, d, 0.5) for i, d in enumerate(hard)])  # fmt: skip
+        control = {"gamed": str(tmp_path / "gamed.csv")}
+    (one,) = lines(table(world, {"difficulties": by_item}, context_of))
+    found = table(world, control, context_of)
+    (other,) = lines(found)
+    near = 0.03 if form == "gamed" else 1e-9
+    assert other["length-controlled"].value == pytest.approx(
+        one["length-controlled"].value, abs=near
+    )
+    assert any("gamed" in note for note in found.notes) == (form != "gamed")
+
+
+def test_difficulties_are_fitted_from_a_leaderboards_own_predictions(
+    world, context_of, by_item, tmp_path
+):
+    weights = {"big": (-0.6, 1.0), "small": (-2.4, 0.7)}
+    files = []
+    for name, (model, slope) in weights.items():
+        judged = [
+            {"instruction": f"Do {i}.", "generator_2": name,
+             "glm_preference": float(sigmoid(model + slope * d))}
+            for i, d in enumerate(world[2])
+        ]  # fmt: skip
+        files.append(str(tmp_path / f"{name}.json"))
+        (tmp_path / f"{name}.json").write_text(json.dumps(judged))
+    known = write_csv(
+        tmp_path / "baseline.csv",
+        (
+            "",
+            "np.tanh(std_delta_len)",
+            "instruction_difficulty",
+            "not_gamed_baseline.astype(float)",
+        ),
+        [(name, -1.5, slope, model) for name, (model, slope) in weights.items()],
+    )
+    (truth,) = lines(table(world, {"difficulties": by_item}, context_of))
+    for board, near in (({"predictions": files, "weights": known}, 1e-9),
+                        ({"predictions": files[:1]}, 0.01)):  # fmt: skip
+        (line,) = lines(table(world, {"leaderboard": board}, context_of))
+        expected = truth["length-controlled"].value
+        assert line["length-controlled"].value == pytest.approx(expected, abs=near)
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "words"),
+    [
+        (("item", "difficulty"), ("k0", 1.0), "199 of 200 judged items have no difficulty"),
+        (("item", "difficulty"), ("k0", "hard"), "no number in difficulty"),
+        (("who", "difficulty"), ("k0", 1.0), "names no item"),
+        (("item", "difficulty"), None, "holds no rows"),
+    ],
+)
+def test_a_file_that_will_not_do_says_why_in_the_cell(
+    world, context_of, tmp_path, heading, row, words
+):
+    path = write_csv(tmp_path / "file.csv", heading, [] if row is None else [row])
+    (line,) = lines(table(world, {"difficulties": path}, context_of))
+    assert line["length-controlled"].value is None
+    assert words in line["length-controlled"].why
+    assert line["win rate"].value is not None
+
+
+def test_equal_lengths_everywhere_say_why_nothing_is_controlled(world, context_of, by_item):
+    rows, items, hard = world
+    equal = rows.with_columns(n_characters=pl.col("n_characters_baseline"))
+    (line,) = lines(table((equal, items, hard), {"difficulties": by_item}, context_of))
+    assert "nothing to control for" in line["length-controlled"].why
+
+
+@pytest.mark.parametrize(
+    "control", [{}, {"difficulties": "a", "leaderboard": {"predictions": ["b"]}}]
+)
+def test_difficulties_come_from_one_place(control):
+    with pytest.raises(ValidationError, match="give 'difficulties' or 'leaderboard'"):
+        alpaca_eval.LengthControl.model_validate(control)
+
+
+def test_the_setting_makes_no_rows_stale(by_item):
+    given = {"judges": ("j",), "prompts": "compact", "baseline": "base"}
+    one = alpaca_eval.Config(**given)
+    two = alpaca_eval.Config(**given, length_control={"difficulties": by_item})
+    assert settings_of(one) == settings_of(two)
+
+
+def test_a_fit_is_made_once_and_again_when_what_it_comes_from_changes(
+    world, context_of, by_item, tmp_path, monkeypatch
+):
+    fits = []
+
+    def counted(*arrays, **options):
+        fits.append(1)
+        return length_controlled_win_rate(*arrays, **options)
+
+    monkeypatch.setattr(summary, "length_controlled_win_rate", counted)
+
+    def value(world):
+        keeping = Keeping(tmp_path / ".numbers")
+        (line,) = lines(table(world, {"difficulties": by_item}, context_of, once=keeping.once))
+        keeping.save()
+        return line["length-controlled"]
+
+    first, second = value(world), value(world)
+    assert first == second
+    assert len(fits) == 1
+    rows, items, hard = world
+    changed = rows.with_columns(preference=3.0 - pl.col("preference"))
+    assert value((changed, items, hard)) != first
+    assert len(fits) == 2
+    (tmp_path / ".numbers").write_text(json.dumps({"ab": 1}))
+    assert value(world) == first
+    assert len(fits) == 3
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"00": {"win_rate": "x"}}', "[" * 100_000])
+def test_what_is_kept_is_not_believed_where_it_is_damaged(tmp_path, content):
+    (tmp_path / ".numbers").write_text(content)
+    keeping = Keeping(tmp_path / ".numbers")
+    found = keeping.once(b"\x00", summary._Fitted, lambda: summary._Fitted(50.0, None, None))
+    assert found.win_rate == 50.0
+
+
+def test_a_link_in_place_of_the_kept_file_is_neither_read_nor_written_through(tmp_path):
+    target = tmp_path / "elsewhere"
+    value = json.dumps({"00": {"win_rate": 1.0, "low": None, "high": None}})
+    target.write_text(value)
+    (tmp_path / ".numbers").symlink_to(target)
+    keeping = Keeping(tmp_path / ".numbers")
+    found = keeping.once(b"\x00", summary._Fitted, lambda: summary._Fitted(50.0, None, None))
+    keeping.save()
+    assert found.win_rate == 50.0
+    assert target.read_text() == value
