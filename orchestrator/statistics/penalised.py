@@ -24,6 +24,7 @@ _MAX_SWEEPS: Final = 10
 _SETTLED: Final = 1e-10
 _DECREASE: Final = 1e-4
 _RIDGE: Final = 1e-12
+_ROUNDING: Final = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ def _descend(
     gain = (slope * step).sum(axis=1)
     gain += pull * (np.abs(at + step).sum(axis=1) - np.abs(at).sum(axis=1))
     along = step @ rows.features.T
+    # Near the optimum a step gains less than sums of so many numbers can tell.
+    allowed = before + _ROUNDING * np.abs(before)
     length = np.ones(len(at))
     moved, open_ = at.copy(), np.arange(len(at))
     for _ in range(_MAX_HALVINGS):
@@ -148,7 +151,7 @@ def _descend(
         there = logit[open_] + length[open_, None] * along[open_]
         after = _losses(weight[open_], there, rows.target)
         after += pull[open_] * np.abs(reached).sum(axis=1)
-        enough = after <= before[open_] + _DECREASE * length[open_] * gain[open_]
+        enough = after <= allowed[open_] + _DECREASE * length[open_] * gain[open_]
         moved[open_[enough]] = reached[enough]
         open_ = open_[~enough]
         if not open_.size:
