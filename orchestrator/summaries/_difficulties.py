@@ -25,7 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 Key = tuple[str, str]
 """How a row names its item: by item, index or instruction; and the name."""
 
-_MOST_BYTES: Final = 256 << 20
+_MOST_BYTES: Final = 64 << 20
 # The column without a name is the index in AlpacaEval's own file of difficulties.
 _KEYS: Final = {"item": "item", "key": "item", "index": "index", "": "index",
                 "instruction": "instruction"}  # fmt: skip
@@ -141,6 +141,9 @@ def _rows(path: str) -> Rows:
     """
     file = Path(path)
     try:
+        # A named pipe would be waited for.
+        if not file.is_file():
+            raise StatisticsError(f"{file.name} is no file")
         if file.stat().st_size > _MOST_BYTES:
             raise StatisticsError(f"{file.name} is larger than {_MOST_BYTES:,} bytes")
         text = file.read_text(encoding="utf-8-sig")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 
 import msgspec
 import numpy as np
@@ -161,6 +162,13 @@ def test_a_file_that_will_not_do_says_why_in_the_cell(
     assert line["length-controlled"].value is None
     assert words in line["length-controlled"].why
     assert line["win rate"].value is not None
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(world, context_of, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    control = {"difficulties": str(tmp_path / "pipe.csv")}
+    (line,) = lines(table(world, control, context_of))
+    assert line["length-controlled"].why == "pipe.csv is no file"
 
 
 def test_equal_lengths_everywhere_say_why_nothing_is_controlled(world, context_of, by_item):
