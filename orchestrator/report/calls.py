@@ -128,8 +128,8 @@ def _how_it_ended(page: Page, progress: Progress, n_left: int) -> Text:
         why = progress.stopping or "stopped"
         text = f"{why[:1].upper()}{why[1:]}, {numbers.count(n_left)} units left"
         ended = page.data(text, None, f"{HEADING} {DOUBTFUL}")
-    elif progress.units_failed:
-        text = f"Finished, {numbers.count(progress.units_failed)} units failed"
+    elif failed := progress.units_failed + progress.units_failed_before:
+        text = f"Finished, {numbers.counted(failed, 'unit')} failed"
         ended = page.words(text, f"{HEADING} {DOUBTFUL}")
     else:
         ended = page.words("Complete", f"{HEADING} {GOOD}")
@@ -142,8 +142,10 @@ def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]
     if progress.units_stored:
         parts.append(f"{numbers.count(progress.units_stored)} stored before")
     parts.append(f"{numbers.count(good)} done now")
-    if progress.units_failed:
-        parts.append(page.words(f"{numbers.count(progress.units_failed)} failed", BAD))
+    failed, before = progress.units_failed, progress.units_failed_before
+    if failed or before:
+        now = f" ({numbers.count(failed)} in this call)" if before else ""
+        parts.append(page.words(f"{numbers.count(failed + before)} failed{now}", BAD))
     if progress.units_not_needed:
         parts.append(f"{numbers.count(progress.units_not_needed)} not needed")
     if n_left:

@@ -6,7 +6,7 @@ formulas and terminals some for commands, so there both are made harmless: see `
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
@@ -47,6 +47,19 @@ def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(path) as file:
             writers[form](frame, file)
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def write_about(path: Path, about: Mapping[str, object]) -> None:
+    """Write what exported files are about as JSON, replaced as a whole.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    try:
+        with files.replacing(path) as file:
+            file.write((json.dumps(about, indent=2) + "\n").encode())
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
 

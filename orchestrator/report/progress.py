@@ -129,6 +129,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         units_stored: Done by earlier calls.
         units_done: Done by this call, failed ones included.
         units_failed: Of those, failed.
+        units_failed_before: Failed in earlier calls, and not done since; known when a call ends.
         units_not_needed: Not asked, because they could change no order any more.
         units_open: Being evaluated.
         units_aside: Set aside until a model has room.
@@ -151,6 +152,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     units_stored: int
     units_done: int = 0
     units_failed: int = 0
+    units_failed_before: int = 0
     units_not_needed: int = 0
     units_open: int = 0
     units_aside: int = 0

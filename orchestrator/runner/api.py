@@ -23,6 +23,7 @@ from orchestrator.paths import STORE_NAME
 from orchestrator.plan import PlanCount
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
+from orchestrator.report.completeness import Completeness
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.alike import COLUMNS, notes_on_frame, notes_on_items
@@ -41,6 +42,7 @@ from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import (
     analyse,
     answer_summary,
+    completeness,
     export,
     export_items,
     found_items,
@@ -48,10 +50,10 @@ from orchestrator.runner.results import (
     missing_notes,
     notes_of,
     remember_schemas,
-    units_left,
 )
 from orchestrator.runner.reuse import open_lenders
 from orchestrator.runner.revisions import last_revision
+from orchestrator.runner.spending import money_spent
 from orchestrator.runner.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.tables import summarise
 from orchestrator.store import RunDirectory, Store, newest
@@ -76,7 +78,7 @@ class Result:
         path: The run directory.
         ended: How the last call ended; None where the run was only loaded.
         notes: What a reader of the tables must know, e.g. that several servers answered.
-        n_left: Units that have no row yet and need one.
+        completeness: How far the run is, and how many units failed.
         frames: The frames of the current recipe by name, e.g. "answers", "judgments".
         orders: What a stopping rule declared; None where the recipe has none.
         allow_code: Whether kinds from outside this project may be imported.
@@ -88,7 +90,7 @@ class Result:
         ended: Ended | None = None,
         notes: Sequence[str] = (),
         *,
-        n_left: int = 0,
+        completeness: Completeness | None = None,
         allow_code: bool = False,
         frames: FrameFiles | None = None,
         orders: Orders | None = None,
@@ -97,18 +99,14 @@ class Result:
         self.frames = FrameFiles(path / "results") if frames is None else frames
         self.ended = ended
         self.notes = tuple(notes)
-        self.n_left = n_left
+        self.completeness = completeness or Completeness()
         self.orders = orders
         self.allow_code = allow_code
 
     @property
-    def n_failed_rows(self) -> int:
-        """Rows of units that failed, over all frames."""
-        failed = 0
-        for name in self.frames:
-            status = self.frames.columns(name, ("status",))
-            failed += sum(int((column != "ok").sum()) for column in status)
-        return failed
+    def n_left(self) -> int:
+        """Units that have no row yet and need one."""
+        return self.completeness.left
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -207,9 +205,9 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
                 "run` makes them of what was answered, and asks only what is missing"
             )
         orders = read_orders(store)
-        left = units_left(store) if orders is None else orders.n_left
+        done = completeness(store, frames, None if orders is None else orders.n_not_needed)
     return Result(
-        path, notes=notes, n_left=left, allow_code=allow_code, frames=frames, orders=orders
+        path, notes=notes, completeness=done, allow_code=allow_code, frames=frames, orders=orders
     )
 
 
@@ -300,15 +298,34 @@ def _run(
         for line in notes:
             shown.note(line)
         orders = read_orders(store)
+        done = completeness(store, frames, opened.n_not_needed)
+        money = money_spent(prepared, store)
+        said = msgspec.to_builtins(_at_end(directory, ended, done, money))
+        directory.write_status(said, last_outcome=store.last_outcome)
     return Result(
         directory.path,
         ended,
         [*notes, *alike],
-        n_left=ended.n_left,
+        completeness=done,
         allow_code=prepared.allow_code,
         frames=frames,
         orders=orders,
     )
+
+
+def _at_end(
+    directory: RunDirectory, ended: Ended, done: Completeness, money: float | None
+) -> Progress:
+    """The last state of a call, with the units that failed in earlier calls."""
+    progress = ended.progress or Progress(
+        run_dir=str(directory.path),
+        units_total=done.total,
+        units_stored=done.ended,
+        units_not_needed=done.not_needed,
+        money=money,
+    )
+    before = max(0, done.failed - progress.units_failed)
+    return msgspec.structs.replace(progress, units_failed_before=before)
 
 
 def _finish(
@@ -321,17 +338,9 @@ def _finish(
 ) -> Ended:
     left = opened.done.count(0)
     if left == 0:
-        total = len(prepared.plan)
-        n_not_needed = opened.n_not_needed
-        stored = Progress(
-            run_dir=str(directory.path),
-            units_total=total,
-            units_stored=total - n_not_needed,
-            units_not_needed=n_not_needed,
-        )
-        directory.write_status(msgspec.to_builtins(stored), last_outcome=store.last_outcome)
-        shown.note(f"complete: nothing to send ({stored.units_stored:,} units in the store)")
-        return Ended(None, "", interrupted=False, n_left=0)
+        n_stored = len(prepared.plan) - opened.n_not_needed
+        shown.note(f"complete: nothing to send ({n_stored:,} units in the store)")
+        return Ended(None, "", interrupted=False)
     shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
     try:
         return run_to_end(

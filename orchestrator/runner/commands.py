@@ -87,7 +87,7 @@ def _exit_code(result: api.Result, said: Said) -> int:
     if result.ended is not None and result.ended.stopping:
         said.complain(f"stopped: {result.ended.stopping}; raise it and run the same command again")
         return EXIT_PARTIAL
-    failed = result.n_failed_rows
+    failed = result.completeness.failed
     if failed:
         where = f"see the table of failures, or {result.path}/results"
         said.complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
@@ -97,8 +97,8 @@ def _exit_code(result: api.Result, said: Said) -> int:
 
 def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = True) -> None:
     if result.ended is not None and result.ended.progress is not None:
-        said.summary(result.ended.progress, result.ended.n_left)
-    found = Findings(result.rankings, result.exact_match, result.tables)
+        said.summary(result.ended.progress, result.n_left)
+    found = Findings(result.rankings, result.exact_match, result.tables, result.completeness)
     if form == "table":
         shown, n_more = (found, 0) if whole else shortened(found)
         _show(*as_tables(shown))
@@ -129,11 +129,6 @@ def plan(options: argparse.Namespace) -> int:
 def report(options: argparse.Namespace) -> int:
     """Show what a run found."""
     result, said = _loaded_run(options), Said()
-    if result.n_left:
-        said.complain(
-            f"this run is not finished: {result.n_left:,} units are left, of which nothing is said "
-            f"here"
-        )
     for note in result.notes:
         said.complain(note)
     if not report_commands.write_files(result, options, said):

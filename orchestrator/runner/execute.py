@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from orchestrator.datasets import Dataset
-from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, UsageError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.report.progress import Progress
 from orchestrator.runner import adaptive
-from orchestrator.runner.budget import Bounds, Budget, Price, Spent
+from orchestrator.runner.budget import Budget
 from orchestrator.runner.fleet import Fleet
 from orchestrator.runner.identity import server_label
 from orchestrator.runner.itemising import keep_items
@@ -27,15 +27,15 @@ from orchestrator.runner.reuse import copies_of
 from orchestrator.runner.revisions import REVISION, last_revision, revision_text
 from orchestrator.runner.servers import Keep, Places
 from orchestrator.runner.session import Session, Watch
+from orchestrator.runner.spending import budget_of, keep_spent
 from orchestrator.runner.steering import Interrupts, obey
 from orchestrator.runner.stopping import open_blocks, remember_not_needed, remember_rule
 from orchestrator.runner.wiring import Wiring
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.retry import RetryPolicy
-from orchestrator.store import RunDirectory, Store, damaged
+from orchestrator.store import RunDirectory, Store
 
-_SPENT = "spent"
 _MEGABYTE = 1e6
 # How often displays and status.json are brought up to date, seconds.
 _WATCH_S = 1.0
@@ -76,13 +76,16 @@ class Ended(msgspec.Struct, frozen=True):
         progress: At the end; None where nothing was left to do.
         stopping: Why it stopped early; empty if it did not.
         interrupted: Whether a signal stopped it.
-        n_left: Units not done.
     """
 
     progress: Progress | None
     stopping: str
     interrupted: bool
-    n_left: int
+
+    @property
+    def n_left(self) -> int:
+        """Units not done."""
+        return 0 if self.progress is None else self.progress.units_left
 
 
 def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
@@ -172,7 +175,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     placed = find_places(prepared)
     keep = _keep(prepared, wanted=keep_servers)
     fleet = _fleet(prepared, run_dir, store, placed.places, keep, accept_change=accept_change)
-    budget = _budget(prepared, store)
+    budget = budget_of(prepared, store)
     wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
     session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
     _listen(fleet, session, wiring.core)
@@ -186,7 +189,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
             await _to_end(told, interrupts, prepared.dataset)
         finally:
             await fleet.stop()
-            store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
+            keep_spent(store, budget)
             remember_not_needed(opened.blocks, opened.plan_id, store)
             store.flush()
     progress = told.tell()
@@ -202,7 +205,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
             "stopping": progress.stopping,
         },
     )
-    return Ended(progress, session.stopping, interrupts.count > 0, left)
+    return Ended(progress, session.stopping, interrupts.count > 0)
 
 
 def _listen(fleet: Fleet, session: Session, core: Core) -> None:
@@ -262,39 +265,6 @@ async def _to_end(told: "_Told", interrupts: Interrupts, dataset: Dataset) -> No
                 watcher.cancel()
     except BaseExceptionGroup as errors:
         raise _unwrapped(errors) from None
-
-
-def _budget(prepared: Prepared, store: Store) -> Budget:
-    recipe = prepared.recipe
-    bounds = recipe.budget
-    unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
-    if bounds.money is not None and unpriced:
-        raise UsageError(
-            f"budget.money can't be kept: {', '.join(unpriced)} has no price; give each model a "
-            f"`price` (0 where it costs nothing)"
-        )
-    return Budget(
-        Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours),
-        _spent(store),
-        {
-            name: Price(spec.price.input, spec.price.output)
-            for name, spec in prepared.models.items()
-            if spec.price is not None
-        },
-    )
-
-
-def _spent(store: Store) -> Spent:
-    """What earlier calls spent.
-
-    Raises:
-        StoreError: If that can't be read.
-    """
-    text = store.get_meta(_SPENT)
-    try:
-        return Spent() if text is None else msgspec.json.decode(text, type=Spent)
-    except msgspec.MsgspecError as error:
-        raise damaged(f"{store.path}: what was spent is", error) from error
 
 
 def _wiring(
@@ -367,7 +337,7 @@ async def _watch(told: _Told, interrupts: Interrupts) -> None:
     """Keep displays, status.json and the record of what is spent up to date."""
     while True:
         told.tell()
-        told.store.set_meta(_SPENT, msgspec.json.encode(told.budget.spent).decode())
+        keep_spent(told.store, told.budget)
         interrupts.look()
         await asyncio.sleep(_WATCH_S)
 

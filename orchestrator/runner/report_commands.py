@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.files import write_frame
+from orchestrator.report.files import write_about, write_frame
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
@@ -52,8 +52,14 @@ def _document() -> ModuleType:
 def export(options: argparse.Namespace) -> int:
     """Write a run's frames to files."""
     result = api.load(run_path(options.run))
+    if warning := result.completeness.words():
+        Said().complain(warning)
+    rows = {}
     for name, frame in result.frames.items():
         path = Path(options.to) / f"{name}.{options.format}"
         write_frame(frame, path, options.format)
+        rows[path.name] = frame.height
         write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
+    about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
+    write_about(Path(options.to) / "export.json", about)
     return EXIT_COMPLETE

@@ -16,6 +16,7 @@ from orchestrator.datasets import Dataset
 from orchestrator.errors import PluginError, StoreError
 from orchestrator.frames import (
     ITEMS,
+    FrameFiles,
     columns_of,
     schema_fault,
     slices_of,
@@ -26,6 +27,7 @@ from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
 from orchestrator.paths import STORE_NAME
 from orchestrator.plan import Plan
 from orchestrator.records import Message
+from orchestrator.report.completeness import Completeness
 from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
 from orchestrator.runner.probed import likeness_notes
@@ -35,6 +37,8 @@ _UNITS = "units"
 NOT_NEEDED = "units not needed"
 """The number of a plan, and how many of its units a stopping rule found to be not needed."""
 _EXPORTED = ".exported"
+# Columns that tell the unit of a row.
+_OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge", "scorer")
 # Followups, references by turn, the other columns, and a conversation that is more than one
 # question are JSON text: they differ by dataset.
 _ITEM_COLUMNS = dict.fromkeys(
@@ -63,13 +67,45 @@ def remember_schemas(plan: Plan, store: Store) -> None:
 
 
 def units_left(store: Store) -> int:
-    """Units of the current plan that have no row yet and need one, as its last call knew."""
+    """Return the units of the current plan that have no row and need one, by the last call."""
+    return _counted(store, None).left
+
+
+def completeness(store: Store, frames: FrameFiles, n_not_needed: int | None = None) -> Completeness:
+    """Return how far the run of the current plan is.
+
+    Args:
+        store: Of the run.
+        frames: Its frames, up to date.
+        n_not_needed: Units that a stopping rule found to be not needed; where None, as its last
+            call knew.
+    """
+    return msgspec.structs.replace(_counted(store, n_not_needed), failed=failed_units(frames))
+
+
+def _counted(store: Store, n_not_needed: int | None) -> Completeness:
     plan_id, total = store.current_plan, store.get_meta(_UNITS)
     if plan_id is None or total is None:
-        return 0
-    of_plan, _, n_not_needed = (store.get_meta(NOT_NEEDED) or "").partition(" ")
-    n_idle = int(n_not_needed) if of_plan == str(plan_id) else 0
-    return store.done_bitmap(plan_id, int(total)).count(0) - n_idle
+        return Completeness()
+    if n_not_needed is None:
+        of_plan, _, said = (store.get_meta(NOT_NEEDED) or "").partition(" ")
+        n_not_needed = int(said) if of_plan == str(plan_id) else 0
+    return Completeness(int(total), store.n_ended(plan_id), not_needed=n_not_needed)
+
+
+def failed_units(frames: FrameFiles) -> int:
+    """Return how many units have a failed row.
+
+    The rows of a unit are told by its method, item and models: one unit has a row a turn, a pair
+    or a sample.
+    """
+    n_failed = 0
+    for name in frames:
+        rows = frames.columns(name, ("status", *_OF_UNIT))
+        if "status" in rows.columns:
+            failed = rows.filter(pl.col("status") != "ok").drop("status")
+            n_failed += failed.n_unique() if failed.width and len(failed) else len(failed)
+    return n_failed
 
 
 def export(store: Store, folder: Path, late: Late | None = None) -> dict[str, Path]:

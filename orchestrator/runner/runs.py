@@ -1,6 +1,7 @@
 """What runs say of themselves without being opened: their last status, and the runs of a folder."""
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,17 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
                 "state": "running" if said is not None and said.is_alive else state,
                 "units_done": done,
                 "units_total": values.get("units_total"),
-                "units_failed": values.get("units_failed"),
+                "units_failed": failed_of(values),
                 "size": _size(store_path.parent),
             }
         )
     return found
+
+
+def failed_of(values: Mapping[str, Any]) -> int | None:
+    """Units that failed, in all calls; None where that is not known."""
+    now: int | None = values.get("units_failed")
+    return None if now is None else now + int(values.get("units_failed_before", 0))
 
 
 def _size(folder: Path) -> int:

@@ -314,11 +314,12 @@ class Session:
         if self._w.blocks is not None:
             self._w.blocks.end(end.position, end.status, rows)
         self._n_done += 1
-        self._stages.ended(end.position, failed=end.status != DONE)
+        # A method may say of single rows that they failed.
+        cause = next((str(row["cause"]) for row in end.rows if row["status"] != "ok"), None)
+        self._stages.ended(end.position, failed=cause is not None)
         self._board.ended(end.position, part, end.rows)
-        if end.status != DONE:
+        if cause is not None:
             self._n_failed += 1
-            cause = str(end.rows[0]["cause"])
             self._failures[cause] = self._failures.get(cause, 0) + 1
         if end.status == FAULTY:
             self._faults.append(end.fault)

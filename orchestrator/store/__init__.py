@@ -10,7 +10,6 @@ from orchestrator.store.entries import (
     Sizes,
     StoredServer,
     StoredUnit,
-    UnitCount,
 )
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
@@ -36,7 +35,6 @@ __all__ = [
     "Store",
     "StoredServer",
     "StoredUnit",
-    "UnitCount",
     "Unplanned",
     "damaged",
     "damaged_files",

@@ -199,15 +199,6 @@ class FailureCount(NamedTuple):
     last_at_ms: int
 
 
-class UnitCount(NamedTuple):
-    """Units of a plan by frame, status and cause ("" for done ones); the others are not done."""
-
-    frame: str
-    status: int
-    cause: str
-    n: int
-
-
 class Sizes(NamedTuple):
     """Bytes on the disk: the file and its write-ahead log."""
 

@@ -23,7 +23,6 @@ from orchestrator.store.entries import (
     Sizes,
     StoredServer,
     StoredUnit,
-    UnitCount,
 )
 from orchestrator.store.rows import decode_rows
 
@@ -39,9 +38,6 @@ _COUNTS: Final = """SELECT model.text, kind.text, cause.text, t.n, t.n_requests,
 _FAILURES: Final = """SELECT f.permanent, model.text, cause.text, f.status, f.n, f.last_message,
     f.last_key, f.last_at_ms FROM failure f JOIN name model ON model.id=f.model
     JOIN name cause ON cause.id=f.cause ORDER BY f.n DESC, 2, 3, 4"""
-_UNITS: Final = """SELECT frame.text, u.status, cause.text, count(*) FROM place p
-    JOIN unit u ON u.id=p.unit JOIN name frame ON frame.id=u.frame
-    JOIN name cause ON cause.id=u.cause WHERE p.plan=? GROUP BY 1, 2, 3"""
 _PLACES: Final = """SELECT position, unit FROM place
     WHERE plan=? AND position>? ORDER BY position LIMIT ?"""
 _OPEN: Final = "SELECT id FROM unit WHERE status>=2 AND id>? ORDER BY id LIMIT ?"
@@ -233,9 +229,10 @@ def failures(query: Query) -> list[FailureCount]:
     return [FailureCount(bool(row[0]), *row[1:]) for row in query(_FAILURES, ())]
 
 
-def unit_counts(query: Query, plan_id: int) -> list[UnitCount]:
-    """Units of a plan by frame, status and cause."""
-    return [UnitCount(*row) for row in query(_UNITS, (plan_id,))]
+def n_ended(query: Query, plan_id: int) -> int:
+    """Units of a plan that stand at a place."""
+    ((n,),) = query("SELECT count(*) FROM place WHERE plan=?", (plan_id,))
+    return int(n)
 
 
 def check(query: Query, path: Path) -> None:

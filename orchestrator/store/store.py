@@ -27,7 +27,6 @@ from orchestrator.store.entries import (
     Sizes,
     StoredServer,
     StoredUnit,
-    UnitCount,
     UnitEntry,
     failure_entry,
     spent_on,
@@ -309,7 +308,7 @@ class Store:
                 the last two are evaluated again by the next call.
             frame: Name of the frame the rows belong to.
             rows: Plain values in the order of the frame's columns.
-            cause: Why it failed, for `unit_counts`.
+            cause: Why it failed.
 
         Raises:
             StoreError: If a value can't be stored, or an earlier write failed.
@@ -342,9 +341,9 @@ class Store:
         """A number that grows whenever units of the plan end or are adopted."""
         return reading.units_stamp(self._flushed_query(), plan_id)
 
-    def unit_counts(self, plan_id: int) -> list[UnitCount]:
-        """Units of a plan by frame, status and cause; those missing here were never ended."""
-        return reading.unit_counts(self._flushed_query(), plan_id)
+    def n_ended(self, plan_id: int) -> int:
+        """Units of a plan that have ended, in whatever way."""
+        return reading.n_ended(self._flushed_query(), plan_id)
 
     # -- the file ----------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Run:
             "alive": said is not None and said.is_alive,
             "left": left,
             "total": values.get("units_total"),
-            "failed": values.get("units_failed"),
+            "failed": runs.failed_of(values),
         }
 
     def snapshot(self) -> Snapshot:

@@ -49,6 +49,7 @@ def test_an_export_goes_where_it_is_said(command, runs, here, form):
     assert "120 rows" in out
     assert sorted(path.name for path in (here / to).iterdir()) == [
         f"answers.{form}",
+        "export.json",
         f"items.{form}",
     ]
 

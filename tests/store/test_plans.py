@@ -187,15 +187,13 @@ def test_rows_of_an_old_plan_can_still_be_read(store: Store) -> None:
     assert len(list(store.iter_rows(old, "answers"))) == 2
 
 
-def test_units_are_counted_by_frame_status_and_cause(store: Store) -> None:
+def test_units_that_ended_in_whatever_way_are_counted(store: Store) -> None:
     plan = store.open_plan(A, 9)
-    put_units(store, plan, {0: DONE, 1: DONE})
-    for position in (2, 3):
-        store.put_unit(key(position), plan, position, FAILED, "answers", [], cause="too_long")
-    assert [tuple(count) for count in store.unit_counts(plan)] == [
-        ("answers", DONE, "", 2),
-        ("answers", FAILED, "too_long", 2),
-    ]
+    put_units(store, plan, {0: DONE, 1: FAILED, 4: FOR_NOW})
+    assert store.n_ended(plan) == 3
+    put_units(store, plan, {4: DONE})
+    assert store.n_ended(plan) == 3
+    assert store.n_ended(plan + 1) == 0
 
 
 def test_stamp_changes_with_the_units(store: Store) -> None:

@@ -1,0 +1,47 @@
+"""How far a run is, and how many of its units failed: counted once, for every format.
+
+A unit has *ended* if it has rows. It has *failed* if one of its rows has: also where the next call
+asks again, because a server was out of reach. It is *left* if it has no rows and needs some.
+"""
+
+from typing import Any
+
+import msgspec
+
+from orchestrator.report import numbers
+
+
+class Completeness(msgspec.Struct, frozen=True):
+    """How far a run is.
+
+    Attributes:
+        total: Units of the plan.
+        ended: Of these, units with rows.
+        failed: Of these, units with a failed row.
+        not_needed: Units that a stopping rule has found to be not needed.
+    """
+
+    total: int = 0
+    ended: int = 0
+    failed: int = 0
+    not_needed: int = 0
+
+    @property
+    def left(self) -> int:
+        """Units that have no row yet and need one."""
+        return max(0, self.total - self.ended - self.not_needed)
+
+    def words(self) -> str:
+        """What a reader of the results must know first; empty for a run that is complete."""
+        if not self.left:
+            return ""
+        needed = self.total - self.not_needed
+        failed = f", {numbers.count(self.failed)} of them failed" if self.failed else ""
+        return (
+            f"Incomplete: {numbers.count(self.left)} of {numbers.counted(needed, 'unit')} are left "
+            f"to do; these results rest on the {numbers.count(self.ended)} that are done{failed}."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts as JSON values."""
+        return {"complete": not self.left, **msgspec.to_builtins(self), "left": self.left}

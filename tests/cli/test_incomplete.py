@@ -1,0 +1,101 @@
+"""A run that is not complete says so first, in every format, and failed units are counted once."""
+
+import json
+
+import pytest
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
+from orchestrator.report.completeness import Completeness
+from orchestrator.runner import api
+
+FIRST = "Incomplete: 13 of 18 units are left to do; these results rest on the 5 that are done."
+METHOD = """
+from orchestrator.ask import AskFailed
+from orchestrator.methods.answers import (
+    FRAME, SCHEMA, VERSION, Config, columns, combinations, companions, stages,
+)
+from orchestrator.records import Failure
+
+async def evaluate(unit, ask, config):
+    answer = await ask.generate(unit.models[0], unit.item.messages, config.answer.sampling())
+    if unit.models[0] == "weak":
+        raise AskFailed(Failure("of_the_unit", "no answer", permanent=True))
+    row = {**dict.fromkeys(SCHEMA), **columns(unit), "text": answer.text, "status": "ok"}
+    failed = {**columns(unit), "status": "failed", "cause": "of_a_row", "message": "no verdict"}
+    # Two rows of one unit that failed are one unit that failed.
+    bad = unit.models[0] == "strong"
+    return [{**(failed if bad else row), "turn": turn} for turn in (1, 2)]
+"""
+
+
+@pytest.fixture
+def begun(command, recipe):
+    path = recipe(methods=[{"kind": "answers", "answer": {"max_tokens": 4}}])
+    code, out, _ = command("run", path, "--display", "none", "--set", "budget.requests=5")
+    assert code == EXIT_PARTIAL
+    return out
+
+
+def joined(text):
+    return " ".join(text.replace("\\", "").split())
+
+
+def test_the_tables_begin_with_it(command, begun):
+    for out in (begun, command("report", "made")[1]):
+        assert joined(out).startswith(FIRST)
+
+
+def test_markdown_begins_with_it(command, begun):
+    out = command("report", "made", "--format", "markdown")[1]
+    assert joined(out).startswith(f"> **{FIRST}**")
+
+
+def test_json_begins_with_it_and_each_document_knows(command, begun):
+    first, *others = json.loads(command("report", "made", "--format", "json")[1])
+    assert (first["complete"], first["total"], first["ended"], first["left"]) == (False, 18, 5, 13)
+    assert first["warning"] == FIRST
+    assert all(document["complete"] is False for document in others)
+
+
+def test_an_export_says_it_beside_the_files(command, here, begun):
+    code, _, err = command("export", "made", "--to", "out", "--format", "csv")
+    assert code == EXIT_COMPLETE
+    assert FIRST in joined(err)
+    about = json.loads((here / "out" / "export.json").read_text())
+    assert (about["complete"], about["left"], about["rows"]["answers.csv"]) == (False, 13, 5)
+
+
+def test_pages_and_notebooks_say_it(command, here, begun):
+    assert command("report", "made", "--html", "page.html")[0] == EXIT_COMPLETE
+    assert "not finished" in (here / "page.html").read_text()
+    assert "13" in (shown := api.load(here / "runs" / "made")._repr_html_())
+    assert "not finished" in shown
+
+
+def test_a_complete_run_says_nothing(command, recipe):
+    path = recipe(methods=[{"kind": "answers", "answer": {"max_tokens": 4}}])
+    code, out, _ = command("run", path, "--display", "none")
+    assert code == EXIT_COMPLETE
+    assert "Incomplete" not in out
+    documents = json.loads(command("report", "made", "--format", "json")[1])
+    assert documents
+    assert all(document["complete"] for document in documents)
+
+
+def test_failed_units_are_counted_alike_everywhere(command, recipe, here, monkeypatch):
+    monkeypatch.syspath_prepend(here)
+    (here / "counted_kinds").mkdir()
+    (here / "counted_kinds" / "mine.py").write_text(METHOD)
+    path = recipe(methods=[{"kind": "counted_kinds.mine", "answer": {"max_tokens": 4}}])
+    # 6 items by 3 models: all of weak fail, and of strong all rows do.
+    for n_calls in range(2):
+        code, _, err = command("run", path, "--display", "none", "--allow-code")
+        assert code == EXIT_PARTIAL
+        assert "12 units failed" in joined(err)
+        said = json.loads(command("status", "made", "--json")[1])
+        assert said["units_failed"] + said["units_failed_before"] == 12
+        assert "12 failed" in joined(command("status", "made")[1])
+        assert (said["units_failed"] == 0) == bool(n_calls)
+    command("export", "made", "--to", "out")
+    assert json.loads((here / "out" / "export.json").read_text())["failed"] == 12
+    assert api.load(here / "runs" / "made").completeness == Completeness(18, 18, 12)
