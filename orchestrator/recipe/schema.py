@@ -122,11 +122,13 @@ class StopWhen(Settings):
     """When to ask no more about two models: as soon as it is settled which one is better."""
 
     block: Count = 20
-    """Prompts of a block; orders are looked at after each. What is known then decides what is asked
-    from the block after the next on, so that servers stay busy."""
+    """Prompts of a block, and more where its last cluster goes on; orders are looked at after each.
+    What is known then decides what is asked from the block after the next on, so that servers stay
+    busy."""
     population: Literal["source", "dataset"] = "source"
-    """source: the order on prompts like these, of which the dataset is a sample. dataset: the order
-    on exactly these prompts, of which those asked so far are a sample."""
+    """source: the order on prompts like these, of which the dataset (its clusters, where it names
+    any) is a sample. dataset: the order on exactly these prompts, of which those asked so far are a
+    sample."""
     top: Count | None = None
     """Only who is among the best so many is asked for; null for the order of every pair."""
 
