@@ -143,9 +143,9 @@ def _rows(path: str) -> Rows:
     try:
         # A named pipe would be waited for.
         if not file.is_file():
-            raise StatisticsError(f"{file.name} is no file")
+            raise OSError("it is no file")
         if file.stat().st_size > _MOST_BYTES:
-            raise StatisticsError(f"{file.name} is larger than {_MOST_BYTES:,} bytes")
+            raise OSError(f"it is larger than {_MOST_BYTES:,} bytes")
         text = file.read_text(encoding="utf-8-sig")
         rows = _parsed(text, file.suffix.lower())
     except (OSError, ValueError, csv.Error, RecursionError) as error:
