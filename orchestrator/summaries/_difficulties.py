@@ -141,18 +141,21 @@ def _rows(path: str) -> Rows:
     """
     file = Path(path)
     try:
-        # A named pipe would be waited for.
-        if not file.is_file():
-            raise OSError("it is no file")
-        if file.stat().st_size > _MOST_BYTES:
-            raise OSError(f"it is larger than {_MOST_BYTES:,} bytes")
-        text = file.read_text(encoding="utf-8-sig")
-        rows = _parsed(text, file.suffix.lower())
+        rows = _parsed(_text(file), file.suffix.lower())
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         raise StatisticsError(f"{file.name} can't be read: {error}") from error
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         raise StatisticsError(f"{file.name} holds no rows")
     return rows
+
+
+def _text(file: Path) -> str:
+    # A named pipe would be waited for.
+    if not file.is_file():
+        raise OSError("it is no file")
+    if file.stat().st_size > _MOST_BYTES:
+        raise OSError(f"it is larger than {_MOST_BYTES:,} bytes")
+    return file.read_text(encoding="utf-8-sig")
 
 
 def _parsed(text: str, suffix: str) -> Rows:
