@@ -6,15 +6,17 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
-from pydantic import ValidationInfo
+from pydantic import StringConstraints, ValidationInfo
 
+from launch import _environment
 from orchestrator.errors import LaunchError
 from orchestrator.paths import expanded
 from orchestrator.serving import Footprint
 
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PROJECT: Final = Path(__file__).parents[1]
 _CUDA: Final = "CUDA_VISIBLE_DEVICES"
 
@@ -33,6 +35,10 @@ class Settings(Protocol):
     @property
     def env(self) -> dict[str, str]:
         """Further environment variables."""
+
+    @property
+    def env_from(self) -> tuple[str, ...]:
+        """Names of variables that are inherited."""
 
     @property
     def model_fields_set(self) -> set[str]:
@@ -78,7 +84,7 @@ def found_here(own: Path) -> str:
 
 
 def refuse(settings: Settings, arguments: Collection[str], variables: Collection[str]) -> None:
-    """Hold further arguments and variables to what is not this program's to set.
+    """Hold further arguments and variables to what is not this program's to set, and no secrets.
 
     Raises:
         ValueError: With the first that is.
@@ -88,6 +94,9 @@ def refuse(settings: Settings, arguments: Collection[str], variables: Collection
             raise ValueError(f"extra_args: {name} is set by this program")
     if ours := sorted(settings.env.keys() & set(variables)):
         raise ValueError(f"env: {', '.join(ours)} is set by this program")
+    if ours := sorted(set(settings.env_from) & set(variables)):
+        raise ValueError(f"env_from: {', '.join(ours)} is set by this program")
+    _environment.refuse_secrets(settings.env, settings.extra_args)
 
 
 def identity(settings: Settings) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Self
 
-from launch import _watchdog
+from launch import _environment, _watchdog
 from launch._causes import ADDRESS_IN_USE, first_error, likely_cause
 from launch._log import ServerLog
 from orchestrator.errors import LaunchError
@@ -34,15 +34,8 @@ HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
 PORT_TRIES: Final = 5
 
-_SHORTEST_SECRET: Final = 4
 _PROBE_TIMEOUT_S: Final = 5.0
 _STOP_MARGIN_S: Final = 5.0
-# Left over from other servers or a cluster's launcher, these redirect a server that inherits them.
-_LEFTOVERS: Final = frozenset(
-    ("VLLM_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
-)
-_LEFTOVER_PREFIXES: Final = ("LLAMA_ARG_", "MASTER_", "TORCHELASTIC_")
-_SECRET_SUFFIXES: Final = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +48,8 @@ class ServerSpec:
         kind: Launch kind, for messages.
         names: Models that it must list before it counts as ready.
         argv: From a port to the command line; never holds the key.
-        env: Variables added to those of this process.
+        env: Variables added to those that are inherited.
+        env_from: Names of variables of this process that it gets too, secrets mostly.
         key_variable: The variable by which it takes its key.
         start_timeout_s: From start to ready.
         stop_grace_s: Between SIGTERM and SIGKILL.
@@ -67,6 +61,7 @@ class ServerSpec:
     names: tuple[str, ...]
     argv: Callable[[int], tuple[str, ...]]
     env: Mapping[str, str] = field(default_factory=dict)
+    env_from: tuple[str, ...] = ()
     key_variable: str = KEY_VARIABLE
     start_timeout_s: float = 300.0
     stop_grace_s: float = 10.0
@@ -83,29 +78,23 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def server_env(
-    inherited: Mapping[str, str],
-    added: Mapping[str, str],
-    api_key: str,
-    key_variable: str = KEY_VARIABLE,
-) -> dict[str, str]:
-    """Environment of a server: ours without secrets and leftovers, what it adds, and its key."""
-    kept = {name: value for name, value in inherited.items() if not _is_dropped(name)}
-    return {**kept, "PYTHONUNBUFFERED": "1", **added, key_variable: api_key}
+    ours: Mapping[str, str], spec: ServerSpec, api_key: str
+) -> tuple[dict[str, str], list[str]]:
+    """Environment of a server, and what of it no message may repeat.
 
+    Args:
+        ours: The environment of this process, of which it gets what is harmless and what the
+            recipe names.
+        spec: Of the server.
+        api_key: Of the server.
 
-def _is_dropped(name: str) -> bool:
-    return (
-        name in _LEFTOVERS or name.startswith(_LEFTOVER_PREFIXES) or name.endswith(_SECRET_SUFFIXES)
-    )
-
-
-def _secrets_of(env: Mapping[str, str]) -> list[str]:
-    """Values that no message may repeat: those of variables that are called secrets."""
-    return [
-        value
-        for name, value in env.items()
-        if name.endswith(_SECRET_SUFFIXES) and len(value) >= _SHORTEST_SECRET
-    ]
+    Raises:
+        LaunchError: If a variable that the recipe names is not set.
+    """
+    named = _environment.taken(spec.env_from, ours)
+    kept = _environment.inherited(ours) | {"PYTHONUNBUFFERED": "1"} | named
+    env = {**kept, **spec.env, spec.key_variable: api_key}
+    return env, [api_key, *_environment.secrets_in(env, spec.env_from)]
 
 
 def watched(
@@ -286,8 +275,8 @@ async def _attempt(spec: ServerSpec, log_path: Path) -> Server | _NotReady:
 
 def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
     api_key = secrets.token_urlsafe(32)
-    env = server_env(os.environ, spec.env, api_key, spec.key_variable)
-    log = ServerLog(log_path, (api_key, *_secrets_of(env)))
+    env, hidden = server_env(os.environ, spec, api_key)
+    log = ServerLog(log_path, tuple(hidden))
     descriptor = log.open()
     clean_up = () if spec.clean_up is None else spec.clean_up(port)
     try:

@@ -83,6 +83,11 @@ class Config(BaseModel):
     env: dict[str, str] = Field(
         default_factory=dict, description="Further environment variables; no secrets."
     )
+    env_from: tuple[_settings.VariableName, ...] = Field(
+        (),
+        description="Names of variables of your own environment that the server gets too, such as "
+        "HF_TOKEN; their values are stored nowhere.",
+    )
     start_timeout_s: float = Field(
         900.0, gt=0, description="Seconds from start to ready, loading and compiling included."
     )
@@ -220,6 +225,7 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
         names=(model.name,),
         argv=partial(argv, config, python, served),
         env=environment(config),
+        env_from=config.env_from,
         start_timeout_s=config.start_timeout_s,
         stop_grace_s=config.stop_grace_s,
     )

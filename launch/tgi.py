@@ -80,6 +80,11 @@ class Config(BaseModel):
     env: dict[str, str] = Field(
         default_factory=dict, description="Further environment variables; no secrets."
     )
+    env_from: tuple[_settings.VariableName, ...] = Field(
+        (),
+        description="Names of variables of your own environment that the server gets too, such as "
+        "HF_TOKEN; their values are stored nowhere.",
+    )
     start_timeout_s: float = Field(
         900.0, gt=0, description="Seconds from start to ready, loading included."
     )
@@ -176,6 +181,7 @@ def argv(config: Config, command: str, folder: str, container: str, port: int) -
         # By name alone: docker takes the value from its own environment, no command line holds it.
         "-e",
         KEY_VARIABLE,
+        *chain.from_iterable(("-e", name) for name in config.env_from),
         *variables,
         config.image,
         *inside,
@@ -247,6 +253,7 @@ async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path)
         names=(folder if config.image is None else _IN_CONTAINER,),
         argv=partial(argv, config, command, folder, container),
         env=environment(config),
+        env_from=config.env_from,
         key_variable=KEY_VARIABLE,
         start_timeout_s=config.start_timeout_s,
         stop_grace_s=config.stop_grace_s,

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CONTAINERS = Path(os.environ["FAKE_DOCKER"])
+CONTAINERS = Path(os.environ["DOCKER_CONFIG"])
 STUB = Path(__file__).with_name("stub_server.py")
 
 

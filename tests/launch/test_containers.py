@@ -24,7 +24,7 @@ def containers(tmp_path, monkeypatch):
     folder = tmp_path / "containers"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_DOCKER", str(folder))
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
     return folder

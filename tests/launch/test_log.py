@@ -3,8 +3,8 @@
 import pytest
 
 from launch._causes import first_error
+from launch._environment import secrets_in
 from launch._log import ServerLog
-from launch._supervisor import _secrets_of
 
 KEY = "k" * 40
 
@@ -51,4 +51,4 @@ def test_a_log_that_is_gone_is_empty(log):
 
 def test_what_is_called_a_secret_is_one():
     env = {"HF_TOKEN": "hf_secret", "DB_PASSWORD": "hunter22", "PATH": "/bin", "X_TOKEN": "1"}
-    assert _secrets_of(env) == ["hf_secret", "hunter22"]
+    assert secrets_in(env) == ["hf_secret", "hunter22"]

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from launch import _supervisor
-from launch._supervisor import KEY_VARIABLE, ServerSpec, server_env, start_server
+from launch._supervisor import KEY_VARIABLE, ServerSpec, start_server
 from orchestrator.errors import LaunchError
 
 STUB = Path(__file__).with_name("stub_server.py")
@@ -189,18 +189,6 @@ async def test_a_server_does_not_share_our_session_or_group(tmp_path):
     async with await start_server(stub(), tmp_path / "m.log") as server:
         assert os.getsid(server.pid) != os.getsid(0)
         assert os.getpgid(server.pid) == server.pid
-
-
-@pytest.mark.parametrize(
-    "name", ["OPENAI_API_KEY", "HF_TOKEN", "RANK", "MASTER_ADDR", "VLLM_PORT", "LLAMA_ARG_MODEL"]
-)
-def test_secrets_and_leftovers_are_not_handed_on(name):
-    assert name not in server_env({name: "1", "PATH": "/bin"}, {}, "k")
-
-
-def test_what_a_kind_adds_wins_over_what_is_inherited():
-    env = server_env({"A": "1", "B": "2", KEY_VARIABLE: "old"}, {"A": "3"}, "k")
-    assert (env["A"], env["B"], env[KEY_VARIABLE]) == ("3", "2", "k")
 
 
 ORPHANING = """

@@ -1,0 +1,120 @@
+"""Which of our environment variables a server gets, and what may not be written in a recipe.
+
+A server is a foreign program that runs for hours and writes logs: it gets what it needs to find its
+libraries, devices and caches, and no credentials. A recipe names those that it needs by `env_from`.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from orchestrator.errors import LaunchError
+
+INHERITED: Final = frozenset({
+    "CC", "CXX", "CPATH", "CURL_CA_BUNDLE", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT",
+    "DOCKER_HOST", "DOCKER_TLS_VERIFY", "DYLD_FALLBACK_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "HOME",
+    "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "LOGNAME", "MALLOC_CONF",
+    "MAX_JOBS", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TEMP", "TMP", "TMPDIR", "TZ", "USER",
+    "VIRTUAL_ENV",
+})  # fmt: skip
+"""Variables that every server gets. Proxies are not among them: servers fetch nothing."""
+
+INHERITED_PREFIXES: Final = (
+    "CONDA_", "CUBLAS_", "CUDA_", "CUDNN_", "FLASHINFER_", "GGML_", "GLOO_", "GOMP_", "HF_",
+    "HIP_", "HSA_", "KMP_", "LC_", "MKL_", "NCCL_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
+    "PYTHON", "PYTORCH_", "RCCL_", "ROCM_", "ROCR_", "SGLANG_", "SGL_", "TOKENIZERS_", "TORCH_",
+    "TORCHINDUCTOR_", "TRANSFORMERS_", "TRITON_", "VLLM_", "XDG_",
+)  # fmt: skip
+"""The same for all variables that begin so, but for those that are called secrets."""
+
+# Left over from another server, this redirects one that inherits it.
+_LEFTOVERS: Final = frozenset(("VLLM_PORT",))
+_SECRET_NAME: Final = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
+)
+_SECRET_VALUE: Final = re.compile(
+    r"\b(?:sk-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"
+    r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@"
+)
+_SHORTEST_KNOWN: Final = 8
+_SHORTEST_HIDDEN: Final = 4
+
+
+def inherited(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an environment that a server gets."""
+    return {name: value for name, value in variables.items() if _is_inherited(name)}
+
+
+def taken(names: Collection[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a recipe names by `env_from`.
+
+    Raises:
+        LaunchError: If one is not set.
+    """
+    missing = sorted(set(names) - {name for name in names if variables.get(name)})
+    if missing:
+        raise LaunchError(f"env_from: the environment variable {missing[0]} is not set")
+    return {name: variables[name] for name in names}
+
+
+def secrets_in(variables: Mapping[str, str], names: Collection[str] = ()) -> list[str]:
+    """Values that no message may repeat: of variables that are called secrets, or are named."""
+    return [
+        value
+        for name, value in variables.items()
+        if (name in names or is_secret_name(name)) and len(value) >= _SHORTEST_HIDDEN
+    ]
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or an argument is called a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def refuse_secrets(env: Mapping[str, str], arguments: Collection[str]) -> None:
+    """Refuse secrets in settings: a recipe is copied into each revision of a run and into reports.
+
+    Raises:
+        ValueError: With the way to pass it, and without the value.
+    """
+    known = _known()
+    for name, value in env.items():
+        if is_secret_name(name) or _is_secret(value, known):
+            raise ValueError(
+                f"env: {name} looks like a secret, which would be stored with the run; set it in "
+                f"your environment and name it by `env_from: [{name}]`"
+            )
+    for argument in arguments:
+        name, has_value, value = argument.partition("=")
+        is_called_so = name.startswith("-") and is_secret_name(name)
+        if is_called_so or _is_secret(value if has_value else argument, known):
+            shown = name if name.startswith("-") else "a value"
+            raise ValueError(
+                f"extra_args: {shown} looks like a secret, which would be stored with the run and "
+                f"shown in the list of processes; set the server's own variable in your "
+                f"environment and name it by `env_from: [NAME]`"
+            )
+
+
+def _is_inherited(name: str) -> bool:
+    if name in _LEFTOVERS or is_secret_name(name):
+        return False
+    return name in INHERITED or name.startswith(INHERITED_PREFIXES)
+
+
+def _is_secret(value: str, known: Collection[str]) -> bool:
+    return value in known or _SECRET_VALUE.search(value) is not None
+
+
+def _known() -> frozenset[str]:
+    """The values of the variables of our own environment that are called secrets."""
+    return frozenset(_long_values(os.environ))
+
+
+def _long_values(variables: Mapping[str, str]) -> Iterator[str]:
+    for name, value in variables.items():
+        if is_secret_name(name) and len(value) >= _SHORTEST_KNOWN:
+            yield value
