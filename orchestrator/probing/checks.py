@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.probing.likeness import limit
 from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
 from orchestrator.probing.replies import Chat, HttpReply, Position, chat
 from orchestrator.records import Failure, Generation, Scored
@@ -101,6 +102,19 @@ def generates(drawn: Generation | Failure) -> Finding:
         return answered if drawn.permanent else unknown("generate", drawn.message)
     n = drawn.n_completion_tokens
     return Finding("generate", YES, GOOD, f"texts come ({n} tokens, {drawn.finish_reason})")
+
+
+def noise(mean: float) -> Finding:
+    """How much a server's numbers vary, and which change would be noticed later.
+
+    Args:
+        mean: Mean absolute difference of ln p, asked alone and together, nats.
+    """
+    said = (
+        f"the same prompts differ by {mean:.2g} nats on average, alone and together; a change "
+        f"above {limit(mean):.2g} is noticed later"
+    )
+    return Finding("noise", YES, GOOD, said, number=mean)
 
 
 def tells(drawn: Generation) -> bool:

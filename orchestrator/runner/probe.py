@@ -106,7 +106,9 @@ async def _probe(
         findings = _joined(
             [chat_findings, scoring, sampling, repeatable, choosing, tried, tokens, labels]
         )
-    seen, noise_found = await run.seen(noise=noise)
+    seen, measured = await run.seen(noise=noise)
+    if measured is not None:
+        findings.append(checks.noise(measured))
     return ProbeRecord(
         backend=target.kind,
         model=target.model,
@@ -116,7 +118,7 @@ async def _probe(
         n_prompt=run.n_prompt,
         first=run.first,
         seen=seen,
-        noise=noise_found,
+        noise=measured,
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -103,14 +104,19 @@ def replaced(tmp_path, serve, before, after, n=N):
         methods=[{"kind": "answers", "answer": {"max_tokens": 24}}],
         limits={"max_in_flight": IN_FLIGHT, "dead_after_s": 240.0},
     )  # fmt: skip
-    with serving(serve(before, port), log):
+    # In one place, as vLLM's fingerprint tells paths apart.
+    weights = tmp_path / "weights"
+    shutil.copytree(before, weights)
+    with serving(serve(weights, port), log):
         until_ready(port)
         process = subprocess.Popen(
             command(recipe, run_dir), cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         until_recorded(process, run_dir, SEEN)
-    with serving(serve(after, port), log):
+    shutil.rmtree(weights)
+    shutil.copytree(after, weights)
+    with serving(serve(weights, port), log):
         until_ready(port)
         ended = end_of(process, 200)
     recorded = len(outcomes(run_dir))
