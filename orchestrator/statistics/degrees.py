@@ -28,11 +28,12 @@ def degrees_of_freedom(sizes: Floats) -> Floats:
     Returns:
         Shape (K,); 0 for fewer than two clusters.
     """
-    n = (sizes > 0).sum(axis=0)
-    largest = sizes.max(axis=0, initial=0.0)
-    even = np.where(sizes > 0, sizes, largest).min(axis=0, initial=np.inf) == largest
+    n, even = _counted(sizes)
+    most: Floats = np.maximum(n - 1.0, 0.0)
+    if even.all():
+        return most
     powers = np.stack([(sizes**k).sum(axis=0) for k in range(1, N_POWERS + 1)])
-    result: Floats = np.where(even, np.maximum(n - 1.0, 0.0), from_powers(powers, n))
+    result: Floats = np.where(even, most, from_powers(powers, n))
     return result
 
 
@@ -45,8 +46,20 @@ def variance_factor(sizes: Floats) -> Floats:
     Returns:
         Shape (K,); n / (n - 1) for n clusters of one size, else more; 1 for fewer than two.
     """
+    n, even = _counted(sizes)
+    least = np.where(n > 1, n / np.maximum(n - 1.0, 1.0), 1.0)
+    if even.all():
+        return least
     powers = np.stack([(sizes**k).sum(axis=0) for k in (1, 2, 3)])
-    return factor_from_powers(powers, (sizes > 0).sum(axis=0))
+    result: Floats = np.where(even, least, factor_from_powers(powers, n))
+    return result
+
+
+def _counted(sizes: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Clusters by quantity, and where all are of one size: there the costly powers are spared."""
+    n = (sizes > 0).sum(axis=0)
+    largest = sizes.max(axis=0, initial=0.0)
+    return n, np.where(sizes > 0, sizes, largest).min(axis=0, initial=np.inf) == largest
 
 
 def factor_from_powers(powers: Floats, n: Floats | NDArray[np.int64]) -> Floats:

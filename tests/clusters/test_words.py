@@ -10,11 +10,12 @@ from rich.console import Console
 from orchestrator.analysis import analyse_ranking
 from orchestrator.clusters import Clusters
 from orchestrator.report.generic import cell_text, generic_json
+from orchestrator.report.html.page import all_figures
 from orchestrator.report.html.ranked import of_ranking
 from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
-from orchestrator.runner.tables import summarise
+from orchestrator.runner.tables import all_sources, summarise
 from orchestrator.tables import Column, Measured
 from tests.clusters.copied import copied
 from tests.report import hostile
@@ -63,6 +64,16 @@ def test_tables_say_it_in_words_and_numbers(frames):
     assert {"n": 72, "n_clusters": 24}.items() <= next(
         c for c in cells if isinstance(c, dict)
     ).items()
+
+
+def test_the_page_says_it_of_the_whole_run(frames):
+    context = all_sources(frames, hostile.SETTINGS)
+    (basis,) = [
+        one.basis
+        for one in all_figures(hostile.material(frames=frames, context=context))
+        if one.key == "coverage-of-rows"
+    ]
+    assert basis.startswith("n = 72 items in 24 clusters · counts")
 
 
 def test_few_clusters_are_said(frames):

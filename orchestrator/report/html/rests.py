@@ -61,7 +61,10 @@ def coverage(material: Material) -> Figure:
         (f["item"].n_unique() for f in material.frames.values() if "item" in f.columns), default=0
     )
     left = f" · {material.n_left:,} units are not done yet" if material.n_left else ""
-    basis = f"n = {numbers.counted(n_items, 'item')} · counts{left}"
+    items, clusters = numbers.counted(n_items, "item"), material.context.clusters
+    if clusters.are_named:
+        items += f" in {numbers.counted(clusters.n, 'cluster')}"
+    basis = f"n = {items} · counts{left}"
     says = "A failure is a missing value: it is never a score, a tie or a smaller sample unsaid."
     return Figure("coverage-of-rows", table.title, basis, says, table, picture)
 
