@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -359,7 +359,7 @@ def _finish(
         shown.stop()
 
 
-def plan(
+def plan(  # noqa: PLR0913 (options, by keyword)
     recipe: str | Path,
     *,
     run_dir: str | Path | None = None,
@@ -367,6 +367,7 @@ def plan(
     limit: int | None = None,
     allow_code: bool = False,
     exact: bool = False,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> PlanCount:
     """Count what a run would send; sends nothing, writes nothing.
 
@@ -389,7 +390,9 @@ def plan(
         # A run that is just beginning has an empty file for a moment.
         if path.exists() and path.stat().st_size:
             store = stack.enter_context(Store.open(path, read_only=True))
-        counted = count_prepared(prepared, store, blocks_of(prepared, store), exact=exact)
+        counted = count_prepared(
+            prepared, store, blocks_of(prepared, store), exact=exact, advance=advance
+        )
     notes = (*counted.notes, *notes_on_items(prepared))
     return msgspec.structs.replace(counted, servers=servers, notes=notes)
 

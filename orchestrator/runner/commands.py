@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ from orchestrator.report import numbers, tables
 from orchestrator.report.page import print_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
 from orchestrator.report.streams import write_to
+from orchestrator.report.waiting import progress
 from orchestrator.runner import api, report_commands
 from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.runs import list_runs
@@ -109,16 +111,23 @@ def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = Tru
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
 
+def _unseen(_n: int) -> None:
+    """Show nothing: a short task."""
+
+
 def plan(options: argparse.Namespace) -> int:
     """Count what would be sent; send nothing."""
-    counted = api.plan(
-        options.recipe,
-        run_dir=options.run_dir,
-        overrides=options.set,
-        limit=options.limit,
-        allow_code=options.allow_code,
-        exact=options.exact,
-    )
+    shown = progress("counting items", None) if options.exact else nullcontext(_unseen)
+    with shown as advance:
+        counted = api.plan(
+            options.recipe,
+            run_dir=options.run_dir,
+            overrides=options.set,
+            limit=options.limit,
+            allow_code=options.allow_code,
+            exact=options.exact,
+            advance=advance,
+        )
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(counted).decode() + "\n")
     else:

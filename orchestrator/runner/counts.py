@@ -87,13 +87,14 @@ class _Tally(msgspec.Struct):
         )
 
 
-def count_plan(
+def count_plan(  # noqa: PLR0913 (what it counts, and how)
     plan: Plan,
     lookup: Lookup,
     systems: Mapping[str, str],
     prices: Mapping[str, Price],
     blocks: Blocks | None = None,
     sample: Sample | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> PlanCount:
     """Count by driving units against the store without sending anything.
 
@@ -104,6 +105,7 @@ def count_plan(
         prices: By model.
         blocks: What of the plan is needed, where it has a stopping rule.
         sample: Which units to drive of a large plan; None for all of any plan.
+        advance: Called with the number of items that are counted now.
     """
     n_sure = 0
     if blocks is not None:
@@ -113,9 +115,9 @@ def count_plan(
         tally = _Tally()
         for index in driven:
             _drive_item(plan, index, lookup, systems, blocks, tally)
+            advance(1)
         n_driven += len(driven)
-        if len(driven) < len(items):
-            tally = tally.scaled(len(items) / len(driven), len(items))
+        tally = tally.scaled(len(items) / len(driven), len(items))
         if items[0] < n_sure:
             sure += tally
         else:
@@ -161,7 +163,12 @@ def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
 
 
 def count_prepared(
-    prepared: Prepared, store: Store | None, blocks: Blocks | None, *, exact: bool = True
+    prepared: Prepared,
+    store: Store | None,
+    blocks: Blocks | None,
+    *,
+    exact: bool = True,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> PlanCount:
     """`count_plan` of a run that is prepared, with or without a store.
 
@@ -170,6 +177,7 @@ def count_prepared(
         store: Its store; None where there is none yet.
         blocks: From `blocks_of`.
         exact: Drive every unit, also of a large plan.
+        advance: As of `count_plan`.
     """
     specs = [prepared.models[name] for name in prepared.identities]
     counted = count_plan(
@@ -183,6 +191,7 @@ def count_prepared(
         },
         blocks,
         None if exact else Sample(_ended(prepared, store), prepared.recipe.seed),
+        advance,
     )
     if prepared.lenders is None:
         return counted

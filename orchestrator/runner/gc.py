@@ -11,6 +11,7 @@ from orchestrator.foreign import is_foreign
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report import numbers
+from orchestrator.report.waiting import progress
 from orchestrator.runner.counts import count_plan, systems_of
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.report_commands import run_path, say_of
@@ -106,7 +107,8 @@ def _add_keys(prepared: Prepared, store: Store, keys: set[bytes]) -> None:
             keys.add(key)
         return found
 
-    count_plan(prepared.plan, look_up, systems_of(prepared), {})
+    with progress("counting items", len(prepared.plan.items)) as advance:
+        count_plan(prepared.plan, look_up, systems_of(prepared), {}, advance=advance)
 
 
 def _n_bytes(files: Iterable[Path]) -> int:

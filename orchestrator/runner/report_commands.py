@@ -11,6 +11,7 @@ from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.report.files import write_about, write_frame
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
+from orchestrator.report.waiting import progress
 from orchestrator.runner import api
 from orchestrator.runner.said import Said
 
@@ -55,11 +56,13 @@ def export(options: argparse.Namespace) -> int:
     if warning := result.completeness.words():
         Said().complain(warning)
     rows = {}
-    for name, frame in result.frames.items():
-        path = Path(options.to) / f"{name}.{options.format}"
-        write_frame(frame, path, options.format)
-        rows[path.name] = frame.height
-        write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
+    with progress("writing frames", len(result.frames)) as advance:
+        for name, frame in result.frames.items():
+            path = Path(options.to) / f"{name}.{options.format}"
+            write_frame(frame, path, options.format)
+            advance(1)
+            rows[path.name] = frame.height
+            write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
     about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
     write_about(Path(options.to) / "export.json", about)
     return EXIT_COMPLETE
