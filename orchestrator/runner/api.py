@@ -129,7 +129,7 @@ class Result:
     @cached_property
     def tables(self) -> list[Table]:
         """Declared orders, then what the methods' summaries and the recipe's analyses say."""
-        declared = [] if self.orders is None else tables_of(self.orders)
+        declared = [] if self.orders is None else tables_of(self.orders, self.rankings)
         keeping = Keeping(self.frames.folder / NUMBERS)
         said = summarise(self.frames, self.settings, allow_code=self.allow_code, keeping=keeping)
         return [*declared, *said]

@@ -196,10 +196,11 @@ def read_orders(store: Store) -> Orders | None:
     return Orders(rule, blocks.n_prompts, blocks.n_not_needed, n_left, blocks.orders())
 
 
-def tables_of(orders: Orders) -> list[Table]:
-    """One table a ranking."""
+def tables_of(orders: Orders, analyses: Sequence[RankingAnalysis] = ()) -> list[Table]:
+    """One table a ranking, with the warning of its analysis where the judge is not trusted."""
     rule = orders.rule
-    return [
+    warnings = {(one.source, one.judge): one.warning for one in analyses}
+    tables = [
         orders_table(
             ranking.method,
             ranking.judge,
@@ -214,6 +215,10 @@ def tables_of(orders: Orders) -> list[Table]:
             is_finished=not orders.n_left,
         )
         for ranking, pairs in zip(rule.rankings, orders.pairs, strict=True)
+    ]
+    return [
+        msgspec.structs.replace(table, warning=warnings.get((one.method, one.judge), ""))
+        for one, table in zip(rule.rankings, tables, strict=True)
     ]
 
 

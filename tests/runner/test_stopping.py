@@ -1,6 +1,7 @@
 """Stopping rules of recipes: who decides, what is refused, what `plan` says. Nothing is sent."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from orchestrator.recipe.load import load
 from orchestrator.records import Item, Message
 from orchestrator.runner import api
 from orchestrator.runner.prepare import prepare
-from orchestrator.runner.stopping import Orders, declared_only
+from orchestrator.runner.stopping import Orders, declared_only, tables_of
 from tests.e2e.runs import write_recipe
 from tests.report.samples import an_analysis
 
@@ -112,6 +113,16 @@ def test_neighbours_of_a_stopped_run_are_told_apart_by_declared_orders_alone(tmp
     assert not any(pair.resolvable for pair in analysis.neighbours)
     assert all(pair.p_value is None for pair in analysis.neighbours)
     assert "do not allow for the stopping" in analysis.notes[0]
+
+
+def test_orders_by_a_judge_that_is_not_trusted_have_the_warning(tmp_path):
+    rule = rule_of(tmp_path)
+    orders = Orders(rule, 0, 0, 0, [[] for _ in rule.rankings])
+    (ranking,) = rule.rankings
+    found = replace(an_analysis(coverage=1e-5), source=ranking.method, judge=ranking.judge)
+    assert [table.warning for table in tables_of(orders, [found])] == [found.warning]
+    trusted = replace(found, warning="")
+    assert [table.warning for table in tables_of(orders, [trusted])] == [""]
 
 
 def test_the_schema_describes_the_key():
