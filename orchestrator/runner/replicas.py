@@ -61,7 +61,7 @@ class Replicas:
         self._connect = connect
         self._counted = counted
         self._is_closed = False
-        self._has_begun = False
+        self._has_begun = None not in backends
         self._n_trying = 0
         self._error: OrchestratorError | None = None
         self._launch_error: LaunchError | None = None
@@ -99,6 +99,7 @@ class Replicas:
         if failure is not None:
             await self.close()
             return failure
+        self._counted(self._n_there)
         for copy in missing:
             if copy.failure is not None:
                 self._miss(copy, copy.failure)
@@ -352,7 +353,8 @@ class Replicas:
             self._n_there,
             len(self._copies),
         )
-        self._counted(self._n_there)
+        if self._has_begun:
+            self._counted(self._n_there)
         self._changed.set()
 
 

@@ -304,8 +304,10 @@ async def test_asking_begins_with_the_first_server_and_later_ones_are_welcomed()
 async def test_asking_waits_for_as_many_servers_as_it_must():
     since = now()
     fates = [[(1.0, Server("a"))], [(5.0, Server("b"))], [(9.0, Server("c"))]]
-    async with begun(*fates, n=2):
+    async with begun(*fates, n=2) as (_, hosts, _):
         assert now() - since == 5.0
+        # What was there before anything could be asked is no change of limits.
+        assert hosts.counts == [2]
 
 
 @pytest.mark.looptime
