@@ -371,8 +371,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
 ) -> PlanCount:
     """Count what a run would send; sends nothing, writes nothing.
 
-    Of a large plan (20,000 units) the numbers are estimated from some of its items, and a note says
-    so, unless `exact`.
+    Numbers of a plan of over 20,000 units are estimates, with a note, unless `exact`.
 
     Raises:
         OrchestratorError: If the recipe is wrong.
