@@ -1,20 +1,34 @@
 """Runs and servers of others that would take all memory, met with 4 GiB of address space."""
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import EXIT_FAILED
+from orchestrator.errors import EXIT_FAILED, EXIT_PARTIAL, EXIT_USAGE
 from orchestrator.store import blobs
 from tests.e2e.limited import orchestrator
 from tests.e2e.runs import fake_server, run, write_recipe
+from tests.fuzz.mangled import mangling
+from tests.network.hostile import ATTACKS, attacking
 from tests.store.frames import compressed_blob, zeros
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BOMB_BYTES = 4_100 << 20
+ITEM = "Zanzibar"
+MOST = 60 << 20
+ENTRY = b'{"token":"a","logprob":-1,"top_logprobs":[{"token":"a","logprob":-1}]},'
+BEGINNING = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop","logprobs":{"content":['
+OBJECTS = b'{"choices":[' + b"{}," * (MOST // 3) + b"{}]}"
+RAGGED = (
+    BEGINNING
+    + ENTRY * (MOST // 2 // len(ENTRY))
+    + b'{"token":"a","logprob":-1,"top_logprobs":[' + b"{}," * (MOST // 2 // 3) + b"{}]}]}}]}"
+)  # fmt: skip
+DEEP_BODY = b'{"choices":' + b"[" * MOST
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +53,44 @@ def test_rows_that_inflate_to_4_gib_are_damage_in_a_report(finished: Path) -> No
     assert said.returncode == EXIT_FAILED, said.stderr
     assert f"a record holds at most {blobs.MOST_BYTES:,}" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    "attack", ["endless_chunks", "endless_error", "endless_gzip", "many_objects"]
+)
+def test_a_probe_survives_a_server_that_sends_without_end(attack: str) -> None:
+    with attacking(ATTACKS[attack]) as url:
+        said = orchestrator("probe", url)
+    assert said.returncode in {EXIT_FAILED, EXIT_USAGE}, said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("transport", ["auto", "openai"])
+def test_a_run_survives_replies_as_large_as_may_be(tmp_path: Path, transport: str) -> None:
+    items = tmp_path / "items.jsonl"
+    items.write_text(json.dumps({"prompt": ITEM}))
+    backend = {"kind": "openai", "transport": transport}
+    limits = {"max_attempts": 1}
+    with mangling("openai", ["a", "b", "c"]) as (url, server):
+        models = {
+            name: {"base_url": url, "backend": backend, "model": name, "limits": limits}
+            for name in ("a", "b", "c")
+        }
+        recipe = {
+            "name": "large",
+            "models": models,
+            "dataset": {"kind": "jsonl", "path": "items.jsonl"},
+            "methods": [{"kind": "answers", "answer": {"max_tokens": 8}}],
+        }
+        (tmp_path / "r.json").write_text(json.dumps(recipe))
+        large = iter((OBJECTS, RAGGED, DEEP_BODY))
+        server.change = lambda request, body: (
+            next(large, body) if ITEM.encode() in request.body else body
+        )
+        done = orchestrator(
+            "run", tmp_path / "r.json", "--run-dir", tmp_path / "run", "--display", "none"
+        )
+    assert done.returncode == EXIT_PARTIAL, done.stderr
+    # The ragged one may be true: only a method that reads alternatives minds their lists.
+    assert "units failed" in done.stderr
+    assert "Traceback" not in done.stderr
