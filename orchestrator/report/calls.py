@@ -126,7 +126,9 @@ def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[Ren
 def _how_it_ended(page: Page, progress: Progress, n_left: int) -> Text:
     if n_left:
         why = progress.stopping or "stopped"
-        text = f"{why[:1].upper()}{why[1:]}, {numbers.count(n_left)} units left"
+        left = f"{numbers.counted(n_left, 'unit')} left"
+        is_bound = why.startswith("budget.")
+        text = f"Stopped: {why}; {left}" if is_bound else f"{why[:1].upper()}{why[1:]}, {left}"
         ended = page.data(text, None, f"{HEADING} {DOUBTFUL}")
     elif failed := progress.units_failed + progress.units_failed_before:
         text = f"Finished, {numbers.counted(failed, 'unit')} failed"

@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.report import tables
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
-from orchestrator.report.markdown import escaped, ranking_markdown
+from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.page import DOUBTFUL, HEADING, Paged
 from orchestrator.report.structured import FORMAT, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
@@ -68,7 +68,7 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
             if found.warning:
                 documents.insert(0, {"format": FORMAT, "warning": found.warning, **run})
         return json.dumps(documents, indent=2, allow_nan=False) + "\n"
-    texts = [f"> **{escaped(found.warning)}**"] if found.warning else []
+    texts = [f"> **{found.warning}**"] if found.warning else []
     texts += [ranking_markdown(ranking, found.exact_match) for ranking in found.rankings]
     texts += [generic_markdown(table) for table in found.tables]
     return "\n\n".join(texts) + "\n"
