@@ -6,11 +6,13 @@ folder. Nothing here follows a link, waits for a pipe, or reads more than a boun
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
+from zlib import crc32
 
 MOST_BYTES: Final = 16 << 20
 """More than any small file of a run has."""
@@ -57,14 +59,14 @@ def open_plain(path: Path, flags: int, mode: int = 0o600) -> int:
     raise OSError(errno.EINVAL, what, str(path))
 
 
-def write(path: Path, content: bytes, *, durable: bool = False) -> None:
+def write(path: Path, content: bytes, *, durable: bool = False, own: bool = False) -> None:
     """Write a file as `replacing` does."""
-    with replacing(path, durable=durable) as file:
+    with replacing(path, durable=durable, own=own) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = False, own: bool = False) -> Iterator[BinaryIO]:
     """Open a new file that takes the name `path` when the block ends without an error.
 
     Who reads the name sees the old or the new content. A link of that name is replaced, and what it
@@ -73,6 +75,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     Args:
         path: Its folder exists.
         durable: Make content and name outlast a power cut.
+        own: The name is this program's: a folder that has it is set aside.
 
     Raises:
         OSError: If it can't be written.
@@ -88,12 +91,39 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+        if own and path.is_dir() and not path.is_symlink():
+            set_aside(path)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     if durable:
         sync_folder(path.parent)
+
+
+def set_aside(path: Path) -> Path:
+    """Give a file or folder another name beside its own, and return it.
+
+    Raises:
+        OSError: If that can't be done.
+    """
+    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+    aside = next(name for name in numbered if not os.path.lexists(name))
+    return path.rename(aside)
+
+
+def checksum(path: Path) -> str:
+    """Return length and CRC-32 of a file: damage changes them.
+
+    Raises:
+        OSError: If it can't be read, or is no regular file.
+    """
+    found = n_bytes = 0
+    with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+        while part := file.read(1 << 20):
+            found = crc32(part, found)
+            n_bytes += len(part)
+    return f"{n_bytes}-{found:08x}"
 
 
 def real_folder(path: Path) -> None:

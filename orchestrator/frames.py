@@ -141,7 +141,7 @@ def writing_parquet(
                     last, n_rows = frame, max(n_rows, len(frame))
                 yield
             # Durable: the mark that says it is written may outlast a power cut.
-            with files.replacing(path, durable=True) as file:
+            with files.replacing(path, durable=True, own=True) as file:
                 if last is not None and not parts:
                     last.write_parquet(file)
                 elif last is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from orchestrator.analysis import RankingAnalysis
-from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.errors import RunDirectoryError, StoreError, UsageError
 from orchestrator.foreign import distrust, is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.paths import STORE_NAME
@@ -42,6 +42,7 @@ from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import (
     analyse,
     answer_summary,
+    check_items,
     completeness,
     export,
     export_items,
@@ -194,7 +195,13 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
         frames = _frames(store, directory, apart)
-        revision = last_revision(directory) or {}
+        revision = last_revision(directory)
+        if revision is None and store.current_plan is not None:
+            raise StoreError(
+                f"{directory.revisions}: the recipe of this run is missing. `orchestrator repair "
+                f"RUN` restores it, or the same `orchestrator run` writes it again"
+            )
+        revision = revision or {}
         identities = revision.get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = [*missing_notes(store, directory), *notes_of(store, keys, frames)]
@@ -217,6 +224,7 @@ def _frames(store: Store, directory: RunDirectory, apart: Path | None) -> FrameF
         # What its results hold need not be what its store does.
         apart = apart or (side := Path(tempfile.mkdtemp(prefix="orchestrator-")))
     elif apart is None or is_exported(store, directory.results):
+        check_items(directory)
         export(store, directory.results)
         return FrameFiles(directory.results)
     try:

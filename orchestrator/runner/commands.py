@@ -155,7 +155,12 @@ def status(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, json.dumps(said) + "\n")
     else:
-        _show(tables.status(said))
+        try:
+            _show(tables.status(said))
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"status.json is damaged: {error}; the same `orchestrator run` writes it again"
+            ) from error
     return EXIT_COMPLETE
 
 

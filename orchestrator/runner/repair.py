@@ -2,9 +2,12 @@
 
 import argparse
 
-from orchestrator.errors import EXIT_COMPLETE
+from orchestrator import files
+from orchestrator.errors import EXIT_COMPLETE, StoreError
+from orchestrator.frames import ITEMS
 from orchestrator.runner.report_commands import run_path, say_of
-from orchestrator.runner.results import missing_notes
+from orchestrator.runner.results import check_items, missing_notes
+from orchestrator.runner.revisions import REVISION, last_revision
 from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage
 
 
@@ -16,15 +19,43 @@ def repair(options: argparse.Namespace) -> int:
         StoreError: If nothing of it can be read.
     """
     path = newest(run_path(options.run))
+    mended = RunDirectory.mend(path)
     RunDirectory.open(path)
     with RunDirectory.lock(path) as directory:
         found = salvage(directory.store_path)
         if found.damaged is not None:
             directory.forget_outcomes()
-    with Store.open(directory.store_path, read_only=True) as store:
-        missing = missing_notes(store, directory)
-    say_of(path, [*_said(found), *missing])
+        with Store.open(directory.store_path, read_only=True) as store:
+            missing = missing_notes(store, directory)
+            mended += [*_recipe_mended(directory, store), *_items_mended(directory)]
+    say_of(path, [*_said(found), *mended, *missing])
     return EXIT_COMPLETE
+
+
+def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
+    """Restore the last recipe from the store, where its file is damaged."""
+    (file,) = directory.last_revisions(1) or [directory.revisions / "1.yaml"]
+    text = store.get_meta(REVISION)
+    try:
+        if last_revision(directory) is not None or text is None:
+            return []
+    except StoreError:
+        aside = files.set_aside(file)
+        if text is None:
+            again = "the same `orchestrator run` writes it again"
+            return [f"the recipe in {file.name} is damaged, and kept as {aside.name}: {again}"]
+    files.write(file, text.encode(), durable=True)
+    return [f"the recipe in {file.name} was damaged, and is restored"]
+
+
+def _items_mended(directory: RunDirectory) -> list[str]:
+    """Set the frame of items aside, where it is damaged."""
+    try:
+        check_items(directory)
+    except StoreError:
+        aside = files.set_aside(directory.results / f"{ITEMS}.parquet")
+        return [f"{aside.name} is damaged: the same `orchestrator run` writes it again"]
+    return []
 
 
 def _said(found: Salvaged) -> list[str]:

@@ -1,5 +1,7 @@
 """Rows of a plan as frames: exported to Parquet once, read back from there."""
 
+import contextlib
+import os
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,7 @@ from orchestrator.records import Message
 from orchestrator.report.completeness import Completeness
 from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
+from orchestrator.runner.marks import is_marked, read_mark, write_mark
 from orchestrator.runner.probed import likeness_notes
 from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 
@@ -139,14 +142,14 @@ def export(store: Store, folder: Path, late: Late | None = None) -> dict[str, Pa
         write_parquet(schema, rows(frame), paths[frame])
     if paths:
         store.check_places(plan_id, n_read)
-        _write_mark(folder / _EXPORTED, mark)
+        write_mark(folder / _EXPORTED, mark, paths.values())
     return paths
 
 
 def is_exported(store: Store, folder: Path) -> bool:
     """Whether a folder holds all frames of the current plan as they are in the store now."""
     paths = [folder / f"{frame}.parquet" for frame in _schemas(store)]
-    return _read(folder / _EXPORTED) == version(store) and all(path.exists() for path in paths)
+    return is_marked(folder / _EXPORTED, version(store), paths)
 
 
 def version(store: Store) -> str:
@@ -188,6 +191,25 @@ def export_items(dataset: Dataset, run_dir: RunDirectory, late: Late | None = No
     return _items_path(run_dir)
 
 
+def check_items(run_dir: RunDirectory) -> None:
+    """See that the file of items is what was written, as far as a mark says what that was.
+
+    Raises:
+        StoreError: If it is damaged.
+    """
+    path = _items_path(run_dir)
+    mark, _, expected = (read_mark(run_dir.results / f".{ITEMS}") or "").rpartition(" ")
+    try:
+        is_right = not mark or files.checksum(path) == expected
+    except OSError:
+        is_right = not os.path.lexists(path)  # gone, as `repair` leaves it
+    if not is_right:
+        raise StoreError(
+            f"{path} is damaged: the same `orchestrator run` writes it again and sends nothing for "
+            f"that; `orchestrator repair RUN` sets it aside"
+        )
+
+
 def found_items(run_dir: RunDirectory) -> list[Path]:
     """Return the file of items of a run, if there is one and its columns are those of items."""
     path = _items_path(run_dir)
@@ -211,9 +233,12 @@ def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
     clusters = "" if dataset.clusters is None else dataset.clusters.names.hex()
     mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(_ITEM_COLUMNS)}:{clusters}"
     written = run_dir.results / f".{ITEMS}"
-    if _read(written) != mark or not path.exists():
+    if not is_marked(written, mark, [path]):
+        # Without a mark, who reads the file meanwhile does not take it for damaged.
+        with contextlib.suppress(OSError):
+            written.unlink()
         yield from writing_parquet(_ITEM_COLUMNS, _items(dataset), path)
-        _write_mark(written, mark)
+        write_mark(written, mark, [path])
 
 
 def _items_path(run_dir: RunDirectory) -> Path:
@@ -238,21 +263,6 @@ def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _read(path: Path) -> str | None:
-    """A mark; None where there is none, or what is there says nothing: it is written anew."""
-    try:
-        return files.read(path).decode()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _write_mark(path: Path, mark: str) -> None:
-    try:
-        files.write(path, mark.encode())
-    except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def notes_of(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import yaml
 
@@ -15,6 +16,7 @@ REVISION: Final = "revision"
 """What a store keeps the last text under."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SUM: Final = "# checksum "
 # No recipe comes near these; a text made to take all memory does.
 _MOST_BYTES: Final = 8 << 20
 _MOST_VALUES: Final = 400_000
@@ -22,8 +24,9 @@ _MOST_DEPTH: Final = 100
 
 
 def revision_text(record: dict[str, Any]) -> str:
-    """Return the text of a revision."""
-    return yaml.dump({"orchestrator": __version__, **record}, Dumper=_Dumper, sort_keys=False)
+    """Return the text of a revision, with its checksum in the first line."""
+    text = yaml.dump({"orchestrator": __version__, **record}, Dumper=_Dumper, sort_keys=False)
+    return f"{_SUM}{crc32(text.encode()):08x}\n{text}"
 
 
 def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
@@ -61,6 +64,9 @@ def parse(content: bytes) -> dict[str, Any]:
         yaml.YAMLError: If it is no YAML.
     """
     text = content.decode()
+    head, _, rest = text.partition("\n")
+    if head.startswith(_SUM) and head != f"{_SUM}{crc32(rest.encode()):08x}":
+        raise ValueError("its checksum is another one")
     _check_size(text)
     found = yaml.load(text, Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
     if not isinstance(found, dict):

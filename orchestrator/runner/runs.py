@@ -21,7 +21,10 @@ def status(run_dir: str | Path) -> dict[str, Any]:
     path = newest(Path(run_dir))
     found = RunDirectory.open(path).read_status()
     if found is None:
-        raise RunDirectoryError(f"{path}: this run has not said anything about itself yet")
+        raise RunDirectoryError(
+            f"{path}: this run has not said anything about itself yet, or its "
+            f"status.json is damaged: the same `orchestrator run` writes it again"
+        )
     return {**found.values, "is_alive": found.is_alive, "age_s": found.age_s}
 
 

@@ -105,6 +105,19 @@ class RunDirectory:
         _read_mark(path)
         return cls(path)
 
+    @staticmethod
+    def mend(path: Path) -> list[str]:
+        """Write the mark of a run anew where it is damaged, and return what was done, in words.
+
+        Raises:
+            RunDirectoryError: If there is no run.
+            StoreError: If it can't be written.
+        """
+        if _mark(path) is not None or not (path / STORE_NAME).exists():
+            return []
+        _replace(path / _MARK, msgspec.json.encode(_guessed(path)), durable=True)
+        return [f"{_MARK} was damaged or missing, and is written anew"]
+
     # -- paths -------------------------------------------------------------------------------------
 
     @property
@@ -286,8 +299,9 @@ def newest(path: Path) -> Path:
     numbered = [
         (mark.number, sibling)
         for sibling in path.parent.glob(f"{glob.escape(path.name)}.*")
-        if (mark := _mark(sibling)) is not None
-        and mark.name == path.name
+        # One whose mark is damaged must not make an older run the newest.
+        if (mark := _mark(sibling) or _guessed(sibling)).name == path.name
+        and (_mark(sibling) or (sibling / STORE_NAME).exists())
         and sibling.name == f"{path.name}.{mark.number}"
     ]
     return max(numbered, default=(1, path))[1]
@@ -325,6 +339,8 @@ def _make(path: Path) -> None:
         ) from error
     # What a process leaves that is ended between making the folder and marking it.
     begun = (_LOCK, _OWNER, _MARK, f".{_MARK}.")
+    if _MARK not in found and STORE_NAME in found:
+        raise RunDirectoryError(_unmarked(path))
     if _MARK not in found and any(not name.startswith(begun) for name in found):
         raise RunDirectoryError(
             f"{path} holds files but no run: use an empty or new folder as --run-dir"
@@ -341,6 +357,18 @@ def _mark(path: Path) -> _Mark | None:
         return None
 
 
+def _unmarked(path: Path) -> str:
+    return f"{path / _MARK} is damaged or missing: `orchestrator repair RUN` writes it anew"
+
+
+def _guessed(path: Path) -> _Mark:
+    """What a run directory's mark said, by its name and those beside it."""
+    numbered = re.fullmatch(r"(.+)\.([1-9][0-9]{0,8})", path.name)
+    if numbered and int(numbered[2]) > 1 and path.with_name(numbered[1]).is_dir():
+        return _Mark(numbered[1], int(numbered[2]))
+    return _Mark(path.name)
+
+
 def _not_own(path: Path, error: OSError) -> RunDirectoryError:
     return RunDirectoryError(
         f"{path}: {error.strerror or error}: a run directory has a folder there; remove what is in "
@@ -350,6 +378,8 @@ def _not_own(path: Path, error: OSError) -> RunDirectoryError:
 
 def _read_mark(path: Path) -> _Mark:
     mark = _mark(path)
+    if mark is None and (path / STORE_NAME).exists():
+        raise RunDirectoryError(_unmarked(path))
     if mark is None:
         raise RunDirectoryError(f"{path}: no run is kept here")
     if mark.format > _FORMAT:
@@ -362,6 +392,6 @@ def _read_mark(path: Path) -> _Mark:
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:
     """Write a file as a whole: whoever reads it sees the old or the new content."""
     try:
-        files.write(path, content, durable=durable)
+        files.write(path, content, durable=durable, own=True)
     except OSError as error:
         raise StoreError(f"{path} can't be written: {error.strerror or error}") from error

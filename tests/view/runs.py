@@ -10,6 +10,7 @@ import yaml
 
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers
+from orchestrator.runner.marks import write_mark
 from orchestrator.runner.results import version
 from orchestrator.store import RunDirectory, Store
 
@@ -45,7 +46,8 @@ def make_run(path: Path, frames: Mapping[str, pl.DataFrame], settings: Mapping[s
         store.flush()
         for name, frame in frames.items():
             frame.write_parquet(directory.results / f"{name}.parquet")
-        (directory.results / ".exported").write_text(version(store), encoding="utf-8")
+        paths = [directory.results / f"{name}.parquet" for name in methods]
+        write_mark(directory.results / ".exported", version(store), paths)
     return directory.path
 
 
