@@ -3,10 +3,7 @@
 import contextlib
 import importlib
 import logging
-import shutil
 import sys
-import tempfile
-import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -36,18 +33,16 @@ from orchestrator.runner.keeping import Keeping
 from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.logs import logged
 from orchestrator.runner.loop import run_to_end
+from orchestrator.runner.opened import frames_of
 from orchestrator.runner.options import RUNS as _RUNS
 from orchestrator.runner.placing import look_for_places
 from orchestrator.runner.prepare import Prepared, prepare
 from orchestrator.runner.results import (
     analyse,
     answer_summary,
-    check_items,
     completeness,
     export,
     export_items,
-    found_items,
-    is_exported,
     missing_notes,
     notes_of,
     remember_schemas,
@@ -194,7 +189,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         raise UsageError(f"{path} is a run of another user, for which no code is imported")
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
-        frames = _frames(store, directory, apart)
+        frames = frames_of(store, directory, apart)
         revision = last_revision(directory)
         if revision is None and store.current_plan is not None:
             raise StoreError(
@@ -216,30 +211,6 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     return Result(
         path, notes=notes, completeness=done, allow_code=allow_code, frames=frames, orders=orders
     )
-
-
-def _frames(store: Store, directory: RunDirectory, apart: Path | None) -> FrameFiles:
-    side = None
-    if is_foreign(directory.path):
-        # What its results hold need not be what its store does.
-        apart = apart or (side := Path(tempfile.mkdtemp(prefix="orchestrator-")))
-    elif apart is None or is_exported(store, directory.results):
-        check_items(directory)
-        export(store, directory.results)
-        return FrameFiles(directory.results)
-    try:
-        export(store, apart)
-    except BaseException:
-        _remove(side)
-        raise
-    frames = FrameFiles(apart, found_items(directory))
-    weakref.finalize(frames, _remove, side)
-    return frames
-
-
-def _remove(folder: Path | None) -> None:
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(  # noqa: PLR0913 (options of one command, all but one by keyword)

@@ -5,8 +5,9 @@ import argparse
 from orchestrator import files
 from orchestrator.errors import EXIT_COMPLETE, StoreError
 from orchestrator.frames import ITEMS
+from orchestrator.runner.opened import check_items
 from orchestrator.runner.report_commands import run_path, say_of
-from orchestrator.runner.results import check_items, missing_notes
+from orchestrator.runner.results import missing_notes
 from orchestrator.runner.revisions import REVISION, last_revision
 from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage
 

@@ -1,7 +1,6 @@
 """Rows of a plan as frames: exported to Parquet once, read back from there."""
 
 import contextlib
-import os
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,10 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator import columnar, files
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.datasets import Dataset
-from orchestrator.errors import PluginError, StoreError
+from orchestrator.errors import PluginError
 from orchestrator.frames import (
     ITEMS,
     FrameFiles,
@@ -32,7 +30,7 @@ from orchestrator.records import Message
 from orchestrator.report.completeness import Completeness
 from orchestrator.runner.identity import provenance_words, server_label
 from orchestrator.runner.late import Late
-from orchestrator.runner.marks import is_marked, read_mark, write_mark
+from orchestrator.runner.marks import is_marked, write_mark
 from orchestrator.runner.probed import likeness_notes
 from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 
@@ -44,7 +42,7 @@ _EXPORTED = ".exported"
 _OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge", "scorer")
 # Followups, references by turn, the other columns, and a conversation that is more than one
 # question are JSON text: they differ by dataset.
-_ITEM_COLUMNS = dict.fromkeys(
+ITEM_COLUMNS = dict.fromkeys(
     (
         *("item", "category", "prompt", "followups", "reference", "references", "fields"),
         *("messages", "cluster"),
@@ -188,39 +186,7 @@ def export_items(dataset: Dataset, run_dir: RunDirectory, late: Late | None = No
     for _ in exporting_items(dataset, run_dir):
         if late is not None:
             late.look()
-    return _items_path(run_dir)
-
-
-def check_items(run_dir: RunDirectory) -> None:
-    """See that the file of items is what was written, as far as a mark says what that was.
-
-    Raises:
-        StoreError: If it is damaged.
-    """
-    path = _items_path(run_dir)
-    mark, _, expected = (read_mark(run_dir.results / f".{ITEMS}") or "").rpartition(" ")
-    try:
-        is_right = not mark or files.checksum(path) == expected
-    except OSError:
-        is_right = not os.path.lexists(path)  # gone, as `repair` leaves it
-    if not is_right:
-        raise StoreError(
-            f"{path} is damaged: the same `orchestrator run` writes it again and sends nothing for "
-            f"that; `orchestrator repair RUN` sets it aside"
-        )
-
-
-def found_items(run_dir: RunDirectory) -> list[Path]:
-    """Return the file of items of a run, if there is one and its columns are those of items."""
-    path = _items_path(run_dir)
-    try:
-        schema = columnar.scan(path).collect_schema()
-    except columnar.UNREADABLE:
-        return []
-    is_right = "item" in schema and all(
-        name in _ITEM_COLUMNS and kind == pl.String for name, kind in schema.items()
-    )
-    return [path] if is_right else []
+    return items_path(run_dir)
 
 
 def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
@@ -229,19 +195,20 @@ def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
     Raises:
         StoreError: If the file can't be written.
     """
-    path = _items_path(run_dir)
+    path = items_path(run_dir)
     clusters = "" if dataset.clusters is None else dataset.clusters.names.hex()
-    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(_ITEM_COLUMNS)}:{clusters}"
+    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(ITEM_COLUMNS)}:{clusters}"
     written = run_dir.results / f".{ITEMS}"
     if not is_marked(written, mark, [path]):
         # Without a mark, who reads the file meanwhile does not take it for damaged.
         with contextlib.suppress(OSError):
             written.unlink()
-        yield from writing_parquet(_ITEM_COLUMNS, _items(dataset), path)
+        yield from writing_parquet(ITEM_COLUMNS, _items(dataset), path)
         write_mark(written, mark, [path])
 
 
-def _items_path(run_dir: RunDirectory) -> Path:
+def items_path(run_dir: RunDirectory) -> Path:
+    """Return where the frame of items is."""
     return run_dir.results / f"{ITEMS}.parquet"
 
 
