@@ -22,13 +22,21 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _PLAIN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC
 
 
-def read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+def read(path: Path, most_bytes: int = MOST_BYTES, *, own: bool = False) -> bytes:
     """Read a file.
 
+    Args:
+        path: Of the file.
+        most_bytes: Its greatest length.
+        own: Read only what belongs to this user.
+
     Raises:
-        OSError: If it can't be read, is no regular file (also a link), or is longer.
+        OSError: If it can't be read, is no regular file (also a link), is longer, or is another
+            user's.
     """
     with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+        if own and os.fstat(file.fileno()).st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "belongs to another user", str(path))
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"longer than {most_bytes:,} bytes", str(path))
@@ -137,13 +145,12 @@ def real_folder(path: Path) -> None:
         raise OSError(errno.ELOOP, "is a link, which is not followed", str(path))
 
 
-def first_link(folder: Path) -> Path | None:
-    """Return a link in a folder; None where there is none, or no such folder."""
+def entries(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing where there is none."""
     try:
-        with os.scandir(folder) as entries:
-            return next((Path(entry.path) for entry in entries if entry.is_symlink()), None)
+        return list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        return []
 
 
 def sync_folder(path: Path) -> None:

@@ -4,7 +4,13 @@ A run is foreign if another user owns its folder, or if this process was told to
 """
 
 import os
+import pwd
+import stat
 from pathlib import Path
+from typing import Final
+
+_ROOT: Final = 0
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 _distrusted: set[Path] = set()
 
@@ -24,3 +30,51 @@ def is_foreign(run: Path) -> bool:
         return False
     resolved = run.resolve()
     return not is_own or any(folder in _distrusted for folder in (resolved, *resolved.parents))
+
+
+def owner_fault(path: Path) -> str:
+    """Say whose a file or folder is if it is not this user's, a link not followed; else nothing."""
+    uid = path.lstat().st_uid
+    return "" if uid == os.geteuid() else f"{path} belongs to {_name(uid)}, not to you"
+
+
+def keep_private(folder: Path) -> str:
+    """Keep a folder for this user alone (0700); return why that can't be, or nothing.
+
+    A folder that others could write to is taken only while it is empty.
+
+    Raises:
+        OSError: If it can't be looked at or changed.
+    """
+    fault = owner_fault(folder) or _place_fault(folder.absolute().parent)
+    if not fault and folder.is_symlink():
+        fault = owner_fault(folder.resolve()) or _place_fault(folder.resolve().parent)
+    if fault or ((fault := _mode_fault(folder)) and any(folder.iterdir())):
+        return fault
+    folder.chmod(0o700)
+    # Some file systems keep no modes.
+    return _mode_fault(folder)
+
+
+def _mode_fault(folder: Path) -> str:
+    if not folder.stat().st_mode & _OTHERS_WRITE:
+        return ""
+    return f"others may write to {folder} (chmod 700 it if you know all that is in it)"
+
+
+def _place_fault(folder: Path) -> str:
+    """Say why others could put another folder in the place of one that stands in `folder`."""
+    found = folder.stat()
+    if found.st_uid not in {os.geteuid(), _ROOT}:
+        return f"{folder} belongs to {_name(found.st_uid)}, who could replace what is in it"
+    # With the sticky bit, as of /tmp, only the owner may.
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        return f"everybody could replace what is in {folder}"
+    return ""
+
+
+def _name(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name!r}"
+    except KeyError:
+        return f"user {uid}"

@@ -69,6 +69,11 @@ def lacks_namespaces() -> bool:
     return made.returncode != 0
 
 
+def lacks_others() -> bool:
+    """Whether this user may not act as another one."""
+    return os.geteuid() != 0
+
+
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
     AllowedSkip(r"chromium is absent", lacks_browser, 60),
@@ -77,12 +82,14 @@ ALLOWED = (
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),
     AllowedSkip(r"cc is absent", lambda: shutil.which("cc") is None, 10),
     AllowedSkip(r"network namespaces can't be made", lacks_namespaces, 10),
+    AllowedSkip(r"only root can act as another user", lacks_others, 40),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
 )
 NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "models": (lacks_models, "torch and the bundled models are absent"),
     "namespaces": (lacks_namespaces, "network namespaces can't be made"),
+    "others": (lacks_others, "only root can act as another user"),
     "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
     "vllm": (lacks_vllm, "vLLM is absent: python tools/set_up_vllm.py makes .venv-vllm"),
 }

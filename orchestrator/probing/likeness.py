@@ -41,7 +41,7 @@ class Seen(msgspec.Struct, frozen=True):
     """A greedy answer to one prompt.
 
     Attributes:
-        drawn: Token at each position, as `_name` has it.
+        drawn: Token at each position, as `token_name` has it.
         listed: ln p of the tokens listed there.
     """
 
@@ -65,8 +65,8 @@ def of_chat(found: Chat | None) -> Seen:
     """What a chat completion lists."""
     positions = () if found is None else found.positions
     return Seen(
-        tuple(_name(one.drawn.token) for one in positions),
-        tuple(_finite({_name(t): v for t, v in one.logprobs().items()}) for one in positions),
+        tuple(token_name(one.drawn.token) for one in positions),
+        tuple(_finite({token_name(t): v for t, v in one.logprobs().items()}) for one in positions),
     )
 
 
@@ -117,6 +117,6 @@ def _finite(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _name(token: str) -> str:
-    """A token without its text, which may repeat what a server should keep to itself."""
+def token_name(token: str) -> str:
+    """Name a token without its text, which may repeat the key, or a part of it."""
     return blake2b(token.encode("utf-8", "replace"), digest_size=6).hexdigest()

@@ -54,7 +54,9 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
         fingerprint: As it says.
         findings: In the order in which they are shown.
         n_prompt: Tokens of the probe's question, as the server counts them; None where it does not.
-        first: Log-probabilities of the likeliest first tokens of the answer to it.
+        first: Log-probabilities of the likeliest first tokens of the answer to it, by the tokens'
+            texts; in records of earlier versions only.
+        named: The same by `likeness.token_name`.
         seen: What the server answered to several prompts; empty in records of earlier versions.
         noise: Mean absolute difference of those log-probabilities, asked alone and together, nats;
             None where that was not measured.
@@ -69,6 +71,7 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     n_prompt: int | None = None
     first: dict[str, float] = {}
+    named: dict[str, float] = {}
     seen: tuple[Seen, ...] = ()
     noise: float | None = None
     n_compared: int = 0
@@ -78,6 +81,12 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     def limit(self) -> float:
         """The mean difference of log-probabilities above which another model answers, nats."""
         return likeness.limit(self.noise or 0.0)
+
+    @property
+    def firsts(self) -> dict[str, float]:
+        """`named`, whatever version made the record."""
+        old = {likeness.token_name(token): value for token, value in self.first.items()}
+        return self.named or old
 
     def find(self, name: str) -> Finding:
         """The finding of a name; an unknown one where the probe did not ask."""
@@ -120,11 +129,12 @@ def _another_model(before: ProbeRecord, now: ProbeRecord) -> list[str]:
     if None not in counts and counts[0] != counts[1] and before.find("date").value != YES:
         found.append(f"the same question had {counts[0]} tokens, has {counts[1]}")
     # Where few are listed, two that are almost as likely may take turns.
-    is_full = min(len(before.first), len(now.first)) >= ALTERNATIVES
-    for token in dict.fromkeys((*before.first, *now.first)):
-        was, is_now = before.first.get(token, -math.inf), now.first.get(token, -math.inf)
-        known = is_full or (token in before.first and token in now.first)
+    first, first_now = before.firsts, now.firsts
+    is_full = min(len(first), len(first_now)) >= ALTERNATIVES
+    for token in dict.fromkeys((*first, *first_now)):
+        was, is_now = first.get(token, -math.inf), first_now.get(token, -math.inf)
+        known = is_full or (token in first and token in first_now)
         if known and max(was, is_now) > LIKELY and abs(was - is_now) > OTHER:
-            said = f"ln p of {token!r} as the answer's first token was {was:.2f}, is {is_now:.2f}"
+            said = f"ln p of a token as the answer's first token was {was:.2f}, is {is_now:.2f}"
             return [*found, said]
     return found

@@ -1,8 +1,8 @@
 """Steering a running run from another terminal: pause, resume, limit, stop.
 
-A command is a file in the run's directory, which only its user may enter. The run looks there
-twice a second, carries out what it finds and writes an answer beside it; why files and no socket:
-docs/design/0013-control.md.
+A command is a file in the run's directory, which only its user may enter, and of this user. The run
+looks there twice a second, carries out what it finds and writes an answer beside it; why files and
+no socket: docs/design/0013-control.md.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import msgspec
 
 from orchestrator import files
 from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.foreign import is_foreign
 from orchestrator.store import RunDirectory
 
 Action = Literal["pause", "resume", "limit", "stop"]
@@ -72,7 +73,8 @@ class Desk:
     def open(self) -> None:
         """Drop what an earlier process was told."""
         for file in self._files("*"):
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(IsADirectoryError):
+                file.unlink(missing_ok=True)
 
     def look(self) -> None:
         """Carry out the commands that are there, oldest first."""
@@ -89,8 +91,7 @@ class Desk:
 
     def _answer(self, file: Path) -> Answer:
         try:
-            with file.open("rb") as opened:
-                command = msgspec.json.decode(opened.read(_LONGEST), type=Command)
+            command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
         except (OSError, msgspec.MsgspecError) as error:
             return Answer(f"this is no command: {error}", refused=True)
         return self._carry_out(command)
@@ -100,9 +101,14 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     """Give a running run a command and wait for its answer.
 
     Raises:
-        RunDirectoryError: If the run does not run, or does not answer within ten seconds.
+        RunDirectoryError: If the run does not run, is another user's, or does not answer within ten
+            seconds.
         UsageError: If it refuses.
     """
+    if is_foreign(run_dir.path):
+        raise RunDirectoryError(
+            f"{run_dir.path} is a run of another user, who alone may give it commands"
+        )
     holder = run_dir.holder()
     if holder is None:
         raise RunDirectoryError(f"{run_dir.path}: this run is not running")

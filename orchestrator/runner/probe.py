@@ -2,7 +2,6 @@
 
 import asyncio
 import datetime as dt
-import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -116,7 +115,7 @@ async def _probe(
         fingerprint=target.provenance.fingerprint,
         findings=tuple(findings),
         n_prompt=run.n_prompt,
-        first=run.first,
+        named=run.first,
         seen=seen,
         noise=measured,
     )
@@ -144,10 +143,8 @@ class _Probe:
 
     @property
     def first(self) -> dict[str, float]:
-        """Log-probabilities of what is listed as the first token of the answer."""
-        found = chat(self._greedy)
-        listed = found.positions[0].logprobs() if found is not None and found.positions else {}
-        return {token: value for token, value in listed.items() if math.isfinite(value)}
+        """Log-probabilities of what is listed as the first token of the answer, by its name."""
+        return next(iter(likeness.of_chat(chat(self._greedy)).listed), {})
 
     async def _ask(self, **more: Any) -> HttpReply:  # noqa: ANN401 (any JSON)
         """One chat completion; what an endpoint refuses is left out once."""

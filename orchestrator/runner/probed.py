@@ -234,7 +234,8 @@ def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
         held,
         findings=(*findings, *new.values()),
         n_prompt=record.n_prompt or held.n_prompt,
-        first=record.first or held.first,
+        first={},
+        named=record.firsts or held.firsts,
         seen=held.seen or record.seen,
         noise=held.noise if held.seen else record.noise,
     )

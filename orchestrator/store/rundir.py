@@ -4,7 +4,6 @@ import contextlib
 import glob
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import psutil
 
 from orchestrator import files
 from orchestrator.errors import RunDirectoryError, StoreError
+from orchestrator.foreign import is_foreign, keep_private, owner_fault
 from orchestrator.paths import STORE_NAME, is_text
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import (
@@ -80,13 +80,14 @@ class RunDirectory:
             fresh: Begin a new one.
 
         Raises:
-            RunDirectoryError: If another process holds it, or the folder is something else.
+            RunDirectoryError: If another process holds it, another user owns or may write it, or
+                the folder is something else.
         """
         path, mark = _next(path) if fresh else _last(path)
         _make(path)
         owner = this_process()
         directory = cls(path, owner)
-        directory.check_links()
+        directory.check_entries()
         if is_network_fs(path):
             held = held_by_file(path / _OWNER, owner)
         else:
@@ -270,20 +271,18 @@ class RunDirectory:
     def _folders(self) -> tuple[Path, ...]:
         return (self.results, self.servers, self.revisions, self.control)
 
-    def check_links(self) -> None:
-        """Refuse a run that holds links: what is written or cleared here would be elsewhere.
+    def check_entries(self) -> None:
+        """Refuse a run that holds links, or what another user put there.
+
+        What is written or cleared through a link would be elsewhere.
 
         Raises:
             RunDirectoryError: If it does.
         """
+        # The run directory itself may stand elsewhere, by a link of its user.
         for folder in (self.path, *self._folders):
-            link = folder if folder.is_symlink() else files.first_link(folder)
-            # The run directory itself may stand elsewhere, by a link of its user.
-            if link is not None and link != self.path:
-                raise RunDirectoryError(
-                    f"{link} is a link; a run directory holds none: remove it, or use another "
-                    f"--run-dir"
-                )
+            for path in files.entries(folder):
+                _check_entry(path)
 
     def _sweep(self) -> None:
         """Remove what killed processes left of files that they were writing."""
@@ -295,7 +294,10 @@ class RunDirectory:
 
 
 def newest(path: Path) -> Path:
-    """The last run that `--fresh` began beside `path`; `path` itself where there is none."""
+    """The last run that `--fresh` began beside `path`; `path` itself where there is none.
+
+    Runs of other users count only where there is none of this user.
+    """
     numbered = [
         (mark.number, sibling)
         for sibling in path.parent.glob(f"{glob.escape(path.name)}.*")
@@ -304,7 +306,9 @@ def newest(path: Path) -> Path:
         and (_mark(sibling) or (sibling / STORE_NAME).exists())
         and sibling.name == f"{path.name}.{mark.number}"
     ]
-    return max(numbered, default=(1, path))[1]
+    found = [*numbered, (1, path)] if path.exists() else numbered
+    own = [pair for pair in found if not is_foreign(pair[1])]
+    return max(own or found, default=(1, path))[1]
 
 
 def _last(path: Path) -> tuple[Path, _Mark]:
@@ -330,13 +334,19 @@ def _make(path: Path) -> None:
             f"the folder, or use another --run-dir"
         )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in reversed(path.absolute().parents):
+            if not folder.exists():
+                # Not writable for others, whatever the umask.
+                folder.mkdir(mode=0o755, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
-        found = {entry.name for entry in path.iterdir()}
+        fault = keep_private(path)
+        found = {entry.name for entry in path.iterdir()} if not fault else set()
     except OSError as error:
         raise RunDirectoryError(
             f"{path}: {error.strerror or error}: use another --run-dir"
         ) from error
+    if fault:
+        raise RunDirectoryError(f"{fault}; use a --run-dir that only you can write to")
     # What a process leaves that is ended between making the folder and marking it.
     begun = (_LOCK, _OWNER, _MARK, f".{_MARK}.")
     if _MARK not in found and STORE_NAME in found:
@@ -345,9 +355,16 @@ def _make(path: Path) -> None:
         raise RunDirectoryError(
             f"{path} holds files but no run: use an empty or new folder as --run-dir"
         )
-    if path.stat().st_uid == os.getuid():
-        # Answers may be private, also where the folder was there before.
-        path.chmod(0o700)
+
+
+def _check_entry(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_symlink():
+            raise RunDirectoryError(
+                f"{path} is a link; a run directory holds none: remove it, or use another --run-dir"
+            )
+        if fault := owner_fault(path):
+            raise RunDirectoryError(f"{fault}: remove it, or use another --run-dir")
 
 
 def _mark(path: Path) -> _Mark | None:

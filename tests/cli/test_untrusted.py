@@ -48,8 +48,8 @@ def files_of(run):
 
 @pytest.fixture
 def foreign(monkeypatch):
-    """All folders that there are become those of another user."""
-    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    """All folders that there are become those of another user, by a call."""
+    return lambda: monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
 
 
 @pytest.mark.parametrize("statements", [ENDLESS, TRIGGER])
@@ -108,6 +108,7 @@ def test_deep_json_is_no_traceback(command, here):
 
 def test_loading_the_run_of_another_user_leaves_no_trace(here, foreign):
     run = hostile_run(here / "runs" / "other")
+    foreign()
     for name in ("store.sqlite-wal", "store.sqlite-shm"):
         assert not (run / name).exists()
     before = files_of(run)
@@ -123,12 +124,14 @@ def test_loading_the_run_of_another_user_leaves_no_trace(here, foreign):
 
 def test_frames_of_another_user_are_made_from_the_store(here, foreign):
     run = made(here / "runs" / "made", n=5)  # its results say more than its store
+    foreign()
     assert api.load(run).frames["answers"].height == 0
     assert api.load(run).frames["items"].height == 5
 
 
 def test_a_log_without_its_index_is_read_from_a_copy(here, foreign):
     run = hostile_run(here / "runs" / "other")
+    foreign()
     connection = sqlite3.connect(run / "store.sqlite", isolation_level=None)
     connection.execute("INSERT INTO meta VALUES ('late', 'x')")
     held = (run / "store.sqlite").read_bytes(), (run / "store.sqlite-wal").read_bytes()

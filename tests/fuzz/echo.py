@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
@@ -12,6 +12,16 @@ from urllib.parse import quote
 def answered(text: str, finish_reason: str) -> bytes:
     """A good reply."""
     choice = {"message": {"content": text}, "finish_reason": finish_reason}
+    return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 1}}).encode()
+
+
+def listed(tokens: Sequence[str], key: str) -> bytes:
+    """A good reply whose drawn tokens, each with the others beside it, are `tokens`."""
+    entries = [{"token": token, "logprob": -0.5 - n} for n, token in enumerate(tokens)]
+    content = [{**entry, "top_logprobs": entries} for entry in entries]
+    choice = {
+        "message": {"content": "x"}, "finish_reason": key, "logprobs": {"content": content},
+    }  # fmt: skip
     return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 1}}).encode()
 
 
@@ -34,8 +44,8 @@ WAYS: tuple[Way, ...] = (
 
 
 @contextlib.contextmanager
-def echoing() -> Iterator[str]:
-    """The base URL of a server that refuses everything so."""
+def echoing(ways: Sequence[Way] = WAYS) -> Iterator[str]:
+    """The base URL of a server that refuses everything so, or in other ways one after another."""
     numbers = itertools.count()
 
     class Handler(BaseHTTPRequestHandler):
@@ -48,7 +58,7 @@ def echoing() -> Iterator[str]:
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            self._say(*WAYS[next(numbers) % len(WAYS)](self._said()))
+            self._say(*ways[next(numbers) % len(ways)](self._said()))
 
         def log_request(self, *args: object) -> None:
             pass

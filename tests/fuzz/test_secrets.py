@@ -11,11 +11,12 @@ from urllib.parse import quote
 import pytest
 
 from orchestrator.records import Failure, Generation
+from orchestrator.runner import api
 from orchestrator.store import Store
 from orchestrator.wire import replies
 from orchestrator.wire.replies import Reading
 from tests.conftest import ROOT
-from tests.fuzz.echo import WAYS, answered, echoing
+from tests.fuzz.echo import WAYS, answered, echoing, listed
 
 KEY = 'sk-fuzz/+"0123456789abcdef'
 SPELLINGS = {KEY, json.dumps(KEY)[1:-1], quote(KEY, safe=""), "0123456789abcdef"}
@@ -92,6 +93,25 @@ def test_a_reason_that_repeats_the_key_does_not_show_it():
     found = replies.generation(answered("x", KEY), Reading(logprobs=False, secret=KEY))
     assert isinstance(found, Generation)
     assert found.finish_reason == "[key]"
+
+
+@pytest.mark.parametrize("size", [100, 12, 8])
+def test_tokens_of_the_key_are_in_no_record_of_a_probe(size, tmp_path, monkeypatch):
+    """A server that draws the key, as one token or in parts, and lists the parts beside it."""
+    monkeypatch.setenv("A_KEY", KEY)
+    parts = [KEY[at : at + size] for at in range(0, len(KEY) - 2, size)]
+    with echoing([lambda _: (200, listed(parts, KEY))]) as url:
+        recipe = {
+            "models": {"a": {"base_url": url, "api_key_env": "A_KEY", "backend": "openai"}},
+            "dataset": {"kind": "demo", "n": 2},
+            "methods": [{"kind": "answers", "answer": {"max_tokens": 4}}],
+            "limits": {"max_attempts": 1, "dead_after_s": 2, "timeout_s": 5},
+        }
+        (tmp_path / "r.json").write_text(json.dumps(recipe), encoding="utf-8")
+        api.run(tmp_path / "r.json", run_dir=tmp_path / "run", display="none")
+    stored = b"".join(file.read_bytes() for file in (tmp_path / "run").glob("store.sqlite*"))
+    assert b'"seen":[{' in stored
+    assert [part for part in (*parts, *SPELLINGS) if part.encode() in stored] == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.probing import likeness
-from orchestrator.probing.likeness import FLOOR, TIMES, Seen, compare, limit, of_chat, of_text
+from orchestrator.probing.likeness import (
+    FLOOR,
+    TIMES,
+    Seen,
+    compare,
+    limit,
+    of_chat,
+    of_text,
+    token_name,
+)  # fmt: skip
 from orchestrator.probing.record import ProbeRecord, differences
 from orchestrator.probing.replies import chat as read
 from orchestrator.records import Generation
@@ -106,10 +115,10 @@ def test_a_record_of_an_earlier_version_is_compared_as_it_was():
     old = msgspec.json.decode(b'{"backend":"k","model":"m","first":{"a":-0.1}}', type=ProbeRecord)
     assert (old.seen, old.noise) == ((), None)
     now = ProbeRecord(
-        backend="k", model="m", first={"a": -0.1}, seen=(Seen(("a",), ({"a": -5.0},)),)
+        backend="k", model="m", named={token_name("a"): -0.1}, seen=(Seen(("a",), ({"a": -5.0},)),)
     )
     assert differences(old, now) == []
-    assert differences(old, msgspec.structs.replace(now, first={"a": -2.5})) != []
+    assert differences(old, msgspec.structs.replace(now, named={token_name("a"): -2.5})) != []
 
 
 @given(st.floats(0, 10))

@@ -93,7 +93,7 @@ def test_features_that_a_back_end_does_not_give_make_it_impossible():
 
 def answered(first, n_prompt=20, date="no"):
     findings = (Finding("date", date, "good"),)
-    return ProbeRecord(backend="x", model="m", findings=findings, n_prompt=n_prompt, first=first)
+    return ProbeRecord(backend="x", model="m", findings=findings, n_prompt=n_prompt, named=first)
 
 
 SURE = {"A": -0.1, "B": -3.0, "C": -4.0, "D": -5.0, "E": -6.0}
@@ -104,9 +104,9 @@ SURE = {"A": -0.1, "B": -3.0, "C": -4.0, "D": -5.0, "E": -6.0}
     [
         ({**SURE, "A": -0.4, "E": -9.0}, None),
         ({"A": -0.1, "B": -3.0, "C": -4.0, "F": -5.5, "G": -6.0}, None),
-        ({**SURE, "A": -1.5}, "ln p of 'A' as the answer's first token was -0.10, is -1.50"),
+        ({**SURE, "A": -1.5}, "ln p of a token as the answer's first token was -0.10, is -1.50"),
         ({"B": -0.1, "C": -3.0, "D": -4.0, "E": -5.0, "F": -6.0},
-         "ln p of 'A' as the answer's first token was -0.10, is -inf"),
+         "ln p of a token as the answer's first token was -0.10, is -inf"),
         ({}, None),
         # One alternative: two tokens that are as likely may take turns.
         ({"Z": -0.7}, None),
