@@ -138,7 +138,7 @@ def stages(
 ) -> list[Stage]:
     """A text for each verdict, and a reading at its slot where asked for."""
     found = []
-    draw = config.model_dump_json(exclude={"name", "candidates", "judges"})
+    draw = config.model_dump_json(exclude={"name", "judges"})
     for judge in dict.fromkeys(combination.judge for combination in judged):
         n = n_orders * sum(combination.judge == judge for combination in judged)
         # Equal answers make equal prompts, which are asked once; each further turn asks again.

@@ -126,6 +126,7 @@ def answers_of(config: JudgeSettings) -> list[tuple[str, BaseModel]]:
 
 
 def stages_of(
+    kind: str,
     config: JudgeSettings,
     n_prompts: int,
     examples_of: Callable[[str], tuple[ChooseAsk, ...]],
@@ -136,23 +137,32 @@ def stages_of(
     Equal answers make equal prompts, which are asked once, so these are upper bounds.
 
     Args:
+        kind: Of the method.
         config: Of the method.
         n_prompts: Prompts of one item.
         examples_of: What a judge is asked, about a made-up item.
         n_reads: Distributions that are read for each prompt.
     """
     found = []
+    # Methods, and entries of one method, with prompts or candidates of their own ask on their own.
+    draw = f"{kind} {config.model_dump_json(exclude={'name', 'judges'})}"
     for judge in config.judges:
         n_traces = n_prompts * config.traces
         if config.chain_of_thought:
             tokens = config.reasoning.max_tokens
             found.append(
-                Stage("reasoning", judge, "generate", n_traces, exact=False, max_tokens=tokens)
-            )
+                Stage(
+                    "reasoning", judge, "generate", n_traces, exact=False, max_tokens=tokens,
+                    draw=draw,
+                )
+            )  # fmt: skip
         examples = examples_of(judge)
         found.append(
-            Stage("judgments", judge, "choose", n_traces * n_reads, exact=False, examples=examples)
-        )
+            Stage(
+                "judgments", judge, "choose", n_traces * n_reads, exact=False, draw=draw,
+                examples=examples,
+            )
+        )  # fmt: skip
     return found
 
 

@@ -186,7 +186,7 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """One reading a model, two with both orders; equal outputs take none."""
     n_orders = 2 if config.order == "both" else 1
     n = n_orders * sum(model != config.baseline for model in candidates)
-    draw = config.model_dump_json(exclude={"name", "candidates", "judges", "length_control"})
+    draw = config.model_dump_json(exclude={"name", "judges", "length_control"})
     wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
     asked = _COMPACT_LABELS if config.prompts == "compact" else _LABELS
     return [

@@ -109,7 +109,10 @@ def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     return [
         *rewriting_stages(candidates, config),
         *stages_of(
-            judging, 2 * len(candidates), partial(pairwise_ranking.examples_of, config=judging)
+            f"judged_rewrites {config.model_dump_json(exclude={'name', 'judges'})}",
+            judging,
+            2 * len(candidates),
+            partial(pairwise_ranking.examples_of, config=judging),
         ),
     ]
 

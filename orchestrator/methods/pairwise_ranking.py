@@ -132,7 +132,7 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """Two orders of each pair, and the reasoning before them where asked for."""
     n = len(candidates) * (len(candidates) - 1)
-    return stages_of(config, n, partial(examples_of, config=config))
+    return stages_of("pairwise_ranking", config, n, partial(examples_of, config=config))
 
 
 def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:

@@ -162,7 +162,7 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """Two scores in two orders of each pair, and the reasoning before them where asked for."""
     n = len(candidates) * (len(candidates) - 1)
-    return stages_of(config, n, partial(_examples_of, config=config), n_reads=2)
+    return stages_of("pairwise_scoring", config, n, partial(_examples_of, config=config), n_reads=2)
 
 
 def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:

@@ -150,7 +150,7 @@ def companions(config: Config) -> list[tuple[str, BaseModel]]:
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
     """One judgment an answer, and the reasoning before it where asked for."""
-    return stages_of(config, len(candidates), partial(_examples_of, config=config))
+    return stages_of("pointwise", config, len(candidates), partial(_examples_of, config=config))
 
 
 def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
