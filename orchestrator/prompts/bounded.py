@@ -12,7 +12,7 @@ from types import BuiltinMethodType
 from typing import Any, Final
 
 from jinja2 import DictLoader, StrictUndefined, nodes
-from jinja2.compiler import CodeGenerator, Frame
+from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.environment import Environment
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -92,6 +92,17 @@ def _bounded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return bounded
 
 
+def _test(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A test (`is lower`, `is in`) that is charged for what it looks at."""
+
+    @wraps(original)
+    def test(*arguments: Any, **named: Any) -> object:  # noqa: ANN401 (any test's)
+        bound(STEP + size_of(arguments) + size_of(named))
+        return original(*arguments, **named)
+
+    return test
+
+
 def _counted(values: Iterable[object]) -> Iterator[object]:
     """Yield the values of a loop, each for a fixed price."""
     for value in values:
@@ -100,7 +111,30 @@ def _counted(values: Iterable[object]) -> Iterator[object]:
 
 
 class _Code(CodeGenerator):
-    """Compiles concatenations and slices into calls of the environment, which bounds them."""
+    """Compiles what has no hook in Jinja into calls of the environment, which bounds them."""
+
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802 (Jinja's)
+        self.write("(")
+        self._looked_at(node.expr, frame)
+        for operand in node.ops:
+            self.write(f" {operators[operand.op]} ")
+            self._looked_at(operand.expr, frame)
+        self.write(")")
+
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802 (Jinja's)
+        self.write("{")
+        for pair in node.items:
+            # A key is hashed with all that it holds.
+            self._looked_at(pair.key, frame)
+            self.write(": ")
+            self.visit(pair.value, frame)
+            self.write(", ")
+        self.write("}")
+
+    def _looked_at(self, node: nodes.Expr, frame: Frame) -> None:
+        self.write("environment.looked_at(")
+        self.visit(node, frame)
+        self.write(")")
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 (Jinja's)
         self.write("environment.joined((")
@@ -149,6 +183,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             if name not in no_filters
         }
         self.filters[_COUNTED] = _counted
+        tests: dict[str, Any] = self.tests
+        self.tests = {name: _test(made) for name, made in tests.items()}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         parsed = super()._parse(source, name, filename)
@@ -174,6 +210,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         bound(size_of(parts))
         return "".join(map(str, parts))
 
+    def looked_at(self, value: object) -> object:
+        """Return a value that is compared, searched or hashed: with all that it holds."""
+        bound(size_of(value))
+        return value
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401 (Jinja's)
         """Apply an operator whose result is not too large."""
         bound(OF_OPERATORS[operator](left, right))
@@ -181,6 +222,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 (Jinja's)
         """Return an element, or a slice, which is a copy."""
+        bound(size_of(argument))
         found = super().getitem(obj, argument)
         charge(len(found) if isinstance(found, str | list | tuple) else 1)
         return found

@@ -66,6 +66,25 @@ COSTLY = (
         )
     ),
 )
+# Values that hold one another many times over, which comparing or hashing visits each time.
+SHARED = (
+    "{% set a = START %}{% set b = START %}" + "{% set a = STEP(a) %}{% set b = STEP(b) %}" * 60
+)
+LISTS = SHARED.replace("START", "[1]").replace("STEP(a)", "[a, a]").replace("STEP(b)", "[b, b]")
+TUPLES = SHARED.replace("START", "(1,)").replace("STEP(a)", "(a, a)").replace("STEP(b)", "(b, b)")
+SEARCHED = (
+    *(
+        "{% for i in range(100000) %}{% if TEST %}{% endif %}{% endfor %}".replace("TEST", test)
+        for test in ("'xy' in p", "p < p[:]", "p is lower", "'xy' is in p", "'xy' not in p")
+    ),
+    "{{ range(100000) | map('string') | reject('in', p) | list }}",
+    LISTS + "{{ a == b }}",
+    LISTS + "{{ a is eq(b) }}",
+    LISTS + "{{ 1 if 0 < 1 != a == b else 2 }}",
+    TUPLES + "{{ {a: 1} | length }}",
+    TUPLES + "{{ {'x': 1}[a] is defined }}",
+    TUPLES + "{{ a in {'x': 1} }}",
+)
 HARMLESS = (
     "{% for i in range(3) %}{{ loop.index }}/{{ loop.length }}{{ loop.last }}{% endfor %}",
     "{% for a in [1, 2, 3] if a > 1 %}{{ a }}{% else %}none{% endfor %}",
@@ -80,6 +99,10 @@ HARMLESS = (
     "{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m('k') }}{% set x = 'y' %}{{ x }}",
     "{{ 'a\nb' | indent(2) }}{{ 'a\nb' | indent(width=2, first=True) }}{{ {'a': [1]} | tojson }}",
     "{{ 'one two three' | wordwrap(7) }}{{ 'a long text here' | truncate(9) }}",
+    "{{ 1 < 2 <= 3 == 3 }}{{ 'b' in p }}{{ q is defined }}{{ p is lower }}",
+    "{{ 3 is divisibleby(3) }}{{ [1, 'a'] | unique | list }}",
+    "{{ {p: 1, 'k': [2]}[p] }}{{ {'k': 2}.k }}{{ {} }}{{ not p == 'abc' }}{{ 2 is not in [1] }}",
+    "{{ ['b', 'a'] | select('in', p) | list }}{{ 'upper' is filter }}",
     "{% for row in [1, 2, 3] | batch(2, 0) %}{{ row }}{% endfor %}{{ none }}{{ true }}",
 )
 
@@ -87,6 +110,12 @@ HARMLESS = (
 @pytest.mark.parametrize("source", COSTLY, ids=range(len(COSTLY)))
 def test_a_template_that_costs_too_much_is_a_prompt_error(source):
     with pytest.raises(PromptError, match=r"prompt template: ."):
+        render(source, {"p": TEXT})
+
+
+@pytest.mark.parametrize("source", SEARCHED, ids=range(len(SEARCHED)))
+def test_what_a_template_compares_searches_and_hashes_is_charged(source):
+    with pytest.raises(PromptError, match=r"characters|too many steps"):
         render(source, {"p": TEXT})
 
 
