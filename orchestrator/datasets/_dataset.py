@@ -14,12 +14,13 @@ from orchestrator.records import Item
 
 Digests = NDArray[np.uint8]
 Codes = NDArray[np.int32]
+Places = NDArray[np.int64]
 
 NO_ITEMS: Final = "has no items"
 
 
 class Dataset:
-    """Items by index. Keeps 16 to 20 bytes an item; the items themselves are read each time.
+    """Items by index. Keeps 16 to 28 bytes an item; the items themselves are read each time.
 
     Args:
         name: Shown in tables and messages.
@@ -29,12 +30,13 @@ class Dataset:
             no two have the same.
         has_keys: Whether every item has a key of its own.
         clusters: Which items belong together; None where each stands alone.
+        order: Place of each item in the source, shape (n,); None where they are in its order.
 
     Attributes:
         clusters: As given.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what it is made of, by keyword)
         self,
         name: str,
         read: Callable[[int], Item],
@@ -43,8 +45,10 @@ class Dataset:
         *,
         has_keys: bool,
         clusters: "ItemClusters | None" = None,
+        order: Places | None = None,
     ) -> None:
         self.name = name
+        self._order = order
         self.clusters = clusters
         self._has_keys = has_keys
         self._read = read
@@ -68,12 +72,21 @@ class Dataset:
         """
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} has {len(self)} items, no item {index}")
-        item = self._read(index)
+        item = self._read(self.place(index))
         if item_digest(item) != self._digests[index].tobytes():
             raise DatasetError(
                 f"{self.name}: item {index + 1} changed while it was in use; start the command anew"
             )
         return item if item.key else msgspec.structs.replace(item, key=self._key(item, index))
+
+    def place(self, index: int) -> int:
+        """The 0-based place in the source of the item at an index."""
+        return index if self._order is None else int(self._order[index])
+
+    @property
+    def order_digest(self) -> bytes:
+        """Hash of the places of all items; empty where they are in the order of the source."""
+        return b"" if self._order is None else digest("places of items", self._order.tobytes())
 
     def content(self, index: int) -> bytes | None:
         """`item_digest` of the item at an index; None where only reading it would tell."""
@@ -89,6 +102,7 @@ class Dataset:
             self._ordinals,
             has_keys=self._has_keys,
             clusters=None if clusters is None else clusters.of(np.arange(len(self))[:n]),
+            order=None if self._order is None else self._order[:n],
         )
 
     def shuffled(self, seed: int, *, by_cluster: bool = False) -> "Dataset":
@@ -102,14 +116,15 @@ class Dataset:
         order = sorted(range(len(self)), key=marks.__getitem__)
         if by_cluster and self.clusters is not None:
             order = self._together(order, seed)
-        ordinals = None if self._ordinals is None else self._ordinals[order]
+        places = np.array(order, np.int64)
         return Dataset(
             self.name,
-            lambda index: self._read(order[index]),
+            self._read,
             self._digests[order],
-            ordinals,
+            None if self._ordinals is None else self._ordinals[order],
             has_keys=self._has_keys,
-            clusters=None if self.clusters is None else self.clusters.of(np.array(order)),
+            clusters=None if self.clusters is None else self.clusters.of(places),
+            order=places if self._order is None else self._order[places],
         )
 
     def _marks(self, seed: int) -> list[bytes]:

@@ -41,11 +41,11 @@ _EXPORTED = ".exported"
 # Columns that tell the unit of a row.
 _OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge", "scorer")
 # Followups, references by turn, the other columns, and a conversation that is more than one
-# question are JSON text: they differ by dataset.
+# question are JSON text: they differ by dataset. The place in the dataset counts from 0.
 ITEM_COLUMNS = dict.fromkeys(
     (
         *("item", "category", "prompt", "followups", "reference", "references", "fields"),
-        *("messages", "cluster"),
+        *("messages", "cluster", "place"),
     ),
     "str",
 )
@@ -197,7 +197,8 @@ def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
     """
     path = items_path(run_dir)
     clusters = "" if dataset.clusters is None else dataset.clusters.names.hex()
-    mark = f"{dataset.fingerprint.hex()}:{len(dataset)}:{len(ITEM_COLUMNS)}:{clusters}"
+    about = f"{len(dataset)}:{len(ITEM_COLUMNS)}:{clusters}:{dataset.order_digest.hex()}"
+    mark = f"{dataset.fingerprint.hex()}:{about}"
     written = run_dir.results / f".{ITEMS}"
     if not is_marked(written, mark, [path]):
         # Without a mark, who reads the file meanwhile does not take it for damaged.
@@ -225,6 +226,7 @@ def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
             _json(item.fields),
             None if item.messages == (Message("user", item.prompt),) else _json(item.messages),
             item.cluster,
+            str(dataset.place(index)),
         )
 
 

@@ -41,7 +41,8 @@ class Difficulties:
 
     Args:
         settings: Where they come from.
-        items: Columns item and prompt of the run's items, in the dataset's order.
+        items: Columns item, prompt and place (in the dataset, from 0) of the run's items; a run of
+            an older version has no places, so that no difficulty is found by `index`.
 
     Attributes:
         gamed: Rows of the gamed baselines; None without their file.
@@ -54,9 +55,10 @@ class Difficulties:
         rows = None if settings.gamed is None else _rows(settings.gamed)
         self.gamed = None if rows is None else _gamed(rows)
         self._found = _by_key(settings, rows or ())
+        places = items["place"] if "place" in items.columns else [None] * len(items)
         self._names: dict[str, tuple[Key, ...]] = {
-            item: (("item", item), ("index", str(index)), ("instruction", prompt))
-            for index, (item, prompt) in enumerate(items.select("item", "prompt").iter_rows())
+            item: (("item", item), ("index", str(place)), ("instruction", prompt))
+            for item, prompt, place in zip(items["item"], items["prompt"], places, strict=True)
         }
 
     def of(self, items: Iterable[str]) -> Floats:

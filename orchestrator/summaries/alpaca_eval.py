@@ -50,6 +50,7 @@ _LENGTHS = (
     Column("longer than the baseline's", "percent"),
     Column("equal text", "percent"),
 )
+_OF_ITEMS = ("item", "prompt", "place")
 # A fit for each, all at once: a second with the rows of the gamed baselines.
 _MOST_RESAMPLES = 300
 # Raised whenever the arithmetic of the fit changes, so that kept numbers are computed anew.
@@ -101,7 +102,7 @@ def _controls(context: Context) -> Difficulties | str | None:
     if "items" not in context.frames:
         return "the run has no frame of items"
     try:
-        return Difficulties(settings, columns_of(context.frames, "items", ("item", "prompt")))
+        return Difficulties(settings, columns_of(context.frames, "items", _OF_ITEMS))
     except StatisticsError as error:
         return str(error)
 

@@ -75,6 +75,15 @@ def test_clusters_are_beside_the_items_and_others_replace_them(directory):
     assert pl.read_parquet(path)["cluster"].to_list() == ["c", "c"]
 
 
+def test_places_in_the_dataset_stay_with_shuffled_items_and_follow_the_source(directory):
+    items = [Item(key=f"k{n}", messages=(Message("user", f"q{n}"),)) for n in range(9)]
+    for given in (items, items[::-1]):
+        dataset = from_items("x", given).limit(8).shuffled(1).limit(6)
+        frame = pl.read_parquet(export_items(dataset, directory))
+        assert len(frame) == 6
+        assert [given[int(place)].key for place in frame["place"]] == frame["item"].to_list()
+
+
 async def test_the_frame_waits_for_the_first_request_only(directory):
     sent: list[str] = []
     path = directory.results / "items.parquet"

@@ -10,11 +10,15 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from orchestrator.datasets import from_items
 from orchestrator.frames import polars_schema
 from orchestrator.methods import alpaca_eval
 from orchestrator.plan import settings_of
+from orchestrator.records import Item, Message
 from orchestrator.runner.keeping import Keeping
+from orchestrator.runner.results import export_items
 from orchestrator.statistics.length import length_controlled_win_rate
+from orchestrator.store import RunDirectory
 from orchestrator.summaries import alpaca_eval as summary
 from tests.summaries.test_harness import lines
 
@@ -41,7 +45,11 @@ def world():
         schema=polars_schema(alpaca_eval.SCHEMA),
     )  # fmt: skip
     items = pl.DataFrame(
-        {"item": [f"k{i}" for i in range(N)], "prompt": [f"Do {i}." for i in range(N)]}
+        {
+            "item": [f"k{i}" for i in range(N)],
+            "prompt": [f"Do {i}." for i in range(N)],
+            "place": [str(i) for i in range(N)],
+        }
     )
     return rows, items, hard
 
@@ -112,6 +120,23 @@ def test_every_form_of_the_file_gives_the_same_number(world, context_of, by_item
         one["length-controlled"].value, abs=near
     )
     assert any("gamed" in note for note in found.notes) == (form != "gamed")
+
+
+def test_an_index_is_a_place_in_the_dataset_also_where_a_stopping_rule_shuffles_it(
+    world, context_of, by_item, tmp_path
+):
+    rows, _, hard = world
+    given = [Item(key=f"k{i}", messages=(Message("user", f"Do {i}."),)) for i in range(N)]
+    shuffled = from_items("x", given).shuffled(3)
+    with RunDirectory.lock(tmp_path / "run") as directory:
+        items = pl.read_parquet(export_items(shuffled, directory))
+    path = write_csv(tmp_path / "file.csv", ("index", "instruction_difficulty"), enumerate(hard))
+    (one,) = lines(table(world, {"difficulties": by_item}, context_of))
+    (other,) = lines(table((rows, items, hard), {"difficulties": path}, context_of))
+    assert other["length-controlled"].value == pytest.approx(one["length-controlled"].value)
+    # Items whose place is not known have no difficulty, rather than that of another.
+    (none,) = lines(table((rows, items.drop("place"), hard), {"difficulties": path}, context_of))
+    assert "200 of 200 judged items have no difficulty" in none["length-controlled"].why
 
 
 def test_difficulties_are_fitted_from_a_leaderboards_own_predictions(
