@@ -19,7 +19,8 @@ from orchestrator.errors import PluginError
 DATASETS: Final = "orchestrator.datasets"
 COLUMN_TYPES: Final = ("str", "f64", "i64", "bool", "list[f64]", "list[str]")
 STATUS_COLUMNS: Final = {"status": "str", "cause": "str", "message": "str"}
-_OF_THE_RUN: Final = frozenset({"method", "server_epoch"})
+# Summaries add `cluster`, which intervals are over, beside `item`.
+_OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster"})
 
 _Fault = Callable[[Any], str]
 """Gives what is wrong with a value, to stand after its name; empty for nothing."""

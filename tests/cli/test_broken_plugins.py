@@ -51,6 +51,7 @@ METHOD_FAULTS = [
     ("SCHEMA = ['item']", "its 'SCHEMA' must be a mapping"),
     ("SCHEMA = {'item': 'str'}", "lacks status, cause, message"),
     ("SCHEMA = {**SCHEMA, 'method': 'str'}", "declares method, which the run adds"),
+    ("SCHEMA = {**SCHEMA, 'cluster': 'i64'}", "declares cluster, which the run adds"),
     ("FRAME = 'items'", "its 'FRAME' must be a name other than 'items'"),
     ("FRAME = '../x'", "its 'FRAME' must be a name"),
     ("FRAME = None", "its 'FRAME' must be a name"),
