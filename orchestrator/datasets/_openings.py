@@ -14,7 +14,9 @@ from orchestrator.records import Item
 OPENING: Final = 200
 """Characters that two texts share at the least, after what all of them begin with."""
 
-_MOST_ITEMS: Final = 10_000
+MOST_ITEMS: Final = 10_000
+"""Items that are looked at, from the first on."""
+
 # Fewer may be chance: a question that was asked twice.
 _LEAST_ITEMS: Final = 4
 _LEAST_SHARE: Final = 0.1
@@ -57,7 +59,7 @@ def alike_openings(texts: Iterable[tuple[str, str]]) -> Alike | None:
     Args:
         texts: Key and text of each item; the first 10,000 are looked at.
     """
-    looked_at = list(islice(texts, _MOST_ITEMS))
+    looked_at = list(islice(texts, MOST_ITEMS))
     groups = sorted(_groups(looked_at, 0), key=len, reverse=True)
     n = sum(map(len, groups))
     if n < max(_LEAST_ITEMS, _LEAST_SHARE * len(looked_at)):

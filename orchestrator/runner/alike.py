@@ -4,14 +4,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.datasets._openings import alike_openings, text_of
+from orchestrator.datasets._openings import MOST_ITEMS, alike_openings, text_of
 from orchestrator.runner.prepare import Prepared
 
 if TYPE_CHECKING:
     import polars as pl
 
-COLUMNS: Final = ("item", "prompt", "messages", "cluster")
-"""What is read of the items."""
+_COLUMNS: Final = ("item", "prompt", "messages", "cluster")
 
 
 def notes_on_items(prepared: Prepared) -> list[str]:
@@ -24,19 +23,19 @@ def notes_on_items(prepared: Prepared) -> list[str]:
     return _said((item.key, text_of(item)) for item in items)
 
 
-def notes_on_frame(items: "pl.DataFrame", settings: Mapping[str, Any]) -> list[str]:
+def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[str]:
     """The same of the items that a run has kept.
 
     Args:
-        items: Their frame, as far as it has `COLUMNS`.
+        items: Their frame, of which only the texts that are looked at are read.
         settings: The resolved recipe.
     """
     fields = (settings.get("dataset") or {}).get("fields")
-    if fields is None or "cluster" in fields or set(COLUMNS) - set(items.columns):
+    if fields is None or "cluster" in fields or set(_COLUMNS) - set(items.collect_schema()):
         return []
-    if items["cluster"].is_not_null().any():
+    if items.select("cluster").collect()["cluster"].is_not_null().any():
         return []
-    rows = items.select("item", "prompt", "messages").iter_rows()
+    rows = items.select("item", "prompt", "messages").head(MOST_ITEMS).collect().iter_rows()
     return _said((key, _text(prompt, messages)) for key, prompt, messages in rows)
 
 

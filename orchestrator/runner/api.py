@@ -23,7 +23,7 @@ from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
-from orchestrator.runner.alike import COLUMNS, notes_on_frame, notes_on_items
+from orchestrator.runner.alike import notes_on_frame, notes_on_items
 from orchestrator.runner.announced import announce
 from orchestrator.runner.counts import blocks_of, count_prepared
 from orchestrator.runner.execute import Ended, Opened, execute, open_plan
@@ -200,7 +200,8 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         identities = revision.get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = [*missing_notes(store, directory), *notes_of(store, keys, frames)]
-        notes += notes_on_frame(frames.columns(ITEMS, COLUMNS), revision.get("recipe", {}))
+        if ITEMS in frames:
+            notes += notes_on_frame(frames.scan(ITEMS), revision.get("recipe", {}))
         if store.current_plan is None:
             notes.append(
                 "this run has no rows: it was repaired, or is beginning. The same `orchestrator "

@@ -2,8 +2,10 @@
 
 import polars as pl
 import pytest
+from polars.io.plugins import register_io_source
 
 from orchestrator.cli import main
+from orchestrator.datasets._openings import MOST_ITEMS
 from orchestrator.recipe.load import load
 from orchestrator.runner import api
 from orchestrator.runner.alike import notes_on_frame, notes_on_items
@@ -50,12 +52,27 @@ def test_a_run_s_own_items_say_the_same(tmp_path, fields, n):
     prepared = prepare(load(path), path.parent)
     assert len(notes_on_items(prepared)) == n
     with RunDirectory.lock(tmp_path / "run") as directory:
-        frame = pl.read_parquet(export_items(prepared.dataset, directory))
+        frame = pl.scan_parquet(export_items(prepared.dataset, directory))
     assert notes_on_frame(frame, prepared.recipe.resolved()) == notes_on_items(prepared)
 
 
 def test_runs_of_older_versions_and_datasets_without_fields_are_not_told():
-    items = pl.DataFrame({"item": ["a"], "prompt": ["x"]})
+    items = pl.LazyFrame({"item": ["a"], "prompt": ["x"]})
     assert notes_on_frame(items, {"dataset": {"kind": "jsonl", "fields": {}}}) == []
     whole = items.with_columns(messages=pl.lit(None, pl.String), cluster=pl.lit(None, pl.String))
     assert notes_on_frame(whole, {"dataset": {"kind": "demo"}}) == []
+
+
+def test_a_report_reads_only_the_texts_that_are_looked_at():
+    row = {"item": "k", "prompt": "x", "messages": None, "cluster": None}
+    schema = dict.fromkeys(row, pl.String)
+    texts_read = []
+
+    def read(columns, predicate, n_rows, batch_size):
+        if "prompt" in columns:
+            texts_read.append(n_rows)
+        yield pl.DataFrame([row], schema).select(columns)
+
+    items = register_io_source(read, schema=schema)
+    assert notes_on_frame(items, {"dataset": {"kind": "jsonl", "fields": {}}}) == []
+    assert texts_read == [MOST_ITEMS]
