@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.others import lacks_others
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -67,11 +69,6 @@ def lacks_namespaces() -> bool:
     made = subprocess.run(("ip", "netns", "add", name), capture_output=True, check=False)
     subprocess.run(("ip", "netns", "del", name), capture_output=True, check=False)
     return made.returncode != 0
-
-
-def lacks_others() -> bool:
-    """Whether this user may not act as another one."""
-    return os.geteuid() != 0
 
 
 ALLOWED = (

@@ -1,13 +1,51 @@
-"""Another user of this machine, whom only root can act as."""
+"""Another user of this machine, as whom only root can act."""
 
 import os
-from typing import Final
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
 
 NOBODY: Final = 65_534
+SOMEBODY: Final = 65_533
+ADDRESS_SPACE_BYTES: Final = 4 << 30
+
+# Python may stand in a folder of root's, so everything may be read; what may be written, and what
+# belongs to whom, is as for any other user.
+_READS: Final = "+dac_read_search"
+_AS_NOBODY: Final = (
+    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+    f"--inh-caps={_READS}", f"--ambient-caps={_READS}", "--",
+)  # fmt: skip
 
 
-def become_nobody() -> None:
-    """Make this process, a child that begins, one of another user."""
-    os.setgroups([])
-    os.setgid(NOBODY)
-    os.setuid(NOBODY)
+def lacks_others() -> bool:
+    """Return whether this user may not act as another one."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return True
+    return subprocess.run((*_AS_NOBODY, "true"), capture_output=True, check=False).returncode != 0
+
+
+def started(here: Path, home: Path, *arguments: object, **how: Any) -> subprocess.Popen[str]:
+    """Start the command as another user who has 4 GiB of address space."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    return subprocess.Popen(
+        [*_AS_NOBODY, sys.executable, "-m", "orchestrator", *map(str, arguments)],
+        cwd=here, text=True, preexec_fn=_limit, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**env, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[1])}, **how,
+    )  # fmt: skip
+
+
+def given_to(uid: int, path: Path, mode: int | None = None) -> Path:
+    """Give a path and all below it to a user; folders get `mode`."""
+    for one in (path, *path.rglob("*")):
+        os.chown(one, uid, uid, follow_symlinks=False)
+        if mode is not None and one.is_dir() and not one.is_symlink():
+            one.chmod(mode)
+    return path
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))

@@ -11,7 +11,7 @@ from orchestrator import files
 from orchestrator.errors import UsageError
 from orchestrator.foreign import is_foreign
 from orchestrator.report.html.material import Lost, Material
-from orchestrator.report.html.page import all_figures, can_draw, render
+from orchestrator.report.html.page import all_figures, render, undrawn
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.words import UNTRUSTED
 from orchestrator.runner.api import Result
@@ -56,9 +56,9 @@ def write_charts(result: Result, folder: Path) -> list[Path]:
     """Write each chart of a run as SVG and PNG; the paths.
 
     Raises:
-        UsageError: If the extra `[report]` is not installed, or a file can't be written.
+        UsageError: If charts can't be drawn here, or a file can't be written.
     """
-    _need_altair()
+    _need_drawing()
     drawing = importlib.import_module("orchestrator.report.html.drawing")
     written: list[Path] = drawing.write_charts(all_figures(material(result)), folder)
     return written
@@ -68,9 +68,9 @@ def charts(result: Result) -> dict[str, Any]:
     """Each chart of a run's report as an Altair object, by the key that it has there.
 
     Raises:
-        UsageError: If the extra `[report]` is not installed.
+        UsageError: If charts can't be drawn here.
     """
-    _need_altair()
+    _need_drawing()
     altair = importlib.import_module("altair")
     drawing = importlib.import_module("orchestrator.report.html.drawing")
     specified = {one.key: drawing.specification(one) for one in all_figures(material(result))}
@@ -84,9 +84,9 @@ def summary(result: Result) -> str:
     return page_summary(material(result))
 
 
-def _need_altair() -> None:
-    if not can_draw():
-        raise UsageError("charts need Altair: pip install 'selfeval-orchestrator[report]'")
+def _need_drawing() -> None:
+    if needed := undrawn():
+        raise UsageError(f"charts need: {needed}")
 
 
 def material(result: Result) -> Material:

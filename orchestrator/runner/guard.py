@@ -23,7 +23,7 @@ from orchestrator.foreign import distrust, is_foreign
 from orchestrator.runner.options import RUNS
 
 MEMORY_BYTES: Final = 4 << 30
-"""Address space of the reading process."""
+"""Memory of the reading process."""
 CPU_S: Final = 600
 """Processor time of it; without a bound where it serves pages until it is ended."""
 
@@ -115,11 +115,14 @@ def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
 
 def enter() -> None:
     """Bound this process, which was started by `call`."""
-    _bound(resource.RLIMIT_AS, MEMORY_BYTES)
+    # What may be written to, and not all address space: charts are drawn by a program that reserves
+    # 64 GiB. Only Linux counts maps of memory there.
+    is_linux = sys.platform.startswith("linux")
+    _bound(resource.RLIMIT_DATA if is_linux else resource.RLIMIT_AS, MEMORY_BYTES)
     _bound(resource.RLIMIT_CORE, 0)
     if not os.environ[_MARK].startswith("view"):
         _bound(resource.RLIMIT_CPU, CPU_S)
-    if sys.platform.startswith("linux"):
+    if is_linux:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 

@@ -40,7 +40,7 @@ def overview(result: Result) -> dict[str, Any]:
 
 
 def drawings(result: Result) -> dict[str, Tree]:
-    """The charts of the report by the key of their figure; none without the extra `[report]`."""
+    """The charts of the report by the key of their figure; none where they can't be drawn."""
     if not page.can_draw():
         return {}
     found = {figure.key: _drawing(figure) for figure in page.all_figures(material(result))}

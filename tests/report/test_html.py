@@ -145,10 +145,17 @@ def test_every_figure_has_its_numbers_as_a_table(figures):
 
 
 def test_without_the_extra_there_are_tables_and_a_word(material, monkeypatch):
-    monkeypatch.setattr(page, "can_draw", lambda: False)
+    monkeypatch.setattr(page, "_NEEDED", ("no_such_module",))
     text = page.render(material)
     assert "[report]" in text
     assert "<figure" in text
+    assert 'role="img"' not in text
+
+
+def test_with_too_little_address_space_nothing_is_drawn(material, monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (4 << 30, 4 << 30))
+    text = page.render(material)
+    assert "80 GiB of address space" in text
     assert 'role="img"' not in text
 
 

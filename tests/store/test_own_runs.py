@@ -8,15 +8,13 @@ import pytest
 from orchestrator.errors import RunDirectoryError
 from orchestrator.runner import control
 from orchestrator.store import RunDirectory, newest
-from tests.others import NOBODY
+from tests.others import NOBODY, given_to
 
 pytestmark = pytest.mark.others
 
 
 def owned_by_nobody(path: Path) -> Path:
-    for one in (path, *path.rglob("*")):
-        os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
-    return path
+    return given_to(NOBODY, path)
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:

@@ -4,6 +4,7 @@ import base64
 import importlib
 import importlib.util
 import json
+import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ from orchestrator.report.text import safe_line, safe_name
 from orchestrator.tables import Measured, Table
 
 _NEEDED: Final = ("altair", "vl_convert")
+# vl-convert's JavaScript engine reserves 64 GiB, and ends the process where it can't.
+_ADDRESS_SPACE_BYTES: Final = 80 << 30
 _MAX_RECIPE: Final = 60_000
 _MAX_NOTES: Final = 8
 _MAX_MODELS: Final = 6
@@ -60,8 +63,21 @@ class Section:
 
 
 def can_draw() -> bool:
-    """Whether the extra `[report]` is installed."""
-    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+    """Whether charts can be drawn here."""
+    return not undrawn()
+
+
+def undrawn() -> str:
+    """What charts need that is not here; empty where they can be drawn."""
+    if any(importlib.util.find_spec(name) is None for name in _NEEDED):
+        return "pip install 'selfeval-orchestrator[report]'"
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most != resource.RLIM_INFINITY and most < _ADDRESS_SPACE_BYTES:
+        return (
+            f"{_ADDRESS_SPACE_BYTES >> 30} GiB of address space, most of it never used, where "
+            f"`ulimit -v` allows {max(most >> 30, 0)}"
+        )
+    return ""
 
 
 def all_figures(material: Material) -> list[Figure]:
@@ -72,7 +88,7 @@ def all_figures(material: Material) -> list[Figure]:
 def render(material: Material) -> str:
     """The report as one HTML file.
 
-    Without the extra `[report]` it has no charts; every number is in its tables anyway.
+    Where they can't be drawn it has no charts; every number is in its tables anyway.
     """
     found = [section for section in sections(material) if section]
     drawing = importlib.import_module("orchestrator.report.html.drawing") if can_draw() else None
@@ -281,7 +297,7 @@ def warnings(material: Material, *, drawn: bool) -> list[str]:
     for one in material.rankings:
         found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
     if not drawn:
-        found.append("There are no charts here: pip install 'selfeval-orchestrator[report]'.")
+        found.append(f"There are no charts here, which need: {undrawn()}.")
     return [line for line in dict.fromkeys(found) if line]
 
 
