@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 _STATEMENT_S: Final = 60.0
+# A slow disk reads so many, and checking what was read takes less.
+_BYTES_PER_S: Final = 1 << 20
 # SQLite's own steps between two looks at the clock: some milliseconds.
 _STEPS: Final = 100_000
 # Longer than any stored value, which is compressed, can be.
@@ -36,12 +38,13 @@ def copy_of(store: Path, log: Path) -> Path:
 class BoundedConnection(sqlite3.Connection):
     """A connection whose statements end after a minute, with an error, and whose values are short.
 
-    A file can be made so that a statement never ends.
+    A file can be made, or damaged, so that a statement never ends.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (those of sqlite3)
         super().__init__(*arguments, **options)
         self._began = time.monotonic()
+        self._most_s = _STATEMENT_S
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
         self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self.set_progress_handler(self._is_late, _STEPS)
@@ -51,5 +54,9 @@ class BoundedConnection(sqlite3.Connection):
         self._began = time.monotonic()
         return super().execute(*arguments)
 
+    def read_whole(self, n_bytes: int) -> None:
+        """Let a statement take the time that reading a file of so many bytes takes."""
+        self._most_s = _STATEMENT_S + n_bytes / _BYTES_PER_S
+
     def _is_late(self) -> bool:
-        return time.monotonic() - self._began > _STATEMENT_S
+        return time.monotonic() - self._began > self._most_s

@@ -5,13 +5,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.files import sync_folder
 from orchestrator.foreign import is_foreign
 from orchestrator.store.blobs import REPAIR
 from orchestrator.store.bounded import BoundedConnection, copy_of
+
+C = TypeVar("C", bound=sqlite3.Connection)
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +107,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         StoreError: If it can't be opened.
     """
     try:
-        connection = _connect(path, "rwc", BUSY_S)
+        connection = _connect(path, "rwc", BUSY_S, sqlite3.Connection)
     except sqlite3.Error as error:
         raise explain(path, error) from error
     try:
@@ -144,8 +146,9 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     if is_foreign(path.parent):
         return _open_foreign(path)
     published = snapshot_path(path)
+    busy_s = _SNAPSHOT_BUSY_S if published.exists() else BUSY_S
     try:
-        return _open_reader(path, "ro", _SNAPSHOT_BUSY_S if published.exists() else BUSY_S)
+        return _open_reader(path, "ro", busy_s, sqlite3.Connection)
     except sqlite3.OperationalError as error:
         if _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and published.exists():
             logger.info("%s is held by its run: reading the copy of %s", path, published.name)
@@ -156,7 +159,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         raise explain(path, error) from error
     # SQLite can't make the WAL's index beside it; without a WAL it does not need one.
     try:
-        return _open_reader(path, "ro&immutable=1", BUSY_S)
+        return _open_reader(path, "ro&immutable=1", BUSY_S, sqlite3.Connection)
     except sqlite3.Error as error:
         raise explain(path, error) from error
 
@@ -169,7 +172,9 @@ def _open_foreign(path: Path) -> sqlite3.Connection:
     """
     mode = "ro&immutable=1"
     try:
-        if file_size(wal_path(path)):
+        if snapshot_path(path).exists() and wal_path(path).exists() and _is_held(path):
+            path = snapshot_path(path)
+        elif file_size(wal_path(path)):
             # SQLite reads a log by its index, which it would make beside it.
             mode = "ro&readonly_shm=1"
             if not path.with_name(f"{path.name}-shm").exists():
@@ -179,6 +184,17 @@ def _open_foreign(path: Path) -> sqlite3.Connection:
         raise StoreError(f"{path} can't be copied: {error.strerror or error}") from error
     except sqlite3.Error as error:
         raise explain(path, error) from error
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a run on a network file system holds its store; then its files are no whole."""
+    try:
+        _open_reader(path, "ro&readonly_shm=1", _SNAPSHOT_BUSY_S, BoundedConnection).close()
+    except sqlite3.Error as error:
+        return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    except OrchestratorError:
+        pass
+    return False
 
 
 def snapshot_path(path: Path) -> Path:
@@ -235,19 +251,14 @@ def connect_damaged(path: Path) -> sqlite3.Connection:
         path: A copy, which SQLite may change.
     """
     try:
-        return _open_reader(path, "ro", BUSY_S, BoundedConnection, whole=False)
+        connection = _open_reader(path, "ro", BUSY_S, BoundedConnection, whole=False)
     except sqlite3.Error as error:
         raise explain(path, error) from error
+    connection.read_whole(file_size(path) + file_size(wal_path(path)))
+    return connection
 
 
-def _open_reader(
-    path: Path,
-    mode: str,
-    busy_s: float,
-    kind: type[sqlite3.Connection] = sqlite3.Connection,
-    *,
-    whole: bool = True,
-) -> sqlite3.Connection:
+def _open_reader(path: Path, mode: str, busy_s: float, kind: type[C], *, whole: bool = True) -> C:
     connection = _connect(path, mode, busy_s, kind)
     try:
         connection.execute("PRAGMA query_only=1")
@@ -266,9 +277,7 @@ def _open_reader(
     return connection
 
 
-def _connect(
-    path: Path, mode: str, busy_s: float, kind: type[sqlite3.Connection] = sqlite3.Connection
-) -> sqlite3.Connection:
+def _connect(path: Path, mode: str, busy_s: float, kind: type[C]) -> C:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
@@ -335,7 +344,7 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
 
 def create(path: Path, page_bytes: int) -> None:
     """Make an empty store with pages of a size, all of it in the file itself."""
-    connection = _connect(path, "rwc", BUSY_S)
+    connection = _connect(path, "rwc", BUSY_S, sqlite3.Connection)
     try:
         connection.execute(f"PRAGMA page_size={page_bytes}")
         connection.execute("PRAGMA journal_mode=WAL").fetchone()
