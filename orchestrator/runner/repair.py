@@ -5,6 +5,7 @@ import argparse
 from orchestrator import files
 from orchestrator.errors import EXIT_COMPLETE, StoreError
 from orchestrator.frames import ITEMS
+from orchestrator.report.waiting import progress
 from orchestrator.runner.opened import check_items
 from orchestrator.runner.report_commands import run_path, say_of
 from orchestrator.runner.results import missing_notes
@@ -23,7 +24,9 @@ def repair(options: argparse.Namespace) -> int:
     mended = RunDirectory.mend(path)
     RunDirectory.open(path)
     with RunDirectory.lock(path) as directory:
-        found = salvage(directory.store_path)
+        # How many there are is not known of a damaged store.
+        with progress("checking outcomes", None) as advance:
+            found = salvage(directory.store_path, advance)
         if found.damaged is not None:
             directory.forget_outcomes()
         with Store.open(directory.store_path, read_only=True) as store:

@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -66,6 +66,9 @@ _FAULTS: Final = (
 Group = tuple[str, str]
 """Model and kind of ask."""
 
+Advance = Callable[[int], None]
+"""Called with how much more is done."""
+
 
 class Salvaged(msgspec.Struct, frozen=True):
     """What became of a damaged store.
@@ -83,11 +86,12 @@ class Salvaged(msgspec.Struct, frozen=True):
     damaged: Path | None
 
 
-def salvage(path: Path) -> Salvaged:
+def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
     """Replace a damaged store by one that holds what can be read of it; the old file is kept.
 
     Args:
         path: The store. Nobody else may write it meanwhile.
+        advance: Called with how many more outcomes were looked at.
 
     Raises:
         RunDirectoryError: If there is none, or it is another program's.
@@ -100,7 +104,7 @@ def salvage(path: Path) -> Salvaged:
         opened, was_restored = _open_copy(path, copy)
         with contextlib.closing(opened) as source:
             found = _Source(source, copy)
-            kept, n_lost = _copy(found, target)
+            kept, n_lost = _copy(found, target, advance)
             counted = found.counted()
             is_whole = (
                 not was_restored and not found.n_lost and counted == kept and found.is_sound()
@@ -249,7 +253,7 @@ def _remove(path: Path) -> None:
         path.with_name(name).unlink(missing_ok=True)
 
 
-def _copy(source: _Source, target: Path) -> tuple[Counter[Group], int]:
+def _copy(source: _Source, target: Path, advance: Advance) -> tuple[Counter[Group], int]:
     """Outcomes kept by model and kind, and how many can't be read."""
     _remove(target)
     recent = Recent()
@@ -270,6 +274,7 @@ def _copy(source: _Source, target: Path) -> tuple[Counter[Group], int]:
         seen: set[bytes] = set()
         batch: list[Entry] = []
         for _, key, *rest in source.rows("outcome", _COLUMNS, _TYPES):
+            advance(1)
             entry = _checked(key, rest, names)
             if entry is None or key in seen:
                 source.n_lost += entry is None

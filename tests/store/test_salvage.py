@@ -53,6 +53,13 @@ def test_a_sound_store_is_left_alone(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
+def test_every_outcome_that_is_looked_at_is_reported(path: Path) -> None:
+    fill(path)
+    steps: list[int] = []
+    salvage(path, steps.append)
+    assert sum(steps) == N + 1
+
+
 def test_pages_that_were_overwritten_lose_what_was_on_them_and_no_more(path: Path) -> None:
     fill(path)
     middle = path.stat().st_size // 2 // PAGE * PAGE
