@@ -203,6 +203,10 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
             found = self._frames[name] = columnar.read(self._paths[name])
         return found
 
+    def __contains__(self, name: object) -> bool:
+        # The one of `Mapping` would read the frame.
+        return name in self._paths
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
 
@@ -238,8 +242,19 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         found = self._there(name, wanted)
         return columnar.read(self._paths[name], found) if found else pl.DataFrame()
 
+    def row(self, name: str, place: int) -> dict[str, Any]:
+        """The row at a place of a frame, counted from 0, by column."""
+        held = self._frames.get(name)
+        if held is not None:
+            return held.row(place, named=True)
+        return self.scan(name).slice(place, 1).collect().row(0, named=True)
+
+    def names(self, name: str) -> list[str]:
+        """Names of the columns of a frame; none where there is no such frame."""
+        return columnar.column_names(self._paths[name]) if name in self._paths else []
+
     def _there(self, name: str, wanted: Sequence[str]) -> list[str]:
-        there = columnar.column_names(self._paths[name])
+        there = self.names(name)
         return [column for column in wanted if column in there]
 
 
@@ -251,6 +266,20 @@ def columns_of(
         return frames.columns(name, wanted)
     frame = frames.get(name, pl.DataFrame())
     return frame.select([column for column in wanted if column in frame.columns])
+
+
+def names_of(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:
+    """Names of the columns of a frame; none where there is no such frame."""
+    if isinstance(frames, FrameFiles):
+        return frames.names(name)
+    return frames[name].columns if name in frames else []
+
+
+def row_of(frames: Mapping[str, pl.DataFrame], name: str, place: int) -> dict[str, Any]:
+    """The row at a place of a frame, counted from 0, by column; of a file only it is read."""
+    if isinstance(frames, FrameFiles):
+        return frames.row(name, place)
+    return frames[name].row(place, named=True)
 
 
 def slices_of(

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from orchestrator.analyses._scores import KEYS, score, source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
+from orchestrator.frames import columns_of
 from orchestrator.methods._base import Settings
 from orchestrator.recipe.given_file import GivenFile
 from orchestrator.summaries._base import Context
@@ -67,8 +68,8 @@ def read_gold(context: Context, gold: Gold) -> pl.DataFrame:
         found = score(context, source_of(context, gold.method), gold.column)
         return found.means().select(*KEYS, gold="value")
     if gold.exact_match:
-        answers = context.frames.get("answers")
-        if answers is None or not answers["exact_match"].is_not_null().any():
+        answers = columns_of(context.frames, "answers", (*KEYS, "exact_match"))
+        if not answers.width or not answers["exact_match"].is_not_null().any():
             raise UsageError(f"{context.name}: no answer has a reference to be compared with")
         return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
     if gold.labels is not None:
@@ -88,8 +89,8 @@ def _labelled(context: Context, path: str) -> pl.DataFrame:
 
 
 def _field(context: Context, name: str) -> pl.DataFrame:
-    items = context.frames.get("items")
-    if items is None:
+    items = columns_of(context.frames, "items", ("item", "fields"))
+    if not items.width:
         raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
     texts = items["fields"].to_list()
     values = [None if text is None else json.loads(text).get(name) for text in texts]

@@ -53,11 +53,14 @@ class Score(msgspec.Struct, frozen=True):
 
     def means(self) -> pl.DataFrame:
         """One value an item, turn and model: the mean over judges and opponents."""
-        return (
-            self.points.drop_nulls("value")
-            .group_by("item", CLUSTER, "category", "turn", "model", maintain_order=True)
-            .agg(pl.col("value").mean())
+        known = self.points.drop_nulls("value")
+        # Texts as keys would take three times the memory; cluster and category follow the item.
+        values = known.select(code=_code(known), value="value").with_row_index("place")
+        groups = values.group_by("code", maintain_order=True).agg(
+            pl.col("place").first(), pl.col("value").mean()
         )
+        named = known.select("item", CLUSTER, "category", "turn", "model")[groups["place"]]
+        return named.with_columns(groups["value"])
 
 
 def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
@@ -97,9 +100,11 @@ def score(context: Context, source: Source, column: str) -> Score:
     Raises:
         UsageError: If there is no such column of numbers.
     """
-    rows = context.rows_of(source)
+    wanted = dict.fromkeys((*_SHAPE, "model_a", "model_b", column))
+    rows = context.rows_of(source, list(wanted))
     name = f"{source.name}.{column}"
     if column not in rows.columns or not _is_number(rows.schema[column]):
+        rows = context.rows_of(source)
         numbers = [one for one, kind in rows.schema.items() if _is_number(kind)]
         raise UsageError(
             f"{context.name}: {source.name!r} has no column of numbers {column!r}; there are "
@@ -121,6 +126,19 @@ def score(context: Context, source: Source, column: str) -> Score:
         rows.with_columns(model=pl.col("model_b"), value=1.0 - pl.col("value")).select(*_SHAPE),
     ]
     return Score(name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True)
+
+
+def _code(points: pl.DataFrame) -> pl.Series:
+    """A whole number for each item, turn and model, another one where any of them differs."""
+    code = pl.repeat(0, len(points), dtype=pl.UInt64, eager=True)
+    for key in KEYS:
+        column = points[key]
+        if column.dtype == pl.String:
+            column = column.cast(pl.Categorical).to_physical()
+        # From 1 on; 0 where the row has none.
+        own = column.rank("dense").fill_null(0).cast(pl.UInt64)
+        code = code * (column.n_unique() + 1) + own
+    return code
 
 
 def _is_number(kind: pl.DataType) -> bool:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from orchestrator.analyses._scores import source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
+from orchestrator.frames import columns_of
 from orchestrator.methods._base import Settings
 from orchestrator.recipe.given_file import GivenFile
 from orchestrator.summaries._base import Context, Source
@@ -113,7 +114,9 @@ def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -
 
 
 def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
-    answers = context.frames.get("answers", pl.DataFrame())
+    answers = columns_of(
+        context.frames, "answers", ("method", "item", "turn", "model", "exact_match")
+    )
     if answers.is_empty():
         raise UsageError(f"{context.name}: this run has no answers to hold to a reference")
     own = f"answers ({source})"
@@ -135,11 +138,11 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
 
 
 def _by_field(context: Context, winner: Winner, pairs: pl.DataFrame) -> Floats:
-    items = context.frames.get("items")
-    if items is None:
+    items = columns_of(context.frames, "items", ("item", "fields"))
+    if not items.width:
         raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
     said: dict[str, str] = {}
-    for item, text in items.select("item", "fields").iter_rows():
+    for item, text in items.iter_rows():
         value = json.loads(text).get(winner.field) if text else None
         if value is not None:
             said[item] = str(value)

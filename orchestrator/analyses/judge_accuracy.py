@@ -22,6 +22,7 @@ from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_
 from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._preferences import (
+    COLUMNS,
     PAIRWISE,
     POINTWISE,
     WORDS,
@@ -94,7 +95,7 @@ def summarise(context: Context) -> list[Table]:
 
 def _settings(context: Context) -> Iterator[_Setting]:
     for source in judging_sources(context):
-        found = preferences(context.rows_of(source))
+        found = preferences(context.rows_of(source, COLUMNS))
         judges = list(found.by_judge())
         for judge, of_judge in judges:
             name = source.name if len(judges) == 1 else f"{source.name} · {judge}"

@@ -5,7 +5,7 @@ distribution and both orders. Pairs whose better answer is not known, or is a ti
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ from orchestrator.analyses._winners import JudgedWinner, Winner, judging_sources
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.statistics.calibration import Calibration, calibration
 from orchestrator.summaries._base import Context, Source
-from orchestrator.summaries._preferences import SOFT, preferences
+from orchestrator.summaries._preferences import COLUMNS, SOFT, UNIT, preferences
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 
@@ -51,10 +51,14 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
         UsageError: If it is known of no pair of a source who is better.
     """
     for source in sources:
-        rows = context.rows_of(source)
+        rows = context.rows_of(source, COLUMNS)
         if rows.is_empty():
             continue
-        judges = list(preferences(rows).by_judge())
+        pairs = preferences(rows)
+        # Most of a large run's columns are the other estimators.
+        del rows
+        judges = list(replace(pairs, rows=pairs.rows.select(*UNIT, SOFT)).by_judge())
+        del pairs
         for judge, of_judge in judges:
             truth = truths(context, winner, of_judge.rows, source.name)
             kept = np.abs(truth) == 1.0

@@ -33,7 +33,13 @@ from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._clusters import without_n
 from orchestrator.summaries._judged import mass
-from orchestrator.summaries._preferences import SOFT, Preferences, decided, preferences
+from orchestrator.summaries._preferences import (
+    COLUMNS,
+    SOFT,
+    Preferences,
+    decided,
+    preferences,
+)
 from orchestrator.tables import (
     Cell,
     Column,
@@ -127,7 +133,7 @@ def _seated(context: Context) -> _Jury:
     source, config = _source(context), context.config
     if source.frame not in _FRAMES:
         raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
-    found = preferences(context.rows_of(source))
+    found = preferences(context.rows_of(source, COLUMNS))
     by_judge = dict(found.by_judge())
     judges = tuple(judge for judge in source.config.judges if judge in by_judge)
     if len(judges) < 2:

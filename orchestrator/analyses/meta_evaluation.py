@@ -20,6 +20,7 @@ from orchestrator.analyses._gold import Gold, read_gold
 from orchestrator.analyses._scores import KEYS, Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.errors import UsageError
+from orchestrator.frames import columns_of
 from orchestrator.methods._base import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.correlation import (
@@ -128,8 +129,8 @@ def _is_gold(found: Score, gold: Gold) -> bool:
 
 def _length(context: Context) -> pl.DataFrame | None:
     """Tokens of each answer; None where nobody kept answers."""
-    answers = context.frames.get("answers")
-    if answers is None or "n_tokens" not in answers.columns:
+    answers = columns_of(context.frames, "answers", (*KEYS, "n_tokens"))
+    if "n_tokens" not in answers.columns:
         return None
     return answers.select(*KEYS, length=pl.col("n_tokens").cast(pl.Float64)).unique(KEYS)
 

@@ -15,6 +15,7 @@ from pydantic import Field
 from orchestrator.analyses._scores import Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.errors import UsageError
+from orchestrator.frames import columns_of
 from orchestrator.methods._base import Settings
 from orchestrator.statistics.ordering import METHOD, Ordering, ordering
 from orchestrator.summaries._base import Context
@@ -52,7 +53,7 @@ class Config(Settings):
 
 def summarise(context: Context) -> list[Table]:
     """One line a score, then what the true order rests on."""
-    known = _exact_match(context.frames.get("answers"))
+    known = _exact_match(columns_of(context.frames, "answers", ("model", "exact_match")))
     config: Config = context.config
     order = config.order or tuple(known["model"].to_list())
     if len(order) < 2:
@@ -83,10 +84,10 @@ def summarise(context: Context) -> list[Table]:
     ]
 
 
-def _exact_match(answers: pl.DataFrame | None) -> pl.DataFrame:
+def _exact_match(answers: pl.DataFrame) -> pl.DataFrame:
     """Models with the share of answers equal to the reference, best first."""
     shape = {"model": pl.String(), "share": pl.Float64(), "n": pl.UInt32()}
-    if answers is None or answers.is_empty():
+    if answers.is_empty():
         return pl.DataFrame(schema=shape)
     return (
         answers.filter(pl.col("exact_match").is_not_null())

@@ -1,6 +1,7 @@
 """Rows of a plan as frames: exported to Parquet once, read back from there."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from orchestrator.errors import PluginError
 from orchestrator.frames import (
     ITEMS,
     FrameFiles,
-    columns_of,
+    names_of,
     schema_fault,
     slices_of,
     write_parquet,
@@ -43,12 +44,9 @@ _OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge"
 # Followups, references by turn, the other columns, and a conversation that is more than one
 # question are JSON text: they differ by dataset. The place in the dataset counts from 0.
 ITEM_COLUMNS = dict.fromkeys(
-    (
-        *("item", "category", "prompt", "followups", "reference", "references", "fields"),
-        *("messages", "cluster", "place"),
-    ),
-    "str",
-)
+    ("item", "category", "prompt", "followups", "reference", "references", "fields", "messages",
+     "cluster", "place"), "str",
+)  # fmt: skip
 # Frames with a preference between two models in each row.
 _RANKED = ("judgments", "pair_scores")
 
@@ -102,10 +100,12 @@ def failed_units(frames: FrameFiles) -> int:
     """
     n_failed = 0
     for name in frames:
-        rows = frames.columns(name, ("status", *_OF_UNIT))
-        if "status" in rows.columns:
-            failed = rows.filter(pl.col("status") != "ok").drop("status")
-            n_failed += failed.n_unique() if failed.width and len(failed) else len(failed)
+        if "status" not in frames.names(name):
+            continue
+        slices = frames.slices(name, ("status", *_OF_UNIT), ROWS_AT_ONCE)
+        parts = [rows.filter(pl.col("status") != "ok").drop("status") for rows in slices]
+        failed = pl.concat(parts) if parts else pl.DataFrame()
+        n_failed += failed.n_unique() if failed.width and len(failed) else len(failed)
     return n_failed
 
 
@@ -301,12 +301,14 @@ def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int
     """
     found: dict[str, dict[int, int]] = {}
     for name in frames:
-        frame = columns_of(frames, name, ("method", "server_epoch"))
-        if "server_epoch" not in frame.columns:
+        if "server_epoch" not in names_of(frames, name):
             continue
-        table = frame.group_by("method", "server_epoch").len().sort("method", "server_epoch")
-        for method, epoch, n in table.iter_rows():
-            found.setdefault(method, {})[epoch or 0] = n
+        counts: Counter[tuple[str, int]] = Counter()
+        for rows in slices_of(frames, name, ("method", "server_epoch"), ROWS_AT_ONCE):
+            for method, epoch, n in rows.group_by("method", "server_epoch").len().iter_rows():
+                counts[method, epoch or 0] += n
+        for method, epoch in sorted(counts):
+            found.setdefault(method, {})[epoch] = counts[method, epoch]
     return found if len({epoch for rows in found.values() for epoch in rows}) > 1 else {}
 
 

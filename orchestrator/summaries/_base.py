@@ -101,9 +101,10 @@ class Context(msgspec.Struct, frozen=True):
 
         Args:
             source: The method.
-            columns: Those that are read; all where none are named.
+            columns: Those that are read; all where none are named, and where the method derives
+                columns of others.
         """
-        if columns is not None:
+        if columns is not None and source.derive is None:
             frame = columns_of(self.frames, source.frame, ("method", *columns))
         else:
             frame = self.frames.get(source.frame, pl.DataFrame())

@@ -59,6 +59,11 @@ WORDS: Final = {
     "mean_post": "mean, post",
 }
 UNIT: Final = ("item", CLUSTER, "turn", "judge", "model_a", "model_b")
+COLUMNS: Final = (
+    *(name for name in UNIT if name != CLUSTER), "category", "status", SOFT, *PAIRWISE,
+    "coverage_ab", "coverage_ba", "same_text", "model", "p", "coverage",
+)  # fmt: skip
+"""What is read of the rows of a judge."""
 _CELLS: Final = 2**21
 
 
@@ -82,7 +87,10 @@ class Preferences:
 
     def by_judge(self) -> Iterator[tuple[str, "Preferences"]]:
         """Those of each judge; what is missing is not told apart."""
-        for (judge,), rows in self.rows.group_by("judge", maintain_order=True):
+        judges = self.rows["judge"].unique(maintain_order=True).to_list()
+        for judge in judges:
+            only = len(judges) == 1
+            rows = self.rows if only else self.rows.filter(pl.col("judge").eq_missing(judge))
             yield str(judge), replace(self, rows=rows)
 
     def values(self, name: str) -> Floats:

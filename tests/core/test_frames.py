@@ -98,6 +98,29 @@ def test_a_frame_is_read_at_its_first_use_only(folder):
     assert found.columns("answers", ("score",)).height == 25
 
 
+def test_asking_for_a_frame_by_name_reads_nothing(folder):
+    found = FrameFiles(folder)
+    (folder / "items.parquet").write_bytes(b"damaged, and nobody asks")
+    assert "items" in found
+    assert "judgments" not in found
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_row_is_read_by_its_place(folder, is_read):
+    found = FrameFiles(folder)
+    if is_read:
+        assert found["answers"].height == 25
+    for place in (0, 7, 24):
+        expected = dict(zip(COLUMNS, ROWS[place], strict=True))
+        assert frames.row_of(found, "answers", place) == expected
+        assert (
+            frames.row_of(
+                {"answers": pl.DataFrame(ROWS, list(COLUMNS), orient="row")}, "answers", place
+            )
+            == expected
+        )
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 def test_columns_are_those_that_are_there(folder, is_read):
     found = FrameFiles(folder)

@@ -5,6 +5,7 @@ from typing import Any
 from orchestrator.analyses._winners import FRAMES, Winner
 from orchestrator.analyses.judge_calibration import Calibrated, calibrated, tables
 from orchestrator.errors import UsageError
+from orchestrator.frames import columns_of
 from orchestrator.report import numbers
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, name
@@ -17,6 +18,9 @@ def of_calibration(material: Material) -> list[Figure]:
     """Confidence against accuracy of each judge; none where no pair has a known better answer."""
     context = material.context
     found: list[Calibrated] = []
+    answers = columns_of(material.frames, "answers", ("exact_match",))
+    if not answers.width or answers["exact_match"].null_count() == len(answers):
+        return []
     for source in context.sources:
         if source.frame in FRAMES:
             try:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from orchestrator.analyses._scores import score
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.errors import OrchestratorError
+from orchestrator.frames import slices_of
+from orchestrator.judged import ROWS_AT_ONCE
 from orchestrator.report import numbers
 from orchestrator.report.generic import cell_text
 from orchestrator.report.html import figures
@@ -107,18 +109,18 @@ def _points(material: Material, source: Source, column: str) -> pl.DataFrame | N
 
 def _answers(material: Material) -> pl.DataFrame | None:
     """Length and correctness of the answers; the first method's, where several drew some."""
-    rows = material.frames.get("answers")
-    if rows is None or rows.is_empty():
-        return None
-    return (
-        rows.filter(pl.col("status") == "ok")
-        .unique(list(_KEYS), keep="first", maintain_order=True)
-        .select(
+    wanted = (*_KEYS, "status", "text", "exact_match")
+    parts = [
+        rows.filter(pl.col("status") == "ok").select(
             *_KEYS,
             pl.col("text").str.len_chars().cast(pl.Float64).alias("length"),
             pl.col("exact_match").cast(pl.Float64).alias(_GOLD),
         )
-    )
+        for rows in slices_of(material.frames, "answers", wanted, ROWS_AT_ONCE)
+    ]
+    if not parts:
+        return None
+    return pl.concat(parts).unique(list(_KEYS), keep="first", maintain_order=True)
 
 
 def _basis(aligned: Aligned, level: float) -> str:

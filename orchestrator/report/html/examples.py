@@ -1,11 +1,13 @@
 """Judgments and rewritings worth reading: the most decisive, the most contested, the flipped."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from orchestrator.frames import names_of, row_of, slices_of
+from orchestrator.judged import ROWS_AT_ONCE
 from orchestrator.report import numbers
 from orchestrator.report.html.material import Material
 from orchestrator.report.html.untrusted import safe_block
@@ -13,6 +15,9 @@ from orchestrator.report.html.untrusted import safe_block
 _EACH: Final = 3
 _KEYS: Final = ("item", "turn", "model")
 _EVEN: Final = 0.5
+
+Row = Mapping[str, Any]
+Answers = Mapping[tuple[Any, ...], Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,13 @@ class Examples:
     cases: Sequence[Example]
 
 
+class _Order(NamedTuple):
+    """Rows to choose from, and what is highest in the first of them."""
+
+    which: pl.Expr
+    by: pl.Expr
+
+
 def examples(material: Material) -> list[Examples]:
     """Every kind of case that the run has."""
     found = [*_judgments(material), *_rewritings(material), *_rated(material)]
@@ -59,19 +71,13 @@ def examples(material: Material) -> list[Examples]:
 
 
 def _judgments(material: Material) -> list[Examples]:
-    rows = material.frames.get("judgments")
-    if rows is None or rows.is_empty():
-        return []
-    good = rows.filter(
+    good = (
         (pl.col("status") == "ok")
         & pl.col("prefer_a").is_finite()
         & pl.col("prefer_a_ab").is_finite()
         & pl.col("prefer_a_ba").is_finite()
         & ~pl.col("same_text").fill_null(value=False)
     )
-    if good.is_empty():
-        return []
-    answers = _answers(material)
     ab, ba = pl.col("prefer_a_ab"), pl.col("prefer_a_ba")
     least = pl.min_horizontal((ab - _EVEN).abs(), (ba - _EVEN).abs())
     first, second = winner("p_ab"), winner("p_ba")
@@ -83,25 +89,28 @@ def _judgments(material: Material) -> list[Examples]:
             "decisive",
             "Most decisive",
             "Both orders say the same, with the highest probability.",
-            good.filter(agree).with_columns(by=least),
+            agree,
+            least,
         ),
         (
             "contested",
             "Most contested",
             "The judge's distribution is widest, and neither order decides far.",
-            good.with_columns(by=spread - flips),
+            pl.lit(value=True),
+            spread - flips,
         ),
         (
             "flipped",
             "Flipped by the order",
             "Shown the other way round, the other answer wins.",
-            good.filter(first * second < 0).with_columns(by=flips),
+            first * second < 0,
+            flips,
         ),
     )
-    return [
-        Examples(key, title, says, [_judged(row, answers) for row in _top(part)])
-        for key, title, says, part in kinds
-    ]
+    wanted = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "same_text", "p_ab", "p_ba")
+    orders = [_Order(good & which, by) for _, _, _, which, by in kinds]
+    found = _top(material, "judgments", wanted, orders)
+    return _shown([kind[:3] for kind in kinds], found, material, _judged)
 
 
 def winner(column: str) -> pl.Expr:
@@ -121,24 +130,77 @@ def _entropy(column: str) -> pl.Expr:
     return pl.col(column).list.eval(mass).list.sum().fill_null(0.0)
 
 
-def _top(rows: pl.DataFrame) -> Iterable[dict[str, Any]]:
-    """The first rows by `by`, each of another item."""
+def _top(
+    material: Material, frame: str, wanted: Sequence[str], orders: Sequence[_Order]
+) -> list[list[Row]]:
+    """The first rows of a frame by each order, each of another item.
+
+    The frame is read in slices, of which only the first rows are kept: texts, which take most of a
+    large run, are read of these rows alone.
+
+    Args:
+        material: The run.
+        frame: Its name.
+        wanted: Columns that the orders look at, beside `item` and `status`.
+        orders: Several ways to choose rows.
+    """
+    best: list[pl.DataFrame | None] = [None] * len(orders)
+    n_rows = 0
+    for rows in slices_of(material.frames, frame, ("item", "status", *wanted), ROWS_AT_ONCE):
+        places = pl.int_range(n_rows, n_rows + len(rows), dtype=pl.Int64)
+        n_rows += len(rows)
+        for at, order in enumerate(orders):
+            found = (
+                rows.with_columns(place=places)
+                .filter(order.which)
+                .select("item", "place", by=order.by)
+            )
+            held = best[at]
+            best[at] = _first(found if held is None else pl.concat([held, found]))
+    places_of = [[] if one is None else one["place"].to_list() for one in best]
+    return [[row_of(material.frames, frame, at) for at in places] for places in places_of]
+
+
+def _first(rows: pl.DataFrame) -> pl.DataFrame:
     order = rows.drop_nulls("by").sort("by", "item", descending=[True, False], maintain_order=True)
-    return order.unique("item", keep="first", maintain_order=True).head(_EACH).iter_rows(named=True)
+    return order.unique("item", keep="first", maintain_order=True).head(_EACH)
 
 
-def _answers(material: Material) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-    rows = material.frames.get("answers")
-    if rows is None or rows.is_empty():
-        return {}
-    kept = rows.unique(list(_KEYS), keep="first", maintain_order=True)
-    columns = [*_KEYS, "prompt", "text", "reference"]
-    return {tuple(row[k] for k in _KEYS): row for row in kept.select(columns).iter_rows(named=True)}
+def _shown(
+    kinds: Sequence[tuple[str, str, str]],
+    found: Sequence[Sequence[Row]],
+    material: Material,
+    show: Callable[[Row, Answers], Example],
+) -> list[Examples]:
+    """Rows of each kind with the answers that they are about."""
+    answers = _answers(material, {key for rows in found for row in rows for key in _keys(row)})
+    return [
+        Examples(key, title, says, [show(row, answers) for row in rows])
+        for (key, title, says), rows in zip(kinds, found, strict=True)
+    ]
 
 
-def _judged(
-    row: Mapping[str, Any], answers: Mapping[tuple[Any, ...], Mapping[str, Any]]
-) -> Example:
+def _keys(row: Row) -> list[tuple[Any, ...]]:
+    """Item, turn and model of each answer that a row is about."""
+    models = [row[name] for name in ("model", "model_a", "model_b") if name in row]
+    return [(row["item"], row["turn"], model) for model in models]
+
+
+def _answers(material: Material, wanted: set[tuple[Any, ...]]) -> Answers:
+    """Answers by item, turn and model; the first where there are several."""
+    items = list({item for item, _, _ in wanted})
+    places: dict[tuple[Any, ...], int] = {}
+    n_rows = 0
+    for rows in slices_of(material.frames, "answers", _KEYS, ROWS_AT_ONCE):
+        kept = rows.with_row_index("place", n_rows).filter(pl.col("item").is_in(items))
+        n_rows += len(rows)
+        for *keys, place in kept.select(*_KEYS, "place").iter_rows():
+            if tuple(keys) in wanted:
+                places.setdefault(tuple(keys), place)
+    return {keys: row_of(material.frames, "answers", place) for keys, place in places.items()}
+
+
+def _judged(row: Row, answers: Answers) -> Example:
     a = answers.get((row["item"], row["turn"], row["model_a"]), {})
     b = answers.get((row["item"], row["turn"], row["model_b"]), {})
     texts = [
@@ -176,26 +238,17 @@ def _given(text: str | None) -> str:
 
 
 def _rewritings(material: Material) -> list[Examples]:
-    rows = material.frames.get("probdiff")
-    if rows is None or rows.is_empty():
-        return []
-    good = rows.filter((pl.col("status") == "ok") & pl.col("d").is_finite())
-    answers = _answers(material)
+    good = (pl.col("status") == "ok") & pl.col("d").is_finite() & ~pl.col("unchanged")
     kinds = (
-        ("down", "ProbDiff: rewritings it believes least", "The lowest d.", -pl.col("d")),
-        ("up", "ProbDiff: rewritings it believes most", "The highest d.", pl.col("d")),
+        ("rewritten-down", "ProbDiff: rewritings it believes least", "The lowest d.", -pl.col("d")),
+        ("rewritten-up", "ProbDiff: rewritings it believes most", "The highest d.", pl.col("d")),
     )
-    found = []
-    for key, title, says, by in kinds:
-        kept = good.filter(~pl.col("unchanged") & (by > 0)).with_columns(by=by)
-        cases = [_rewritten(row, answers) for row in _top(kept)]
-        found.append(Examples(f"rewritten-{key}", title, says, cases))
-    return found
+    orders = [_Order(good & (by > 0), by) for _, _, _, by in kinds]
+    found = _top(material, "probdiff", ("d", "unchanged"), orders)
+    return _shown([kind[:3] for kind in kinds], found, material, _rewritten)
 
 
-def _rewritten(
-    row: Mapping[str, Any], answers: Mapping[tuple[Any, ...], Mapping[str, Any]]
-) -> Example:
+def _rewritten(row: Row, answers: Answers) -> Example:
     asked = _asked(answers.get((row["item"], row["turn"], row["model"]), {}))
     texts = []
     for label, text, ell in (
@@ -208,30 +261,19 @@ def _rewritten(
 
 
 def _rated(material: Material) -> list[Examples]:
-    rows = material.frames.get("scores")
-    if rows is None or "mean" not in rows.columns:
+    if "mean" not in names_of(material.frames, "scores"):
         return []
-    good = rows.filter((pl.col("status") == "ok") & pl.col("mean").is_finite())
-    answers = _answers(material)
+    good = (pl.col("status") == "ok") & pl.col("mean").is_finite()
     kinds = (
-        ("high", "Highest scores", "The highest mean of the distribution.", pl.col("mean")),
-        ("low", "Lowest scores", "The lowest mean of the distribution.", -pl.col("mean")),
-        ("wide", "Least certain scores", "The widest distribution.", pl.col("std")),
+        ("score-high", "Highest scores", "The highest mean of the distribution.", pl.col("mean")),
+        ("score-low", "Lowest scores", "The lowest mean of the distribution.", -pl.col("mean")),
+        ("score-wide", "Least certain scores", "The widest distribution.", pl.col("std")),
     )
-    return [
-        Examples(
-            f"score-{key}",
-            title,
-            says,
-            [_scored(row, answers) for row in _top(good.with_columns(by=by))],
-        )
-        for key, title, says, by in kinds
-    ]
+    found = _top(material, "scores", ("mean", "std"), [_Order(good, by) for *_, by in kinds])
+    return _shown([kind[:3] for kind in kinds], found, material, _scored)
 
 
-def _scored(
-    row: Mapping[str, Any], answers: Mapping[tuple[Any, ...], Mapping[str, Any]]
-) -> Example:
+def _scored(row: Row, answers: Answers) -> Example:
     answer = answers.get((row["item"], row["turn"], row["model"]), {})
     texts = [Text(f"Answer · {row['model']}", _given(answer.get("text")))]
     spread = numbers.maybe(row["std"], "{:.2f}".format)

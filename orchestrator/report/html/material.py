@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from orchestrator.frames import columns_of
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.summaries._base import Context
@@ -71,9 +72,7 @@ class Material:
     def models(self) -> list[str]:
         """Models that answer, in the order of their rows."""
         found: dict[str, None] = {}
-        for frame in self.frames.values():
-            for column in ("model", "model_a", "model_b"):
-                if column in frame.columns:
-                    names = frame[column].drop_nulls().unique(maintain_order=True).to_list()
-                    found.update(dict.fromkeys(names))
+        for frame in self.frames:
+            for names in columns_of(self.frames, frame, ("model", "model_a", "model_b")):
+                found.update(dict.fromkeys(names.drop_nulls().unique(maintain_order=True)))
         return list(found)

@@ -213,11 +213,11 @@ def sections(material: Material) -> Iterator[Section]:
 
 
 def _parts(material: Material) -> Iterator[Section]:
-    rankings = material.rankings
+    rankings, models = material.rankings, material.models
     yield Section(
         "ranking",
         "Rankings",
-        [figure for one in rankings for figure in ranked.of_ranking(one, material.models)],
+        [figure for one in rankings for figure in ranked.of_ranking(one, models)],
     )
     covered = ranked.coverage(rankings)
     yield Section(

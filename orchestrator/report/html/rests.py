@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from orchestrator.frames import columns_of
 from orchestrator.report import numbers
 from orchestrator.report.html.figures import Figure, Picture, as_table, key, name
 from orchestrator.report.html.material import Material
@@ -18,7 +19,8 @@ _HASHED: Final = 32
 def coverage(material: Material) -> Figure:
     """Rows of each method, and why the others are missing."""
     counts: dict[tuple[str, str], int] = {}
-    for frame in material.frames.values():
+    for one in material.frames:
+        frame = columns_of(material.frames, one, ("method", "status", "cause"))
         if "status" not in frame.columns:
             continue
         cause = (
@@ -57,9 +59,7 @@ def coverage(material: Material) -> Figure:
     ]
     failed = any(row["part"] != _OK for row in drawn)
     picture = Picture("stacked", drawn, "rows") if failed else None
-    n_items = max(
-        (f["item"].n_unique() for f in material.frames.values() if "item" in f.columns), default=0
-    )
+    n_items = max((_n_items(material, one) for one in material.frames), default=0)
     left = f" · {material.n_left:,} units are not done yet" if material.n_left else ""
     items, clusters = numbers.counted(n_items, "item"), material.context.clusters
     if clusters.are_named:
@@ -67,6 +67,12 @@ def coverage(material: Material) -> Figure:
     basis = f"n = {items} · counts{left}"
     says = "A failure is a missing value: it is never a score, a tie or a smaller sample unsaid."
     return Figure("coverage-of-rows", table.title, basis, says, table, picture)
+
+
+def _n_items(material: Material, frame: str) -> int:
+    """Items that a frame has rows of."""
+    items = columns_of(material.frames, frame, ("item",))
+    return items["item"].n_unique() if items.width else 0
 
 
 def requests(material: Material) -> Table | None:

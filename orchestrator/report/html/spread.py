@@ -1,12 +1,14 @@
 """Figures of distributions: verdicts, both orders, scores, ProbDiff's d and its confidence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.frames import columns_of, names_of, slices_of
+from orchestrator.judged import ROWS_AT_ONCE
 from orchestrator.report import numbers
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, name
@@ -33,21 +35,26 @@ _PROBABILITY: Final = Column("mean probability", "number", 3)
 _CONFIDENCE: Final = Column("confidence", "percent")
 
 
-def _parts(material: Material, frame: str, *, by: str) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """Good rows of a frame by method and judge or model: both names, and the rows."""
-    rows = material.frames.get(frame)
-    if rows is None or rows.is_empty():
-        return
-    good = rows.filter(pl.col("status") == "ok")
-    for (method, who), part in good.group_by("method", by, maintain_order=True):
-        yield str(method), str(who), part
+def _parts(
+    material: Material, frame: str, columns: Sequence[str]
+) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """Good rows of a frame by method and judge: both names, and some columns of the rows."""
+    found: dict[tuple[str, str], list[pl.DataFrame]] = {}
+    wanted = ("method", "judge", "status", *columns)
+    for rows in slices_of(material.frames, frame, wanted, ROWS_AT_ONCE):
+        good = rows.filter(pl.col("status") == "ok")
+        for (method, judge), part in good.group_by("method", "judge", maintain_order=True):
+            found.setdefault((str(method), str(judge)), []).append(part.select(columns))
+    for (method, judge), parts in found.items():
+        yield method, judge, pl.concat(parts)
 
 
 def of_verdicts(material: Material) -> list[Figure]:
     """Mean distribution of a judge's verdicts, and the two orders against each other."""
     found = []
-    for frame in ("judgments", "pair_scores"):
-        for method, judge, rows in _parts(material, frame, by="judge"):
+    both = ("prefer_a_ab", "prefer_a_ba")
+    for frame, columns in (("judgments", ("p_ab", "p_ba", *both)), ("pair_scores", both)):
+        for method, judge, rows in _parts(material, frame, columns):
             orders = rows.filter(
                 pl.col("prefer_a_ab").is_finite() & pl.col("prefer_a_ba").is_finite()
             )
@@ -60,9 +67,12 @@ def of_verdicts(material: Material) -> list[Figure]:
 
 def _lists(column: pl.Series) -> Floats:
     """Lists of one length as rows; those without, or of another length, are left out."""
-    kept = [row for row in column.to_list() if row]
-    length = max(map(len, kept), default=0)
-    return np.array([row for row in kept if len(row) == length], np.float64)
+    lengths = column.list.len().fill_null(0)
+    length = int(lengths.max() or 0)  # type: ignore[arg-type]  # of numbers
+    if not length:
+        return np.empty(0)
+    cells = column.filter(lengths == length).explode().cast(pl.Float64).to_numpy()
+    return cells.reshape(-1, length)
 
 
 def _verdicts(method: str, judge: str, rows: pl.DataFrame) -> list[Figure]:
@@ -125,10 +135,9 @@ def _orders(method: str, judge: str, rows: pl.DataFrame) -> Figure:
 def of_scores(material: Material) -> list[Figure]:
     """The judge's mean distribution over scores, by model."""
     found = []
-    rows = material.frames.get("scores")
-    if rows is None or "p" not in rows.columns:
+    if "p" not in names_of(material.frames, "scores"):
         return []
-    for method, judge, part in _parts(material, "scores", by="judge"):
+    for method, judge, part in _parts(material, "scores", ("model", "p")):
         source = _source(material, method)
         low = int(getattr(source.config, "scale", (1, 0))[0]) if source is not None else 1
         found += _scores(method, judge, part, low)
@@ -173,8 +182,9 @@ def _scores(method: str, judge: str, rows: pl.DataFrame, low: int) -> list[Figur
 
 def of_probdiff(material: Material) -> list[Figure]:
     """The distribution of d, and confidence at any threshold."""
-    rows = material.frames.get("probdiff")
-    if rows is None or rows.is_empty():
+    wanted = ("method", "item", "model", "status", "d", "unchanged")
+    rows = columns_of(material.frames, "probdiff", wanted)
+    if rows.is_empty():
         return []
     found = []
     rows = material.context.clusters.of(rows)
