@@ -16,7 +16,7 @@ import psutil
 
 from orchestrator import files
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.foreign import is_foreign, keep_private, owner_fault
+from orchestrator.foreign import is_foreign
 from orchestrator.paths import STORE_NAME, is_text
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import (
@@ -26,6 +26,7 @@ from orchestrator.store.owner import (
     read_owner,
     this_process,
 )
+from orchestrator.store.private import check_entry, make_private
 
 _MARK: Final = "run.json"
 _LOCK: Final = "lock"
@@ -282,7 +283,7 @@ class RunDirectory:
         # The run directory itself may stand elsewhere, by a link of its user.
         for folder in (self.path, *self._folders):
             for path in files.entries(folder):
-                _check_entry(path)
+                check_entry(path)
 
     def _sweep(self) -> None:
         """Remove what killed processes left of files that they were writing."""
@@ -334,12 +335,7 @@ def _make(path: Path) -> None:
             f"the folder, or use another --run-dir"
         )
     try:
-        for folder in reversed(path.absolute().parents):
-            if not folder.exists():
-                # Not writable for others, whatever the umask.
-                folder.mkdir(mode=0o755, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-        fault = keep_private(path)
+        fault = make_private(path)
         found = {entry.name for entry in path.iterdir()} if not fault else set()
     except OSError as error:
         raise RunDirectoryError(
@@ -355,16 +351,6 @@ def _make(path: Path) -> None:
         raise RunDirectoryError(
             f"{path} holds files but no run: use an empty or new folder as --run-dir"
         )
-
-
-def _check_entry(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_symlink():
-            raise RunDirectoryError(
-                f"{path} is a link; a run directory holds none: remove it, or use another --run-dir"
-            )
-        if fault := owner_fault(path):
-            raise RunDirectoryError(f"{fault}: remove it, or use another --run-dir")
 
 
 def _mark(path: Path) -> _Mark | None:
