@@ -28,6 +28,7 @@ def restore(path: Path) -> bool:
 
     Raises:
         OSError: If the file can't be read or written.
+        OtherVersionError: If it is whole, but has the tables of another version.
     """
     if _is_whole(path):
         return False
@@ -45,6 +46,8 @@ def _is_whole(path: Path) -> bool:
     try:
         with closing(schema.connect_damaged(path)) as connection:
             schema.check_objects(connection, path)
+    except schema.OtherVersionError:
+        raise
     except (OrchestratorError, sqlite3.Error, UnicodeDecodeError):
         return False
     return True

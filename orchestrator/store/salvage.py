@@ -94,7 +94,7 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
         advance: Called with how many more outcomes were looked at.
 
     Raises:
-        RunDirectoryError: If there is none, or it is another program's.
+        RunDirectoryError: If there is none, or it is another program's or another version's.
         StoreError: If nothing of it can be read, or the new one can't be written.
     """
     if not path.exists():
@@ -233,6 +233,8 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
         return schema.connect_damaged(copy), was_restored
     except OSError as error:
         raise StoreError(f"{copy} can't be written: {error.strerror or error}") from error
+    except schema.OtherVersionError:
+        raise
     except (StoreError, RunDirectoryError) as error:
         raise StoreError(f"{error}. Nothing of it can be read, so only --fresh is left") from error
 

@@ -17,6 +17,11 @@ C = TypeVar("C", bound=sqlite3.Connection)
 
 logger = logging.getLogger(__name__)
 
+
+class OtherVersionError(RunDirectoryError):
+    """A store whose tables are those of an earlier or a later version."""
+
+
 APPLICATION_ID: Final = 0x6F726368  # "orch"
 SCHEMA_VERSION: Final = 2
 # Longest time to wait for another process's transaction, seconds.
@@ -265,7 +270,7 @@ def _open_reader(path: Path, mode: str, busy_s: float, kind: type[C], *, whole: 
         if _check(connection, path):
             raise RunDirectoryError(f"{path} is empty: nothing was run there yet")
         if (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
-            raise RunDirectoryError(
+            raise OtherVersionError(
                 f"{path} has schema {version} of an earlier version: run its recipe once more, "
                 "which brings it up to date and asks nothing again"
             )
@@ -319,7 +324,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
     version = _pragma(connection, "user_version")
     if application_id == APPLICATION_ID:
         if version > SCHEMA_VERSION:
-            raise RunDirectoryError(
+            raise OtherVersionError(
                 f"{path} has schema {version}, this version knows {SCHEMA_VERSION}: "
                 "use a newer orchestrator, or start again with --fresh"
             )

@@ -1,10 +1,12 @@
 """A store whose first page is damaged is read all the same."""
 
 import random
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from orchestrator.errors import StoreError
+from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.store import Store, drop, salvage, schema
 from tests.store.test_checkpoints import key, put
 
@@ -78,3 +80,16 @@ def test_a_file_that_is_no_store_does_not_become_one(tmp_path, content):
     with pytest.raises(StoreError, match="only --fresh is left"):
         salvage(path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("version", [schema.SCHEMA_VERSION - 1, schema.SCHEMA_VERSION + 1])
+def test_a_store_of_another_version_is_no_damaged_one(tmp_path, version):
+    path = store_of(tmp_path / "store.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version={version}")
+    before = path.read_bytes()
+    with pytest.raises(RunDirectoryError, match=f"has schema {version}") as caught:
+        salvage(path)
+    assert "--fresh is left" not in str(caught.value)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
