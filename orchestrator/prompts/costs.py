@@ -181,6 +181,20 @@ def _rounded(_value: object, precision: object = 0, *_: object, **__: object) ->
     return _ELEMENT
 
 
+def _dumped(value: object, indent: object = None, *_: object, **__: object) -> int:
+    """Return the size of a value as JSON, of which every entry may stand on an indented line."""
+    width = 0 if indent is None else _number(indent)
+    total, to_visit = size_of(value), [(value, 1)]
+    while width and to_visit and total <= MOST_SIZE:
+        one, depth = to_visit.pop()
+        if not isinstance(one, Mapping | list | tuple):
+            continue
+        entries = list(one.values() if isinstance(one, Mapping) else one)
+        total += _ELEMENT + (len(entries) + 1) * depth * width
+        to_visit += [(entry, depth + 1) for entry in entries]
+    return total
+
+
 def _stripped(value: object) -> int:
     # A comment at a time is cut out of a copy.
     return size_of(value) * (1 + str(value).count("<!--"))
@@ -202,6 +216,7 @@ OF_FILTERS: Final[Mapping[str, Callable[..., int]]] = {
     "format": lambda value, *given, **named: _by_percent(str(value), (given, named)),
     "round": _rounded,
     "striptags": _stripped,
+    "tojson": _dumped,
 }
 
 

@@ -1,5 +1,7 @@
 """Templates take only so much time and memory; the harmless ones render as plain Jinja does."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +43,9 @@ COSTLY = (
     "{{ '%1000000000d' | format(1) }}",
     "{{ '{:1000000000}'.format(1) }}",
     "{{ '{:{}}'.format(1, 10**9) }}",
+    "{{ {'a': [p]} | tojson(indent=10**8) }}",
+    "{{ {'a': [p]} | tojson('\t' * 10**7) }}",
+    "{{ " + "[" * 90 + "1," * 9_000 + "]" * 90 + " | tojson(100) }}",
     "{{ (1).to_bytes(10**9, 'big') }}",
     "{{ p.translate({120: p}) }}",
     "{{ ('<!---->' * 200000) | striptags }}",
@@ -151,3 +156,15 @@ def test_turns_of_chat_markup_become_system_and_user(tmp_path):
     )
     (wording,) = read_wordings(file).values()
     assert (wording.system, wording.user) == ("Judge.", "A: {a}")
+
+
+@pytest.mark.parametrize("argument", ["indent=10**7", "10**7", "'\t' * 10**7"])
+def test_json_that_would_be_too_large_is_never_made(argument):
+    tracemalloc.start()
+    try:
+        with pytest.raises(PromptError, match="makes a value of"):
+            render("{{ [[p]] | tojson(" + argument + ") }}", {"p": "x"})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20_000_000
