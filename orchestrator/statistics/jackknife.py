@@ -151,7 +151,7 @@ def student_interval(  # noqa: PLR0913 (what an interval rests on, by keyword)
     if sizes is not None:
         dof = float(degrees_of_freedom(sizes[:, None])[0]) + 1 - n_strata
     if dof < 1:
-        return "nearly all of it comes from one cluster of prompts: no interval"
+        return f"{n_prompts} independent prompts of too unlike sizes for an interval"
     if math.isnan(standard_error):
         return "undefined where prompts are left out: no interval"
     if standard_error <= _NO_SPREAD:

@@ -182,6 +182,9 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
         found = context.once(key, _Fitted, fitted)
     except StatisticsError as error:
         return Measured(None, why=str(error))
+    if not prompts.any():
+        # All resamples are the same.
+        return Measured(found.win_rate / 100.0, why="one independent prompt: no interval")
     if found.low is None or found.high is None or found.low == found.high:
         why = "the penalty leaves nothing of the model beside length: no interval"
         return Measured(found.win_rate / 100.0, why=why)
