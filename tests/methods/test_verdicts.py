@@ -80,6 +80,7 @@ def test_several_symbols_or_one_that_is_denied_are_no_verdict(text):
     ("text", "label"),
     [
         ("A says why. B is not as good as A.", "A"),
+        ("- B does not say why\nA", "A"),
         ("I choose option B", "B"),
         ("Answer A is never better than B", "B"),
         ("It must be Assistant A", "A"),

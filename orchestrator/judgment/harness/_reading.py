@@ -14,11 +14,11 @@ AMBIGUOUS: Final = "ambiguous_verdict"
 OFF_SCALE: Final = "verdict_off_scale"
 _MOST_SHOWN: Final = 3
 
-# "not [[A]]", "would not give it a [[9]]"; a full stop, comma or colon between ends the denial, and
-# what is "not as good as A" or "no better than A" is not denied.
+# "not [[A]]", "would not give it a [[9]]"; a full stop, comma, colon or line break between ends the
+# denial, and what is "not as good as A" or "no better than A" is not denied.
 _DENIED = re.compile(
     r"(?:\b(?:not|never|neither|nor|cannot|instead of|rather than)|n['\u2019]t)"
-    r"(?:\s(?!(?:as|than)\b)[\w'\u2019]{1,20}){0,3}[\s\"'`*(]{0,8}\Z",
+    r"(?:[ \t](?!(?:as|than)\b)[\w'\u2019]{1,20}){0,3}[ \t\"'`*(]{0,8}\Z",
     re.IGNORECASE,
 )
 _BEFORE: Final = 100

@@ -126,6 +126,7 @@ CLEAR = [
     ("rating", "It could not be better, so [[10]]", 10.0),
     ("rating", "It does not answer the second question: [[4]]", 4.0),
     ("winner", "Assistant B is not as good. [[A]]", "A"),
+    ("winner", "- B does not follow the instructions\n\n[[A]]", "A"),
     ("winner", "Assistant A never says why, so my final verdict is: [[B]]", "B"),
     ("winner", "[[C]]", "tie"),
     ("auto_j", "In conclusion, it is not great. \n\nRating: [[6]] ", 6.0),
