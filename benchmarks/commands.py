@@ -122,6 +122,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
     lines: list[str] = []
+    before = _page.machine()
     for size in options.sizes:
         with contextlib.ExitStack() as stack:
             root = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -129,9 +130,12 @@ def main() -> None:
             found = list(costs(folder))
             page = (folder / "report.html").stat().st_size / 2**20
         lines += [f"{size:,} outcomes; `report --html` writes {page:.1f} MB.", "", *_table(found)]
-    print("\n".join(lines))
+    sizes = " ".join(str(size) for size in options.sizes)
+    command = f"Command: `python benchmarks/commands.py --sizes {sizes}`"
+    text = "\n".join(["## Commands on a large run", "", *lines, "", f"{before}. {command}"])
+    print(text)
     if options.write:
-        _page.write_section("commands", "\n".join(lines))
+        _page.write_section("commands", text)
 
 
 def _made(folder: Path, size: int) -> Path:
