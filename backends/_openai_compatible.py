@@ -182,10 +182,13 @@ class OpenaiCompatible:
         return failures.classify(reply.status, reply.body, reply.headers, secret)
 
     async def _served(self) -> tuple[str, ...] | Failure:
-        """The names that the server lists; a failure if the model is not among them."""
+        """The names that the server lists; a failure if the model is not among them.
+
+        A server that lists none answers to every name, as the fake one does.
+        """
         reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
         names = self._read(reply, replies.model_names)
-        if isinstance(names, Failure) or self._endpoint.model in names:
+        if isinstance(names, Failure) or not names or self._endpoint.model in names:
             return names
         said = f"the server has no model {self._endpoint.model!r}; it has {', '.join(names)}"
         return Failure("not_found", failures.clean(said), permanent=True)

@@ -301,7 +301,7 @@ class Llamacpp(ByIds):
         name = self._endpoint.model
         model = next((one for one in models if name in one.names), None)
         if model is None:
-            have = ", ".join(other for one in models for other in one.names)
+            have = ", ".join(other for one in models for other in one.names) or "none"
             said = failures.clean(f"the server has no model {name!r}; it has {have}")
             raise Failed(Failure("not_found", said, permanent=True))
         forcer = Forcer(

@@ -7,6 +7,7 @@ from orchestrator.probing.checks import NOISE
 from orchestrator.probing.choices import mass_of
 from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
 from orchestrator.records import NO_PREFIX, Choice, Failure, Generation
+from orchestrator.wire.labels import ADVICE
 
 Example: TypeAlias = ChooseAsk | GenerateAsk
 
@@ -79,7 +80,7 @@ def choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
     if isinstance(found, Failure):
         if found.cause in _IMPOSSIBLE:
             remedy = _BEGUN if ask.prefix != NO_PREFIX else _SHORTER
-            said = f"{what}: {found.message}"
+            said = f"{what}: {found.message.removesuffix(ADVICE)}"
             return Finding(name, NO, BAD, said, remedy if found.cause == "unsupported" else "")
         return unknown(name, f"{what}: {found.message}")
     return _read(name, what, found, is_begun=ask.prefix != NO_PREFIX)

@@ -384,8 +384,9 @@ class Fleet:
     def _complain(self, model: str, failure: Failure) -> None:
         n = self._often.count(model)
         if n:
+            what = "used" if failure.permanent else "reached"
             _log.warning(
-                "%s can't be reached: %s", model, failure.message, extra={"model": model, "n": n}
+                "%s can't be %s: %s", model, what, failure.message, extra={"model": model, "n": n}
             )
 
 

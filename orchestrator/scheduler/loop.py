@@ -202,7 +202,8 @@ class Scheduler:
         """
         if self._error is None:
             self._error = error
-            _log.warning("ends when what is in flight is answered: %s", error)
+            if any(link.backend is not None for link in self._links.values()):
+                _log.warning("ends when what is in flight is answered: %s", error)
         self.stop()
 
     @property

@@ -25,6 +25,11 @@ from orchestrator.wire._parsing import (
 )
 
 METHOD: Final = "top_logprobs"
+ADVICE: Final = (
+    "; kinds embedded, vllm, sglang and llamacpp can; "
+    "or choose labels of one token, such as A, B, C"
+)
+"""End of a refusal of longer labels; left out where a method's own advice follows."""
 NEGLIGIBLE: Final = math.log(1e-4)
 """Below this ln p the beginning of a longer label is only a bound, not a reason to refuse."""
 
@@ -178,10 +183,7 @@ def _refuse(
         if others
         else f"label {labels[at].name!r} is more than one token (the first is {shown!r})"
     )
-    said = (
-        f"{what}; from the alternatives of one token such labels can't be read. Kinds "
-        f"embedded, vllm, sglang and llamacpp can; or choose labels of one token, such as A, B, C"
-    )
+    said = f"{what}; from the alternatives of one token such labels can't be read{ADVICE}"
     return Failure("unsupported", said, permanent=True)
 
 

@@ -186,11 +186,22 @@ async def test_provenance_is_what_the_server_says(connect):
     assert (stated.model, stated.version) == ("fake:0.7", "fake-1")
 
 
+async def test_a_server_that_lists_no_models_answers_to_every_name():
+    async with serving() as (url, _):
+        backend = fake.create(Endpoint(base_url=url, model="any"), fake.Config())
+        stated = await backend.provenance()
+        made = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+        await backend.close()
+    assert isinstance(stated, Provenance)
+    assert isinstance(made, Generation)
+
+
 async def test_a_model_that_the_server_does_not_have_is_not_healthy(connect):
     backend, _ = await connect(model="other")
     stated = await backend.provenance()
     assert isinstance(stated, Failure)
     assert stated.cause == "not_found"
+    assert "it has fake:0.7" in stated.message
     outcome = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("not_found", True)

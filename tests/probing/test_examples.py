@@ -10,12 +10,13 @@ from orchestrator.probing import examples
 from orchestrator.probing.record import BAD, GOOD, UNKNOWN, WARNING, Finding, ProbeRecord
 from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.records import Choice, Failure, Generation, Message, Prefix, Sampling, labels
+from orchestrator.wire.labels import ADVICE
 
 PROMPT = (Message("user", "Which is better?"),)
 ASK = ChooseAsk("judge", PROMPT, labels("A", "B"))
 BEGUN = ChooseAsk("judge", PROMPT, labels("A", "B"), Prefix("It is "))
 DRAW = GenerateAsk("m", PROMPT, Sampling(temperature=0.7))
-LONG = Failure("unsupported", "label 'A' is more than one token", permanent=True)
+LONG = Failure("unsupported", f"label 'A' is more than one token{ADVICE}", permanent=True)
 
 
 def read(*probabilities):
@@ -93,3 +94,10 @@ def test_questions_have_names_of_their_own():
     assert names[4] == "raw log-probabilities at temperature 1, top_p 0.9"
     # Who is asked plays no part: the record is one model's.
     assert examples.name_of(ChooseAsk("other", PROMPT, labels("A", "B"))) == names[0]
+
+
+def test_advice_is_given_once():
+    found = examples.choice(ASK, LONG)
+    assert "is more than one token" in found.said
+    assert "kinds embedded" not in found.said
+    assert "vLLM" in found.remedy

@@ -161,6 +161,16 @@ async def test_what_others_have_in_flight_is_recorded_before_a_refusal_ends_the_
 
 
 @pytest.mark.looptime
+async def test_a_refusal_is_not_announced_where_nothing_is_in_flight(caplog):
+    async def connect(model):
+        raise LaunchError(f"{model} is not what it was")
+
+    _, session = make(connect)
+    assert "is not what it was" in str(await error_of(session))
+    assert "in flight" not in caplog.text
+
+
+@pytest.mark.looptime
 async def test_a_session_that_is_given_up_while_it_ends_still_says_why():
     wiring, session, _ = refusing_b()
     running = asyncio.ensure_future(error_of(session))
