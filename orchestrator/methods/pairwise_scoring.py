@@ -57,7 +57,7 @@ from orchestrator.records import (
     labels,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME: Final = "pair_scores"
 SCHEMA: Final = {
     "item": "str",
