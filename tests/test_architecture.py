@@ -55,6 +55,20 @@ def test_every_folder_with_code_is_a_package(package):
     assert [name_of(f) for f in sorted(folders) if not (f / "__init__.py").is_file()] == []
 
 
+def test_the_table_of_layers_is_the_one_that_is_held():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (held,) = [
+        contract["layers"]
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract["id"] == "layers"
+    ]
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition("## Layers")[2].partition("\n\n`backends/`")[0]
+    rows = re.findall(r"^\| (`[^|]*`(?: \\\| `[^|]*`)*) \| ", table, flags=re.MULTILINE)
+    said = [row.replace("`", "").replace(" \\|", " |") for row in rows]
+    assert said == held
+
+
 def test_every_package_of_the_core_has_a_place_in_the_layers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
