@@ -3,7 +3,8 @@
 import argparse
 
 from orchestrator import files
-from orchestrator.errors import EXIT_COMPLETE, StoreError
+from orchestrator.errors import EXIT_COMPLETE, RunDirectoryError, StoreError
+from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS
 from orchestrator.report.waiting import progress
 from orchestrator.runner.opened import check_items
@@ -17,10 +18,12 @@ def repair(options: argparse.Namespace) -> int:
     """Keep what can be read of a damaged run.
 
     Raises:
-        RunDirectoryError: If there is no run, or another process writes it.
+        RunDirectoryError: If there is no run, another process writes it, or it is another user's.
         StoreError: If nothing of it can be read.
     """
     path = newest(run_path(options.run))
+    if is_foreign(path):
+        raise RunDirectoryError(f"{path} is a run of another user: copy it, and repair the copy")
     mended = RunDirectory.mend(path)
     RunDirectory.open(path)
     with RunDirectory.lock(path) as directory:

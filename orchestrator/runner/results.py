@@ -248,8 +248,12 @@ def notes_of(
 def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
     """Return a line if the store lacks outcomes that the run said were recorded."""
     # Where a copy is read that is some minutes old, the run itself is ahead of it.
-    n = 0 if is_network_fs(run_dir.path) else run_dir.n_missing(store.last_outcome)
-    if not n:
+    if is_network_fs(run_dir.path):
+        return []
+    # In this order: a run that goes on meanwhile is ahead of what it said before.
+    said = run_dir.last_outcome
+    n = said - store.last_outcome
+    if n <= 0:
         return []
     return [
         f"{n:,} outcomes that this run recorded are missing from {STORE_NAME}: was it copied, or "

@@ -208,16 +208,14 @@ class RunDirectory:
             content = json.dumps(msgspec.to_builtins(status)).encode()
         _replace(self.status_path, content, durable=False)
 
-    def n_missing(self, last_outcome: int) -> int:
-        """Return how many outcomes a run has said to be on the disk that its store lacks.
+    @property
+    def last_outcome(self) -> int:
+        """Number of the last outcome that the run has said to be on the disk; 0 where it said none.
 
         A store whose write-ahead log was left behind, or removed, is whole without the last ones.
-
-        Args:
-            last_outcome: Of the store.
         """
         said = self._status().get(_LAST_OUTCOME)
-        return max(0, said - last_outcome) if isinstance(said, int) else 0
+        return said if isinstance(said, int) else 0
 
     def forget_outcomes(self) -> None:
         """Forget which outcome was the last, as the store was written anew.

@@ -71,6 +71,16 @@ def test_a_run_is_not_gone_on_with_over_views_and_triggers(command, recipe, here
     assert "no part of a store" in err
 
 
+def test_repair_writes_nothing_into_a_run_of_another_user(command, here, foreign):
+    run = hostile_run(here / "runs" / "other")
+    (run / "run.json").unlink()
+    before = files_of(run)
+    foreign()
+    code, _, err = command("repair", "runs/other")
+    assert (code, files_of(run)) == (2, before)
+    assert "is a run of another user" in err
+
+
 def test_repair_leaves_views_and_triggers_behind(command, here):
     run = changed(hostile_run(here / "runs" / "other"), *TRIGGER)
     assert command("repair", "runs/other")[0] == 0
