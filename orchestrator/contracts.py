@@ -192,7 +192,7 @@ _FAMILIES: Final[dict[str, tuple[_Names, _Names]]] = {
             "CAPABILITIES": _of_type(Capabilities),
             "create": called_with("endpoint", "config"),
         },
-        {"identity": called_with("config", "base")},
+        {"identity": called_with("config", "base"), "capabilities": called_with("config")},
     ),
     plugins.LAUNCH: (
         {

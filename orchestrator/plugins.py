@@ -113,6 +113,11 @@ def blame(error: BaseException) -> PluginError | None:
 
 
 def _load_dotted(kind: str, *, allow_code: bool) -> ModuleType:
+    if not all(part.isidentifier() for part in kind.split(".")):
+        raise PluginError(
+            f"{kind!r} is no module; give its name, such as 'mypackage.mymethod', and have its "
+            f"folder on PYTHONPATH"
+        )
     if not allow_code:
         raise PluginError(f"{kind!r} is code from outside this project; allow it by --allow-code")
     module = _imported(kind, kind)
@@ -134,7 +139,8 @@ def _why(error: BaseException, name: str) -> str:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and (name == missing or name.startswith(f"{missing}.")):
-        return str(error)
+        is_package = missing == name.partition(".")[0]
+        return f"{error}; is its folder on PYTHONPATH?" if is_package else str(error)
     # Frames of the import system itself have no file.
     frames = [
         frame

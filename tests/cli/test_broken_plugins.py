@@ -103,6 +103,14 @@ def test_a_broken_count_is_a_fault_of_the_plan(command, recipe, plugin, fault, w
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("kind", ["./mine.py", "nowhere_at_all.mine"])
+def test_a_module_that_is_not_found_says_where_it_is_looked_for(command, recipe, kind):
+    code, _, err = command("check", recipe(methods=[{"kind": kind}]), "--allow-code")
+    assert code == EXIT_USAGE
+    assert "PYTHONPATH" in err
+    assert "TypeError" not in err
+
+
 OTHERS = [
     ("analyses", ANALYSIS, "del summarise", "it has no 'summarise'"),
     ("analyses", ANALYSIS, "def summarise(): return []", "its 'summarise' must take (context)"),
@@ -113,6 +121,7 @@ OTHERS = [
     ("backend", BACKEND, "del CAPABILITIES", "it has no 'CAPABILITIES'"),
     ("backend", BACKEND, "CAPABILITIES = {}", "its 'CAPABILITIES' must be a Capabilities"),
     ("backend", BACKEND, "def create(endpoint): pass", "its 'create' must take (endpoint, config)"),
+    ("backend", BACKEND, "def capabilities(): pass", "its 'capabilities' must take (config)"),
     ("server", SERVER, "del BACKEND", "it has no 'BACKEND'"),
     ("server", SERVER, "MULTI_MODEL = 'no'", "its 'MULTI_MODEL' must be a bool"),
     ("server", SERVER, "def start(config, models, log_path): pass", "must be a coroutine function"),
