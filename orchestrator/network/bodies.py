@@ -159,7 +159,8 @@ class _Gzip:
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_WITH_GZIP_HEADER)
-        self.is_whole = False
+        # Errors of gateways may have no body at all, whatever their head says.
+        self.is_whole = True
 
     def inflate(self, data: bytes, most_bytes: int) -> bytes:
         """The next bytes, at most so many; the rest of `data` is dropped then.

@@ -35,6 +35,11 @@ async def test_gzip_is_inflated(size: int) -> None:
     assert await collect(stream(cut(gzip.compress(TEXT), size)), "s", "gzip") == TEXT
 
 
+async def test_no_body_is_an_empty_one_whatever_its_encoding() -> None:
+    # Else an error status without a body would be lost, and retried as a broken connection.
+    assert await collect(stream([]), "s", "gzip") == b""
+
+
 async def test_members_of_gzip_follow_one_another() -> None:
     parts = cut(gzip.compress(TEXT) + gzip.compress(b"!"), 100)
     assert await collect(stream(parts), "s", "x-gzip") == TEXT + b"!"
