@@ -55,11 +55,18 @@ def needing(
         for name in sorted(settings.env.keys() - SAFE_VARIABLES)
     )
     arguments = (
-        ("extra_args", f"{name} is not known to be harmless")
+        ("extra_args", f"{name} is not known to be harmless{_setting_for(name, settings)}")
         for name in _names(settings.extra_args)
         if name not in safe_arguments
     )
     return (*programs, *variables, *arguments)
+
+
+def _setting_for(name: str, settings: Settings) -> str:
+    """Name the setting that does what an argument does, as the end of a sentence."""
+    setting = name.lstrip("-").replace("-", "_")
+    is_one = setting in getattr(type(settings), "model_fields", {})
+    return f" (there is a setting {setting!r})" if is_one else ""
 
 
 def _names(arguments: tuple[str, ...]) -> Iterator[str]:
