@@ -42,7 +42,10 @@ def run_and_kill(recipe, run_dir, url, n_more):
 def test_a_run_killed_at_many_points_ends_as_one_never_stopped(tmp_path):
     rng = random.Random(11)
     with fake_server(RULES) as url:
-        recipe = write_recipe(tmp_path / "r.json", url, n=60, limits={"max_in_flight": 6})
+        # Without a probe, whose requests would take most of those before a kill.
+        recipe = write_recipe(
+            tmp_path / "r.json", url, n=120, limits={"max_in_flight": 6}, probe=False
+        )
         assert run(recipe, tmp_path / "whole").returncode == 0
         expected = frames(tmp_path / "whole")
         n_distinct = stats(url)["distinct"]
