@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full constraints sbom licences clean
+.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -102,6 +102,9 @@ bench-peers: setup ## the client beside inspect_ai, curator, lm-eval and others 
 
 bench-peers-full: setup ## the same with larger sizes, thrice (an hour)
 	$(BIN)/python -m benchmarks.peers --full $(ARGS)
+
+same-frames: setup ## compare the frames of all bundled recipes with those of another version (REVISION=…)
+	$(BIN)/python tools/same_frames.py $(REVISION) $(ARGS)
 
 constraints: setup ## write the versions in .venv, and hashes of their files, to constraints.txt
 	$(BIN)/python tools/write_constraints.py
