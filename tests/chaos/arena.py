@@ -5,9 +5,11 @@ import contextlib
 import io
 import os
 import random
+import shutil
 import socket
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -188,6 +190,27 @@ def until_sent(process: subprocess.Popen[str], url: str, n: int) -> None:
     while process.poll() is None and stats(url)["total"] < before + n:
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+def until_recorded(process: subprocess.Popen[str], run_dir: Path) -> None:
+    """Wait until outcomes were committed, or the process has ended."""
+    deadline = time.monotonic() + LONG_S
+    while process.poll() is None and not _copied_outcomes(run_dir):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _copied_outcomes(run_dir: Path) -> int:
+    """How many outcomes a copy of the store holds: reading the store itself would make files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("store.sqlite", "store.sqlite-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(run_dir / name, Path(folder) / name)
+        try:
+            return len(outcomes(Path(folder)))
+        except sqlite3.DatabaseError:
+            # Copied while it was being written.
+            return 0
 
 
 def end_of(process: subprocess.Popen[str], seconds: float = LONG_S) -> Ended:

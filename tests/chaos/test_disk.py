@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_PARTIAL, EXIT_USAGE
 from orchestrator.store import schema, tables
-from tests.chaos.arena import Arena, Oracle, end_of, module, outcomes, until_sent
+from tests.chaos.arena import Arena, Oracle, end_of, module, outcomes, until_recorded, until_sent
 
 SECTION = "The disk"
 NETWORK = """
@@ -84,6 +84,7 @@ def test_a_disk_that_becomes_read_only(arena, note, tmp_path):
         oracle = Oracle(arena, run_dir)
         process = arena.start(run_dir)
         until_sent(process, url, 40)
+        until_recorded(process, run_dir)
         process.kill()
         end_of(process)
         if mount is None:
@@ -147,6 +148,7 @@ def test_a_file_system_without_shared_memory(arena, note, tmp_path):
     with arena.serving([{"latency_s": 0.05}]) as url:
         process = arena.start(run_dir, **network)
         until_sent(process, url, 40)
+        until_recorded(process, run_dir)
         # It holds its run also while it does nothing.
         process.send_signal(signal.SIGSTOP)
         assert not (run_dir / "store.sqlite-shm").exists()
@@ -158,6 +160,7 @@ def test_a_file_system_without_shared_memory(arena, note, tmp_path):
         end_of(process)
         oracle.look()
         recorded = oracle.n_recorded
+        assert recorded
         ended = end_of(arena.start(run_dir, **network))
         assert ended.code == EXIT_COMPLETE, ended
         oracle.check()

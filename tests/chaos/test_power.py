@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.store import Store
-from tests.chaos.arena import FULL, LONG_S, Arena, Oracle, end_of, until_sent
+from tests.chaos.arena import FULL, LONG_S, Arena, Oracle, end_of, until_recorded, until_sent
 from tests.chaos.power import Disk, changes
 from tests.e2e.runs import ROOT
 from tests.store.helpers import choice, key
@@ -158,10 +158,12 @@ def test_a_wall_clock_that_jumps(shim, arena, note, jump_s):
     with arena.serving([{"latency_s": 0.02}, {"fault": "503", "every": 9}]) as url:
         process = arena.start(run_dir, **clock)
         until_sent(process, url, 60)
+        until_recorded(process, run_dir)
         process.kill()
         end_of(process)
         oracle.look()
         recorded_then = oracle.n_recorded
+        assert recorded_then
         ended = end_of(arena.start(run_dir, **clock))
         assert ended.code == EXIT_COMPLETE, ended
         oracle.check()
