@@ -15,7 +15,7 @@ from orchestrator.datasets import DATASETS
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import STATUS_COLUMNS
 from orchestrator.recipe.schema import RecipeFile
-from orchestrator.recipe.settings import descriptions
+from orchestrator.settings import descriptions
 
 FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, DATASETS)
 ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from orchestrator.clusters import CLUSTER
 from orchestrator.errors import UsageError
-from orchestrator.methods._base import Settings
+from orchestrator.settings import Settings
 from orchestrator.summaries._base import Context, Source
 
 KEYS: Final = ("item", "turn", "model")

@@ -14,8 +14,8 @@ from orchestrator.analyses._scores import source_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
-from orchestrator.methods._base import Settings
 from orchestrator.recipe.given_file import GivenFile
+from orchestrator.settings import Settings
 from orchestrator.summaries._base import Context, Source
 
 Floats = NDArray[np.float64]

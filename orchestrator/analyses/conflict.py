@@ -19,8 +19,8 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from orchestrator.clusters import CLUSTER
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
-from orchestrator.methods._base import Settings
 from orchestrator.prompts.files import find_file
+from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
 from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._clusters import METHODS, n_prompts, share_of, without_n

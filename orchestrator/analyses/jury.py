@@ -18,7 +18,7 @@ from pydantic import Field
 from orchestrator.analyses._scores import source_of
 from orchestrator.clusters import prompt_words
 from orchestrator.errors import UsageError
-from orchestrator.methods._base import Settings
+from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,

@@ -21,7 +21,7 @@ from orchestrator.analyses._scores import KEYS, Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
-from orchestrator.methods._base import Settings
+from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.correlation import (
     METHOD,

@@ -10,8 +10,8 @@ import msgspec
 import polars as pl
 
 from orchestrator.errors import UsageError
-from orchestrator.methods._base import Settings
 from orchestrator.methods.probdiff import Config as ProbDiffConfig
+from orchestrator.settings import Settings
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, mean_of, without_n
 from orchestrator.summaries.probdiff import drawn_at, found_by_model

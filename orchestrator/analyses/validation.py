@@ -16,7 +16,7 @@ from orchestrator.analyses._scores import Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
-from orchestrator.methods._base import Settings
+from orchestrator.settings import Settings
 from orchestrator.statistics.ordering import METHOD, Ordering, ordering
 from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import n_prompts

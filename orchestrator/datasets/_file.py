@@ -7,7 +7,7 @@ from pydantic import Field
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.errors import DatasetError
 from orchestrator.paths import answers, expanded
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 
 class FileConfig(Settings):

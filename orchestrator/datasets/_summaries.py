@@ -12,7 +12,7 @@ from orchestrator.datasets._drawn import PickedRows, drawn
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._rows import from_rows
 from orchestrator.datasets.parquet import ParquetRows
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 # The wording of ProbDiff's released code, blank at its end included.
 PROMPT: Final = (

@@ -15,7 +15,7 @@ from orchestrator.datasets._dataset import Dataset
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._rows import from_rows
 from orchestrator.datasets.jsonl import JsonLines
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 _RAW: Final = (
     "https://raw.githubusercontent.com/THUDM/AlignBench/5b79d4a84e566db26e755c719935c62a0e1b0527"

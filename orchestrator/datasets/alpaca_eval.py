@@ -17,7 +17,7 @@ from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import hub_file
 from orchestrator.datasets._rows import from_rows
 from orchestrator.datasets.json import JsonRows
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 _REPOSITORY: Final = "tatsu-lab/alpaca_eval"
 _NAMES: Final = {

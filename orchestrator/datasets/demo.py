@@ -18,8 +18,8 @@ from pathlib import Path
 from pydantic import Field
 
 from orchestrator.datasets._dataset import Dataset, from_items
-from orchestrator.recipe.settings import Settings
 from orchestrator.records import Item, Message
+from orchestrator.settings import Settings
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 DIGITS = "0123456789"

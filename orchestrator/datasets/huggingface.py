@@ -20,7 +20,7 @@ from orchestrator.datasets._hub import converted, hub_file, listing
 from orchestrator.datasets._readers import joined_rows
 from orchestrator.datasets._rows import from_rows
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 KIND: Final = "huggingface"
 ABOUT: Final = About(

@@ -13,7 +13,7 @@ from pydantic import Field
 from orchestrator.datasets import _fastchat
 from orchestrator.datasets._benchmark import About
 from orchestrator.datasets._dataset import Dataset
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 QUESTIONS: Final = _fastchat.file(
     "mt_bench",

@@ -20,7 +20,7 @@ from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import hub_file
 from orchestrator.datasets._rows import from_rows
 from orchestrator.datasets.parquet import ParquetRows
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 LANGUAGES: Final = {
     "cs": "Czech",

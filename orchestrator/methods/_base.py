@@ -29,12 +29,13 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.contracts import STATUS_COLUMNS as STATUS_COLUMNS
 from orchestrator.methods._temperatures import BY_BENCHMARK
 from orchestrator.records import Row, Sampling, Unit
+from orchestrator.settings import Settings
 
 _Temperature = Annotated[float, Field(ge=0)]
 
@@ -97,12 +98,6 @@ class Stage(msgspec.Struct, frozen=True):
     per_turn: bool = True
     top_logprobs: int = 0
     examples: tuple[ChooseAsk | GenerateAsk, ...] = ()
-
-
-class Settings(BaseModel):
-    """Base of every settings model: frozen; unknown keys and infinite numbers are faults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class MethodSettings(Settings):

@@ -7,8 +7,9 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.judgment.glass_box import ORIENTATION
 from orchestrator.methods import _glass_box as values
-from orchestrator.methods._base import Drawing, MethodSettings, Settings
+from orchestrator.methods._base import Drawing, MethodSettings
 from orchestrator.prompts.system_pool import SYSTEM_POOL
+from orchestrator.settings import Settings
 
 CALIBRATED: Final = ("mean_logprob", "softmax_entropy", "vocab_logprob_var")
 _ENSEMBLE: Final = ("exp", "var", "exp_prob", "var_prob")

@@ -38,8 +38,8 @@ from orchestrator.methods._examples import worded_example
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.recipe.given_file import GivenFile
-from orchestrator.recipe.settings import Settings
 from orchestrator.records import Choice, Row, Unit, labels
+from orchestrator.settings import Settings
 
 VERSION: Final = 2
 FRAME: Final = "preferences"

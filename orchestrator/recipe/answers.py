@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 
 class GivenAnswers(Settings):

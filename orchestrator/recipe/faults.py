@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 from orchestrator.errors import Fault
 from orchestrator.recipe.overrides import SECRET, Written
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, VARIABLE_PATTERN
-from orchestrator.recipe.settings import descriptions
 from orchestrator.recipe.source import Path, walk
+from orchestrator.settings import descriptions
 
 MAX_SHOWN: Final = 40
 

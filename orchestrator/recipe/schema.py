@@ -15,7 +15,7 @@ from orchestrator.backend import is_private
 from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.plugin_ref import PluginRef as PluginRef
 from orchestrator.recipe.reused import ReusedRun
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 # Neither white space nor slashes, nor what a terminal obeys or shows as nothing (ESC, bidi, BOM).

