@@ -1,10 +1,13 @@
 """The base of all plug-ins: a class whose settings are the type in its brackets."""
 
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, get_args, get_origin
+
+# The standard library's has no default before Python 3.13.
+from typing_extensions import NoDefault, TypeVar
 
 from orchestrator.settings import Settings
 
-ConfigT = TypeVar("ConfigT", bound=Settings, covariant=True)
+ConfigT = TypeVar("ConfigT", bound=Settings, covariant=True, default=Settings)
 
 
 class Plugin(Generic[ConfigT]):
@@ -19,6 +22,8 @@ class Plugin(Generic[ConfigT]):
     """
 
     Config: ClassVar[type[Settings]] = Settings
+    # The variable that a class derived from this one fills in; None once that is done.
+    _open: ClassVar[object] = None
 
     def __init__(self, config: ConfigT) -> None:
         self.config = config
@@ -26,11 +31,21 @@ class Plugin(Generic[ConfigT]):
     def __init_subclass__(cls, **more: Any) -> None:  # noqa: ANN401 (passed on)
         super().__init_subclass__(**more)
         found = _in_brackets(cls)
-        if found is not None:
-            cls.Config = found
+        if found is None:
+            cls._open = None
+        elif isinstance(found, TypeVar):
+            cls._open = found
+            # One of the standard library says nothing of a default before Python 3.13.
+            default = getattr(found, "__default__", NoDefault)
+            if default is NoDefault:
+                default = found.__bound__
+            if isinstance(default, type) and issubclass(default, cls.Config):
+                cls.Config = default
+        else:
+            cls._open, cls.Config = None, _checked(cls, found)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.config == other.config  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.config == other.config
 
     def __hash__(self) -> int:
         return hash((type(self), self.config))
@@ -39,11 +54,31 @@ class Plugin(Generic[ConfigT]):
         return f"{type(self).__name__}({self.config!r})"
 
 
-def _in_brackets(cls: type) -> type[Settings] | None:
-    """The settings that a class gives to its base; None where it gives none, or a variable."""
+(Plugin._open,) = vars(Plugin)["__parameters__"]  # noqa: SLF001 (of this class)
+
+
+def _in_brackets(cls: type[Plugin[Any]]) -> object:
+    """The type, or type variable, that a class gives for its settings; None where it gives none."""
     for base in cls.__dict__.get("__orig_bases__", ()):
-        if isinstance(get_origin(base), type) and issubclass(get_origin(base), Plugin):
-            for argument in get_args(base):
-                if isinstance(argument, type):
-                    return argument
+        origin = get_origin(base)
+        if not (isinstance(origin, type) and issubclass(origin, Plugin)):
+            continue
+        parameters = getattr(origin, "__parameters__", ())
+        if origin._open in parameters:  # noqa: SLF001 (of the same class)
+            return get_args(base)[parameters.index(origin._open)]  # noqa: SLF001 (of the same class)
     return None
+
+
+def _checked(cls: type, found: object) -> type[Settings]:
+    """The settings that stand in the brackets of a class.
+
+    Raises:
+        TypeError: If it is no such model.
+    """
+    if isinstance(found, type) and issubclass(found, Settings):
+        return found
+    said = getattr(found, "__name__", None) or repr(found)
+    raise TypeError(
+        f"{cls.__qualname__}: its brackets hold {said}; give them a class that derives from "
+        f"orchestrator.plugin.Settings, or leave them out where there are no settings"
+    )

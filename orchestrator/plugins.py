@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from functools import cache
 from traceback import extract_tb
 from types import ModuleType
+from typing import TypeVar
 
 from orchestrator import own_packages
 from orchestrator.errors import OrchestratorError, PluginError
+
+T = TypeVar("T")
 
 BACKENDS = "backends"
 LAUNCH = "launch"
@@ -67,6 +70,55 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     near = difflib.get_close_matches(kind, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
     raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
+
+
+def class_in(module: ModuleType, base: type[T], name: str = "") -> type[T]:
+    """Return the one class of a family that a module defines.
+
+    A class that it imports doesn't count, nor does one whose name begins with an underscore.
+
+    Args:
+        module: Of the plug-in.
+        base: The base class of the family.
+        name: Of the class, where the kind names one (`module:Class`); it may be an imported one.
+
+    Raises:
+        PluginError: If there is none, if there are several, or if it still lacks a method.
+    """
+    if name:
+        found = vars(module).get(name)
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise PluginError(f"{place_of(module)} has no class {name} derived from {_said(base)}")
+        chosen = found
+    else:
+        own = [
+            value
+            for name, value in vars(module).items()
+            if isinstance(value, type)
+            and issubclass(value, base)
+            and value.__module__ == module.__name__
+            and name == value.__name__
+            and name[0] != "_"
+        ]
+        if not own:
+            raise PluginError(
+                f"{place_of(module)} has no class derived from {_said(base)}; where the class is "
+                f"defined in another module, name that one"
+            )
+        if len(own) > 1:
+            names = ", ".join(one.__name__ for one in own)
+            raise PluginError(
+                f"{place_of(module)} has several classes derived from {_said(base)} ({names}); "
+                f"name one by 'module:Class', or begin the names of the others with an underscore"
+            )
+        (chosen,) = own
+    if lacking := sorted(getattr(chosen, "__abstractmethods__", ())):
+        raise PluginError(f"{place_of(module)}: {chosen.__name__} lacks {', '.join(lacking)}")
+    return chosen
+
+
+def _said(base: type) -> str:
+    return f"orchestrator.plugin.{base.__name__}"
 
 
 def word_of(family: str) -> str:
