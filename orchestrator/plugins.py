@@ -186,7 +186,7 @@ def _imported(name: str, kind: str) -> ModuleType:
 
 
 def _why(error: BaseException, name: str) -> str:
-    """What went wrong in an import, with file and line where that is not the import itself."""
+    """Describe the error of an import, with file and line unless the import itself failed."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None

@@ -1,4 +1,4 @@
-"""What the methods share: the contract of a method file, and settings for drawing texts.
+"""The contract of a method file, and settings for drawing texts, which all methods share.
 
 A method file exports
 
@@ -113,7 +113,7 @@ class MethodSettings(Settings):
 
 
 class Drawing(Settings):
-    """How texts are drawn."""
+    """Settings for drawing texts."""
 
     max_tokens: int = Field(512, gt=0, description="Upper bound on generated tokens.")
     temperature: float = Field(0.0, ge=0, description="0 is greedy.")
@@ -134,7 +134,7 @@ class Drawing(Settings):
 
     @property
     def can_vary(self) -> bool:
-        """Whether texts of any category are drawn at a temperature above 0."""
+        """True if texts of any category are drawn at a temperature above 0."""
         return self.temperature > 0 or any(self.by_category.values())
 
     def temperature_of(self, category: str | None) -> float:
@@ -161,7 +161,7 @@ class Method(Protocol):
     SCHEMA: dict[str, str]
 
     def combinations(self, candidates: Sequence[str], config: Any) -> list[Combination]:  # noqa: ANN401
-        """Who is evaluated with whom, for each item."""
+        """Return the combinations of models and judge that evaluate each item."""
         ...
 
     def columns(self, unit: Unit) -> Row:
@@ -169,7 +169,7 @@ class Method(Protocol):
         ...
 
     def stages(self, candidates: Sequence[str], config: Any) -> list[Stage]:  # noqa: ANN401
-        """What one item costs."""
+        """Return the requests that one item needs, by stage."""
         ...
 
     def companions(self, config: Any) -> list[tuple[str, BaseModel]]:  # noqa: ANN401

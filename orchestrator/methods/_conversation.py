@@ -105,12 +105,12 @@ def _further(item: Item, turn: Turn) -> Messages:
 
 
 def questions(turns: Sequence[Turn]) -> str:
-    """What the user said, for a judge: the question itself, or all of them, numbered."""
+    """Return the user's questions for a judge: the only one as it is, several numbered."""
     return _numbered([turn.messages[-1].content for turn in turns])
 
 
 def replies(turns: Sequence[Turn]) -> str:
-    """What the model said, for a judge: the answer itself, or all of them, numbered."""
+    """Return the model's answers for a judge: the only one as it is, several numbered."""
     return _numbered([turn.answer.text for turn in turns])
 
 

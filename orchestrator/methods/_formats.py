@@ -1,4 +1,4 @@
-"""How each harness writes its verdicts: parser, place, labels."""
+"""The verdict format of each harness: parser, place, labels."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from orchestrator.prompts import compact
 
 
 class Slot(NamedTuple):
-    """Where a verdict stands.
+    """The place of a verdict in a text.
 
     Attributes:
         begin: Index of its label's first character in the text.
@@ -23,7 +23,7 @@ class Slot(NamedTuple):
 
 
 class Format(NamedTuple):
-    """How a harness writes verdicts.
+    """The format in which a harness writes verdicts.
 
     Attributes:
         read: The one verdict that a text has: a rating, or a winner in the order shown.

@@ -33,7 +33,7 @@ OF_CODE: Final = ("code_logprobs", "code_logprobs_entropy", "code_logprobs_varia
 
 
 class Observed(NamedTuple):
-    """What is known of a text's tokens.
+    """Log-probabilities and features of a text's tokens.
 
     Attributes:
         logprobs: float32, shape (T,): raw ln p of each token; None where they are not known.
@@ -49,12 +49,12 @@ class Observed(NamedTuple):
 
 
 def of_score(scored: Scored) -> Observed:
-    """What a scoring pass observed."""
+    """Return the observations of a scoring pass."""
     return Observed(scored.logprobs, scored.top, scored.features or {})
 
 
 def of_draw(drawn: Generation) -> Observed:
-    """What came with a draw."""
+    """Return the observations that came with a draw."""
     if drawn.logprobs is None:
         return Observed(None, why="the server gave no log-probabilities with the draw")
     if not drawn.raw:

@@ -159,18 +159,18 @@ class Config(MethodSettings):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What a scoring pass observes of the answer."""
+        """Features that a scoring pass of the answer asks for."""
         attention = values.ATTENTION if "attention" in self.observed else ()
         return (*self.wanted_of_texts, *attention)
 
     @property
     def wanted_of_texts(self) -> tuple[str, ...]:
-        """What a pass observes of a reference, or of the answer after an illustration."""
+        """Features asked for of a reference, or of the answer after an illustration."""
         return values.VOCABULARY if "vocabulary" in self.observed else ()
 
 
 def orientation(column: str) -> int:
-    """Which way a column should go; 0 for one that is no score of the answer."""
+    """Return 1 or -1 for the better direction of a column; 0 if it is no score of the answer."""
     if column.startswith("combo"):
         return 1
     if column.startswith("reference_") or column in values.OF_BOUNDS:

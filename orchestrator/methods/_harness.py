@@ -1,4 +1,4 @@
-"""What judges that write their verdict share: settings, rows, reading a text and its slot.
+"""Settings, rows, and the reading of texts and slots for judges that write their verdict.
 
 A judge writes a text; its verdict is what the harness's own parser finds in it. Where asked for,
 the whole distribution over the labels is read at the very place where the verdict stands, from the
@@ -91,7 +91,7 @@ class HarnessSettings(MethodSettings):
 
 
 class Verdict(NamedTuple):
-    """What a judge said.
+    """The verdict of a judge in one text.
 
     Attributes:
         value: By the convention asked for; None where there is none.
@@ -109,7 +109,7 @@ class Verdict(NamedTuple):
 
     @property
     def parsed(self) -> bool:
-        """Whether there is a verdict without a convention."""
+        """True if the text has a verdict without a convention."""
         return self.read.value is not None
 
 
@@ -187,7 +187,7 @@ def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
 
 
 def fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]:
-    """What a wording may show, by the names that the harnesses' own templates use.
+    """Return the values that a wording may show, by their names in the harnesses' own templates.
 
     Args:
         item: What was asked.
@@ -282,7 +282,7 @@ async def read(
 
 
 def _said(text: Generation) -> tuple[int, str]:
-    """Where what a judge says begins, and what it says; nothing where its thinking has no end."""
+    """Return index and text after any thinking block; 0 and "" if the block never ends."""
     begin = after_thinking(text.text)
     return (0, "") if begin is None else (begin, text.text[begin:])
 
@@ -290,7 +290,7 @@ def _said(text: Generation) -> tuple[int, str]:
 def _slot(
     text: Generation, find: Callable[[str], Slot | None], names: Sequence[str]
 ) -> tuple[Prefix, tuple[Label, ...]] | None:
-    """What the judge wrote before its verdict, and the labels as they go on from there."""
+    """Return the text before the verdict, and the labels as they continue from there."""
     begin, said = _said(text)
     slot = find(said)
     if slot is None:

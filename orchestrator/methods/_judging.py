@@ -1,4 +1,4 @@
-"""What judging methods share: settings, prompts, traces, and the distribution at the verdict."""
+"""Settings, prompts, traces, and the distribution at the verdict, shared by judging methods."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -132,7 +132,7 @@ def stages_of(
     examples_of: Callable[[str], tuple[ChooseAsk, ...]],
     n_reads: int = 1,
 ) -> list[Stage]:
-    """What judging costs for one item: traces, and `n_reads` distributions for each.
+    """Return the requests of judging one item: traces, and `n_reads` distributions for each.
 
     Equal answers make equal prompts, which are asked once, so these are upper bounds.
 
@@ -169,7 +169,7 @@ def stages_of(
 def example_place(
     config: JudgeSettings, labels: tuple[Label, ...]
 ) -> tuple[str, tuple[Label, ...]]:
-    """What the judge of an example wrote before its verdict, and the labels as they go on."""
+    """Return the text before an example's verdict, and the labels as they continue from there."""
     if not config.chain_of_thought:
         return "", labels
     return REASONED, spelled(labels, "\n")
@@ -188,7 +188,7 @@ def user_message(template: str, fields: dict[str, Any]) -> Messages:
 
 
 class Judged(NamedTuple):
-    """What a judge says to one prompt.
+    """The verdict of a judge on one prompt.
 
     Attributes:
         distribution: Over the labels, averaged over traces.

@@ -1,4 +1,4 @@
-"""How models rewrite their own answers: settings, prompts and rounds; shared by what needs both."""
+"""Settings, prompts and rounds of rewriting, shared by all methods that rewrite answers."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -28,8 +28,8 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "deltas": (-0.05, 0.0, -0.1, -0.02),
     },
 }
-"""What the two versions of the paper say of chat benchmarks (section 4.2), with the thresholds of
-Table 7 (0, -0.05, -0.1) and -0.02."""
+"""Settings for chat benchmarks in the two versions of the paper (section 4.2), with the
+thresholds of Table 7 (0, -0.05, -0.1) and -0.02."""
 _OFFICIAL: Final = {
     benchmark: {"max_tokens": 1024, "temperature": 0.7, "temperature_by_category": benchmark}
     for benchmark in BY_BENCHMARK
@@ -40,7 +40,7 @@ _GENERATION: Final = frozenset({"wmt19", "cnn_dailymail", "xsum"})
 
 
 def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
-    """What a preset fills in.
+    """Return the settings that a preset fills in.
 
     Args:
         name: One of `PRESETS`; empty for any other.
@@ -55,7 +55,7 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
 
 
 class RewritingSettings(MethodSettings):
-    """How answers are drawn and rewritten."""
+    """Settings for drawing and rewriting answers."""
 
     candidates: tuple[str, ...] | None = Field(
         None, description="Models to evaluate; all that are not judges where left out."
@@ -182,7 +182,7 @@ def _refine(item: Item, turn: Turn, answer: Generation, config: RewritingSetting
 
 
 def _question(item: Item, turn: Turn) -> str:
-    """What the rewriting prompt shows as the prompt: the question, or the conversation so far."""
+    """Return the question to rewrite for: the only message, or the conversation so far."""
     spoken = [message for message in turn.messages if message.role != "system"]
     if len(spoken) == 1 and not item.followups:
         return spoken[0].content

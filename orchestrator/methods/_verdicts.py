@@ -1,4 +1,4 @@
-"""Where a judge's verdict stands in what it wrote, and the labels as they are spelled there.
+"""The place of a judge's verdict in its text, and the labels as they are spelled there.
 
 A verdict is the last label of a text, after any thinking block. Labels of letters or digits only
 ("7", "A") are words that occur in any explanation, so they count where they end a finished text and
@@ -67,7 +67,7 @@ def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
 
 
 def after_thinking(text: str) -> int | None:
-    """Where the answer begins behind a thinking block; None for a block that does not end."""
+    """Return the index at which the answer begins; None if its thinking block does not end."""
     at = text.rfind(THINKING_ENDS)
     if at >= 0:
         return at + len(THINKING_ENDS)
@@ -109,13 +109,13 @@ def _settled(
 
 
 def _concludes(text: str, begin: int, at: int) -> bool:
-    """Whether a label at the end of a text is meant as the verdict."""
+    """Return True if a label at the end of a text is meant as the verdict."""
     first = max(begin, at - _NEAR)
     return _REFERS.search(text, first, at) is None and not denied(text, at)
 
 
 def cut(trace: Generation, begin: int) -> tuple[Prefix, str]:
-    """What comes before the token in which a place of the text lies, and the rest up to it."""
+    """Return the text before the token that holds an index, and the rest up to that index."""
     offsets, ids = trace.offsets, trace.token_ids
     if offsets is not None and ids is not None and len(offsets) == len(ids) > 0:
         at = max(int(np.searchsorted(offsets, begin, side="right")) - 1, 0)

@@ -39,7 +39,7 @@ WHERE: Final = (
     "`prompts: compact`"
 )
 NAME: Final = "base_prompt"
-"""What the template is called in `judge.py`."""
+"""Name of the template in `judge.py`."""
 _COMPACT: Final = Wording(user=compact.RATING, form="jinja")
 
 

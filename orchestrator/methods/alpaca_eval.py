@@ -74,11 +74,11 @@ _COMPACT: Final = Wording(user=compact.PAIRWISE, form="jinja")
 _COMPACT_LABELS: Final = labels(*compact.LABELS)
 _SECOND: Final = (0.0, 1.0)
 _COMPACT_SECOND: Final = (0.0, 0.0, 0.5, 1.0, 1.0)
-"""What each label says for the output shown second."""
+"""Preference for the output shown second, by label."""
 
 
 class Leaderboard(Settings):
-    """What a leaderboard publishes, from which difficulties are fitted."""
+    """Judgments that a leaderboard publishes, from which difficulties are fitted."""
 
     predictions: tuple[GivenFile, ...] = Field(
         description="Judgments of one model a file, as AlpacaEval's annotations.json: instruction "
@@ -93,7 +93,7 @@ class Leaderboard(Settings):
 
 
 class LengthControl(Settings):
-    """What the length-controlled win rate needs beside the judgments."""
+    """Inputs of the length-controlled win rate beside the judgments."""
 
     difficulties: GivenFile | None = Field(
         None,
@@ -154,7 +154,7 @@ class Config(MethodSettings):
 
 
 class _Read(NamedTuple):
-    """What one order says, for the model."""
+    """The preference for the model in one order."""
 
     preference: float | None
     low: float

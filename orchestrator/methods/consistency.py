@@ -69,7 +69,7 @@ class Config(MethodSettings):
 
 
 def comparers(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:
-    """What compares the answers: its name -> kind of back-end and settings."""
+    """Return the back-ends that compare answers: name -> kind of back-end and settings."""
     return {} if config.similarity is None else named_comparers(config.similarity)
 
 

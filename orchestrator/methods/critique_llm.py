@@ -81,7 +81,7 @@ class Config(HarnessSettings):
 
 
 def name_of(mode: str, *, based: bool) -> str:
-    """What a wording is called in CritiqueLLM's file, in lower case."""
+    """Return the name of a wording in CritiqueLLM's file, in lower case."""
     return f"{mode}_reference_{'based' if based else 'free'}"
 
 

@@ -93,7 +93,7 @@ def needs(config: Config) -> frozenset[str]:
 
 
 def demonstrates(config: Config) -> bool:
-    """Whether a unit brings another item along, with its reference."""
+    """Return True if a unit needs another item with its reference."""
     return config.illustration == "other"
 
 
@@ -104,7 +104,7 @@ def scores(config: Config) -> dict[str, int]:
 
 
 def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """What one answer costs; an empty one costs no score."""
+    """Return the requests that one answer needs; an empty answer needs no score."""
     n_prompts = 0 if config.prompt_ensemble is None else len(config.prompt_ensemble.prompts)
     n_draws = 0 if config.decoding_ensemble is None else config.decoding_ensemble.passes
     per_answer: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -289,7 +289,7 @@ def _under_each_prompt(messages: Messages, config: Config) -> list[Messages]:
 
 
 def _example(unit: Unit, turn: Turn, config: Config) -> Messages | None:
-    """What stands before the conversation as an illustration; None for nothing.
+    """Return the messages that illustrate the task before the conversation; None for none.
 
     The item's own questions with their references, up to this turn (section 3.1 of the paper, which
     has one turn); nothing where a turn has none. Or another item's.

@@ -133,7 +133,7 @@ def columns(unit: Unit) -> Row:
 
 
 async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """Whether each turn's rewriting is better than its answer."""
+    """Judge each turn's rewriting against its answer."""
     made = await rewrite(unit, ask, config)
     turns = [found.turn for found in made]
     prompts: list[Messages] = []

@@ -82,7 +82,7 @@ SCHEMA: Final = {
 SCORES: Final = {"prefer_a": 1}
 
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
-"""What a template may show."""
+"""Fields that a template may show."""
 
 
 class Config(JudgeSettings):

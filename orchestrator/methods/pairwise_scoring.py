@@ -95,7 +95,7 @@ SCHEMA: Final = {
 SCORES: Final = {"prefer_a": 1}
 
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b", "low", "high")
-"""What a template may show."""
+"""Fields that a template may show."""
 
 _MOST_SCORES: Final = 101
 _BETWEEN: Final = " "
@@ -191,7 +191,7 @@ def columns(unit: Unit) -> Row:
 
 
 class _Start(NamedTuple):
-    """Where the first score stands: which prompt, after which of its traces."""
+    """The place of a first score: its prompt, and the slot after one of its traces."""
 
     prompt: int
     messages: Messages
@@ -255,7 +255,7 @@ def _messages(
 async def _starts(
     unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
 ) -> tuple[list[_Start], int]:
-    """Where the first scores stand, and how many traces were drawn for each prompt."""
+    """Return the places of the first scores, and the number of traces drawn for each prompt."""
     if not config.chain_of_thought:
         nowhere = Slot(NO_PREFIX, "", 0)
         return [_Start(at, prompt, nowhere) for at, prompt in enumerate(prompts)], 0

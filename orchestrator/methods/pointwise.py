@@ -70,7 +70,7 @@ SCHEMA: Final = {
 SCORES: Final = {"mean": 1}
 
 FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
-"""What a template may show."""
+"""Fields that a template may show."""
 
 _MOST_SCORES: Final = 201
 _COMPACT_SCALE: Final = (1, 9)

@@ -159,7 +159,7 @@ def _row(unit: Unit, config: Config, turn: Turn, first: _Text, last: _Text) -> R
 
 
 def leaks(markers: Sequence[str], answer: str, rewriting: str) -> bool:
-    """Whether a rewriting repeats a marker of its prompt that the answer did not have."""
+    """Return True if a rewriting repeats a marker of its prompt that the answer did not have."""
     before, after = answer.lower(), rewriting.lower()
     return any(marker in after and marker not in before for marker in markers)
 

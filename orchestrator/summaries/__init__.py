@@ -1,1 +1,1 @@
-"""What the rows of each method mean, as tables: one file a method, found by its name."""
+"""Tables that summarise the rows of each method: one file a method, found by its name."""

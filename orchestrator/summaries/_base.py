@@ -1,4 +1,4 @@
-"""What a summary is given, and the contract of summaries and analyses.
+"""The context of a summary, and the contract of summaries and analyses.
 
 `orchestrator/summaries/<kind>.py` says what the rows of the method `<kind>` mean; it is found by
 the method's kind, and a method from outside may export `summarise` itself. An analysis
@@ -60,7 +60,7 @@ def _at_each_call(key: bytes, kind: type[T], compute: Callable[[], T]) -> T:  # 
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a summary works on.
+    """The input of a summary.
 
     Attributes:
         name: Of the part of the recipe; in the column `method` of its rows.

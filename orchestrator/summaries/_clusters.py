@@ -22,7 +22,7 @@ def without_n(cell: Measured) -> Measured:
 
 
 def n_prompts(rows: pl.DataFrame) -> Cell:
-    """How many prompts the rows are of, and in how many clusters where there are any."""
+    """Return the number of prompts in the rows, with the number of clusters where there are any."""
     n_items, n_clusters = counted(rows)
     return n_items if n_clusters is None else Measured(n_items, n_clusters=n_clusters)
 

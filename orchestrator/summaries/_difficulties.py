@@ -23,7 +23,7 @@ from orchestrator.statistics.length import Gamed, difficulties_from_predictions
 Floats = NDArray[np.float64]
 Rows = Sequence[Mapping[str, Any]]
 Key = tuple[str, str]
-"""How a row names its item: by item, index or instruction; and the name."""
+"""Key of an item in a row: the field (item, index or instruction) and its value."""
 
 _MOST_BYTES: Final = 64 << 20
 # The column without a name is the index in AlpacaEval's own file of difficulties.

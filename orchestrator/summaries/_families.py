@@ -1,4 +1,4 @@
-"""Whether models vote for their kin: tables by the `families` of a recipe."""
+"""Tables of bias towards models of the judge's own family, by the `families` of a recipe."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -55,7 +55,7 @@ def _codes(families: list[str]) -> tuple[list[str], Ints]:
 
 
 def _bias(context: Context, votes: Votes, families: list[str]) -> Table:
-    """How a family's own models vote on pairs of one of it and a stranger, and how others do."""
+    """Compare kin's votes with others', on pairs of one model of a family and a stranger."""
     names, code = _codes(families)
     first, second, judge = code[votes.first], code[votes.second], code[votes.judge]
     rows: list[list[Cell]] = []
@@ -102,7 +102,7 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
 
 
 def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
-    """How often two judges give the same vote on one pair of answers."""
+    """Tabulate the share of pairs of answers on which two judges give the same vote."""
     _, code = _codes(families)
     kin = code[:, None] == code[None, :]
     agree, both = _same_votes(votes)

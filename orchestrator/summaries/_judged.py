@@ -17,7 +17,7 @@ from orchestrator.tables import Cell, Column, Measured, Table, make_table
 Floats = NDArray[np.float64]
 
 SOFT_WORD: Final = "P(better)"
-"""How tables call the soft preference, which counts P(tie) as half."""
+"""Name in tables of the soft preference, which counts P(tie) as half."""
 
 _FEWER_RESAMPLES: Final = 500
 _SMALL: Final = 5e-4
@@ -38,7 +38,7 @@ _RATES: Final = (
 
 
 def estimator_table(found: Preferences, key: str, judge: str) -> Table:
-    """How often each estimator ties, how often it decides as the mean, and how it orders models."""
+    """Tabulate ties, agreement with the mean, and the order of models, for each estimator."""
     by_mean = found.decisions(found.mean)
     rows: list[list[Cell]] = []
     for name in found.estimators:

@@ -84,7 +84,7 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
 
 
 def _about(block: int, *, of_dataset: bool, by_cluster: bool) -> str:
-    """How often one looked, and what the orders are about."""
+    """Describe the prompts between two looks, and the population that the orders are about."""
     if by_cluster:
         return (
             f"{block} prompts in whole clusters; about clusters of prompts like these, none larger "

@@ -63,7 +63,7 @@ COLUMNS: Final = (
     *(name for name in UNIT if name != CLUSTER), "category", "status", SOFT, *PAIRWISE,
     "coverage_ab", "coverage_ba", "same_text", "model", "p", "coverage",
 )  # fmt: skip
-"""What is read of the rows of a judge."""
+"""Columns read from the rows of a judge."""
 _CELLS: Final = 2**21
 
 

@@ -220,7 +220,7 @@ def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
 
 
 def _length(context: Context, votes: Votes) -> Table:
-    """What votes have to do with length."""
+    """Tabulate the relation of votes to the lengths of answers."""
     longer = (votes.pairs["length_a"] - votes.pairs["length_b"]).to_numpy()[votes.row]
     for_longer = np.where(longer > 0, votes.preference, 1.0 - votes.preference)
     apart = longer != 0

@@ -79,7 +79,7 @@ def _score_line(judge: str, model: str, rows: pl.DataFrame, context: Context) ->
 
 
 def _readings(context: Context) -> Table:
-    """How far the distributions can be trusted."""
+    """Tabulate measures of trust in the distributions."""
     lines = [
         _reading_line(str(judge), str(model), rows.filter(pl.col("status") == "ok"))
         for (judge, model), rows in _groups(context)

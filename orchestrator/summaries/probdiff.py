@@ -170,7 +170,7 @@ def drawn_at(config: Config, categories: Iterable[str | None]) -> list[DrawnAt]:
 
 
 def _temperature_note(drawn: Sequence[DrawnAt]) -> str:
-    """What the temperatures do to d by themselves (the paper's Table 9)."""
+    """Describe the effect of temperatures alone on d (the paper's Table 9)."""
     if len(drawn) == 1:
         (one,) = drawn
         effect = "colder raises" if one.rewriting < one.answer else "warmer lowers"
@@ -188,7 +188,7 @@ def _temperature_note(drawn: Sequence[DrawnAt]) -> str:
 
 
 def _vocabulary_note(rows: pl.DataFrame) -> str:
-    """What is known about the models' tokenizers from texts that several of them wrote."""
+    """Describe the models' tokenizers, by texts that several models wrote."""
     texts = pl.concat(
         [
             rows.select("model", text=text, n=n_tokens).filter(pl.col("n") > 0)
