@@ -16,7 +16,6 @@ from orchestrator import plugins
 from orchestrator.backend import Capabilities
 from orchestrator.errors import PluginError
 
-DATASETS: Final = "orchestrator.datasets"
 COLUMN_TYPES: Final = ("str", "f64", "i64", "bool", "list[f64]", "list[str]")
 STATUS_COLUMNS: Final = {"status": "str", "cause": "str", "message": "str"}
 # Summaries add `cluster`, which intervals are over, beside `item`.
@@ -206,10 +205,11 @@ _FAMILIES: Final[dict[str, tuple[_Names, _Names]]] = {
             "backend_settings": called_with("config", "model"),
             "footprint": called_with("config", "models"),
             "placed": called_with("config", "gpus", "memory_fraction"),
+            "programs": called_with("config"),
             "tokenizer": called_with("weights"),
         },
     ),
-    DATASETS: (
+    plugins.DATASETS: (
         {"Config": _config, "create": called_with("config", "base")},
         {"SUFFIXES": _suffixes},
     ),

@@ -24,6 +24,7 @@ LAUNCH = "launch"
 METHODS = "orchestrator.methods"
 ANALYSES = "orchestrator.analyses"
 SUMMARIES = "orchestrator.summaries"
+DATASETS = "orchestrator.datasets"
 
 _WORDS = {
     BACKENDS: "backend",
@@ -31,7 +32,7 @@ _WORDS = {
     METHODS: "method",
     ANALYSES: "analysis",
     SUMMARIES: "summary",
-    "orchestrator.datasets": "dataset",
+    DATASETS: "dataset",
 }
 
 

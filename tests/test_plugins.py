@@ -11,13 +11,12 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from orchestrator import plugins
 from orchestrator.backend import Capabilities
-from orchestrator.datasets import DATASETS
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import STATUS_COLUMNS
 from orchestrator.recipe.schema import RecipeFile
 from orchestrator.settings import descriptions
 
-FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, DATASETS)
+FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, plugins.DATASETS)
 ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
 ANALYSES = [(plugins.ANALYSES, kind) for kind in plugins.kinds(plugins.ANALYSES)]
 
@@ -144,7 +143,7 @@ def test_a_method_declares_its_frame_with_room_for_failures(method):
     assert all(isinstance(column, str) for column in method.SCHEMA.values())
 
 
-@pytest.mark.parametrize("dataset", modules(DATASETS))
+@pytest.mark.parametrize("dataset", modules(plugins.DATASETS))
 def test_a_dataset_kind_opens_relative_to_the_recipe(dataset):
     assert parameters(dataset.create) == ["config", "base"]
     assert all(suffix.startswith(".") for suffix in getattr(dataset, "SUFFIXES", ()))

@@ -16,9 +16,7 @@ from orchestrator.recipe.schema import PluginRef
 if TYPE_CHECKING:
     from orchestrator.datasets._benchmark import About
 
-__all__ = ["DATASETS", "Dataset", "from_items", "kinds", "listing", "open_dataset"]
-
-DATASETS = contracts.DATASETS
+__all__ = ["Dataset", "from_items", "kinds", "listing", "open_dataset"]
 
 
 def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = False) -> Dataset:
@@ -33,7 +31,7 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
         DatasetError: If it is missing or malformed, with everything that is wrong.
         PluginError: If there is no such kind, or one that gives no dataset.
     """
-    module = contracts.load(DATASETS, dataset.kind, allow_code=allow_code)
+    module = contracts.load(plugins.DATASETS, dataset.kind, allow_code=allow_code)
     opened = module.create(dataset.config, base)
     if not isinstance(opened, Dataset):
         raise PluginError(
@@ -46,8 +44,8 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
 def kinds() -> dict[str, str]:
     """What each kind is, in a line."""
     return {
-        kind: (plugins.load(DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
-        for kind in plugins.kinds(DATASETS)
+        kind: (plugins.load(plugins.DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
+        for kind in plugins.kinds(plugins.DATASETS)
     }
 
 
@@ -56,7 +54,7 @@ def listing() -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for kind, line in kinds().items():
         rows.append((kind, line))
-        about: About | None = getattr(plugins.load(DATASETS, kind), "ABOUT", None)
+        about: About | None = getattr(plugins.load(plugins.DATASETS, kind), "ABOUT", None)
         if about is not None:
             rows.append(("", f"licence: {about.licence}"))
             rows.append(("", f"size: {about.size}; {_presence(kind, about)}"))

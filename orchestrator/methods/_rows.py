@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from orchestrator.contracts import COLUMN_TYPES
 from orchestrator.errors import MethodError
 from orchestrator.methods._base import Method
 from orchestrator.records import Failure, Row, Unit
@@ -73,8 +74,12 @@ def _listed(inner: str) -> _Kind:
     return frozenset({_NONE}), is_list, f"a list, each entry {words}"
 
 
-_KINDS: Final = {**_SCALARS, "list[f64]": _listed("f64"), "list[str]": _listed("str")}
-COLUMN_TYPES: Final = tuple(_KINDS)
+def _kind_of(type_: str) -> _Kind:
+    inner = type_.removeprefix("list[").removesuffix("]")
+    return _SCALARS[type_] if inner == type_ else _listed(inner)
+
+
+_KINDS: Final = {type_: _kind_of(type_) for type_ in COLUMN_TYPES}
 
 
 class RowContract:
@@ -82,7 +87,7 @@ class RowContract:
 
     Args:
         kind: Of the method, for messages.
-        method: Its module; each type in its `SCHEMA` is one of `COLUMN_TYPES`.
+        method: Its module; each type in its `SCHEMA` is one of `contracts.COLUMN_TYPES`.
 
     Attributes:
         columns: Column to type, with those that the run adds: `method`, and `server_epoch`, the

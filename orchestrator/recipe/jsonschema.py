@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from orchestrator import plugins
-from orchestrator.recipe.plug import DATASETS
 from orchestrator.recipe.schema import RecipeFile
 from orchestrator.recipe.source import walk
 
@@ -26,7 +25,7 @@ _SLOTS: Final = {
     "analysis": plugins.ANALYSES,
     "server": plugins.LAUNCH,
     "backend": plugins.BACKENDS,
-    "dataset": DATASETS,
+    "dataset": plugins.DATASETS,
 }
 _DOTTED: Final = {"type": "string", "pattern": r"\."}
 _BY_NAME_TOO: Final = ("server", "backend")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import PurePath
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,8 +13,6 @@ from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.recipe.source import Path
-
-DATASETS: Final = contracts.DATASETS
 
 
 class Plugs:
@@ -66,15 +64,15 @@ class Plugs:
         path: Path = ("dataset",)
         file = value.get("path") if isinstance(value, Mapping) else None
         if not isinstance(file, str) or "kind" in value:
-            return self.mapping(DATASETS, value, path)
+            return self.mapping(plugins.DATASETS, value, path)
         known: dict[str, str] = {}
-        for kind in _kinds(DATASETS):
+        for kind in _kinds(plugins.DATASETS):
             known |= dict.fromkeys(
-                getattr(self._module(DATASETS, kind, path), "SUFFIXES", ()), kind
+                getattr(self._module(plugins.DATASETS, kind, path), "SUFFIXES", ()), kind
             )
         suffix = PurePath(file).suffix.lower()
         if suffix in known:
-            return self.ref(DATASETS, known[suffix], value, path)
+            return self.ref(plugins.DATASETS, known[suffix], value, path)
         message = f"can't tell the kind of {file!r} from its name; give a 'kind', or a file in "
         self._fault((*path, "path"), about(path, message + ", ".join(known)))
         return None

@@ -4,7 +4,8 @@ import io
 import json
 
 from orchestrator import plugins
-from orchestrator.datasets import DATASETS, open_dataset
+from orchestrator.datasets import open_dataset
+from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 
 

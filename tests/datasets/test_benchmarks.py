@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from orchestrator import plugins
-from orchestrator.datasets import DATASETS, listing
+from orchestrator.datasets import listing
 from orchestrator.errors import DatasetError
+from orchestrator.plugins import DATASETS
 from tests.conftest import SHARED
 from tests.datasets.benchmarks import items, lines, opened, parquet
 

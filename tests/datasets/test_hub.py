@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from orchestrator import plugins
-from orchestrator.datasets import DATASETS
 from orchestrator.errors import DatasetError
+from orchestrator.plugins import DATASETS
 from tests.datasets.benchmarks import items, lines, opened, parquet
 
 REPOSITORY = "someone/some-set"

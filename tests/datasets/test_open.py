@@ -3,8 +3,9 @@ import pytest
 
 from orchestrator import plugins
 from orchestrator.ask import item_digest
-from orchestrator.datasets import DATASETS, kinds, open_dataset
+from orchestrator.datasets import kinds, open_dataset
 from orchestrator.errors import DatasetError
+from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Message
 

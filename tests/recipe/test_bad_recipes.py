@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import plugins
-from orchestrator.datasets import DATASETS
 from orchestrator.errors import RecipeError
+from orchestrator.plugins import DATASETS
 from orchestrator.recipe.load import load
 
 BAD = Path(__file__).parent / "bad"
