@@ -123,6 +123,9 @@ _STEERING = (
     ("limit", "change how many requests a model may have at a time"),
     ("stop", "stop a running run as Ctrl-C does"),
 )
+# Help of --allow-code: for commands that launch servers, and for those that only read a recipe.
+_LAUNCHED = "run code and programs that the recipe names"
+_IMPORTED = "import code that the recipe names, and accept its programs; starts none"
 _EXITS = """\
 exit codes: 0 complete; 1 the run failed; 2 the recipe or the command is wrong; 3 finished, but some
 units failed or a budget was reached; 130 interrupted, go on with the same command"""
@@ -143,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = _command(
         commands, "plan", "runner.commands:plan", "count what would be sent; sends nothing"
     )
-    _recipe_options(plan)
+    _recipe_options(plan, _IMPORTED)
     plan.add_argument("--json", action="store_true", help="for programs")
     plan.add_argument(
         "--exact", action="store_true", help="count every unit of a large plan instead of some"
@@ -155,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         "find all faults of recipes, with file:line",
     )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
-    _override_options(check)
+    _override_options(check, _IMPORTED)
     _commands_of_runs(commands)
     _serve_options(
         _command(commands, "serve", "runner.commands:serve", "serve models on this machine")
@@ -164,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
         commands, "probe", "runner.server_commands:probe", "find out what servers really do"
     )
     probe_options(probe)
-    _override_options(probe)
+    _override_options(probe, _LAUNCHED)
     servers = _command(
         commands, "servers", "runner.server_commands:servers", "list or end kept servers"
     )
@@ -217,7 +220,7 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:
-    _recipe_options(run)
+    _recipe_options(run, _LAUNCHED)
     run.add_argument(
         "--fresh", action="store_true", help="begin anew in runs/NAME.2, .3, and so on"
     )
@@ -272,18 +275,18 @@ def _command(
     return command
 
 
-def _recipe_options(command: argparse.ArgumentParser) -> None:
+def _recipe_options(command: argparse.ArgumentParser, permitted: str) -> None:
     command.add_argument("recipe", metavar="RECIPE", help="path, or name of a recipe in recipes/")
     command.add_argument("--run-dir", metavar="D", help="where to keep the run (runs/NAME)")
     command.add_argument("--limit", type=_positive, metavar="N", help="only the first N items")
-    _override_options(command)
+    _override_options(command, permitted)
 
 
-def _override_options(command: argparse.ArgumentParser) -> None:
+def _override_options(command: argparse.ArgumentParser, permitted: str) -> None:
     command.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="change a setting of the recipe"
     )
-    allow_code_option(command)
+    allow_code_option(command, permitted)
 
 
 def _serve_options(command: argparse.ArgumentParser) -> None:

@@ -81,11 +81,11 @@ def gc_options(command: argparse.ArgumentParser) -> None:
     allow_code_option(command)
 
 
-def allow_code_option(command: argparse.ArgumentParser) -> None:
-    """The permission to run code and programs that a recipe names."""
-    command.add_argument(
-        "--allow-code", action="store_true", help="run code and programs that the recipe names"
-    )
+def allow_code_option(
+    command: argparse.ArgumentParser, words: str = "import code that the recipe names"
+) -> None:
+    """Add the permission to run code that a recipe names; `words` are its help."""
+    command.add_argument("--allow-code", action="store_true", help=words)
 
 
 def view_options(command: argparse.ArgumentParser) -> None:
