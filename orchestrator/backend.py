@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 async def answered(call: Awaitable[T]) -> T | Failure:
-    """What a back-end answers; an exception that it should not have raised becomes a failure.
+    """Await a reply of a back-end; turn an unexpected exception into a failure.
 
     Back-ends return failures as values, whatever a server sends. This is the one boundary behind
     that promise: a fault in a decoder costs the request that met it, not the run. The failure is
@@ -60,7 +60,7 @@ def fault_in(error: Exception) -> str:
 
 
 def is_private(base_url: str) -> bool:
-    """Whether the host is this machine or in a private network, told by the URL alone."""
+    """Return True if a URL, by itself, names this machine or a private network."""
     host = urlsplit(base_url).hostname or ""
     if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
         return True
@@ -72,7 +72,7 @@ def is_private(base_url: str) -> bool:
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one served model is reached.
+    """The address of one served model, with limits and credentials.
 
     Attributes:
         base_url: Without a trailing slash and without `/v1`.
@@ -97,7 +97,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind of server can do.
+    """Capabilities of a kind of server.
 
     Attributes:
         generate: Texts with chosen-token log-probabilities.
@@ -120,7 +120,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What answered: stored with the outcomes, compared when a run goes on."""
+    """The server behind an outcome: stored with outcomes, compared when a run resumes."""
 
     backend: str
     base_url: str
@@ -151,7 +151,7 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(Protocol):
-    """What answers for one model."""
+    """A client of one model."""
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text; `seed` is sent where the server honours seeds."""
@@ -185,16 +185,16 @@ class Backend(Asked, Protocol):
 
 @runtime_checkable
 class SharesOut(Protocol):
-    """What a back-end over several servers offers, so that each keeps what it has computed."""
+    """An optional ability of a back-end over several servers: keep a group on one of them."""
 
     def for_group(self, group: int) -> Asked:
-        """Who is asked for a request of this group; see `orchestrator.ask.Request`."""
+        """Return the client for requests of this group; see `orchestrator.ask.Request`."""
         ...
 
 
 @runtime_checkable
 class ComparesTexts(Protocol):
-    """What a back-end offers beyond `Backend` where its capabilities say `similarity`.
+    """An optional ability of back-ends whose capabilities include `similarity`.
 
     Its module also exports `identity(config, base)`: what decides its numbers, found without
     loading anything, and perhaps `located(config, base)`: its settings with paths in full.

@@ -1,4 +1,4 @@
-"""Which servers run where and when: models packed on GPUs, and waves where not all fit together.
+"""Places and times of servers: models packed on GPUs, in waves if not all fit together.
 
 Pure arithmetic over an inventory and what each server needs; nothing here asks a machine. A server
 gets the fewest GPUs that hold it (tensor parallel, over GPUs of equal memory, where one is too
@@ -46,7 +46,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """What a machine offers.
+    """GPUs of a machine, and the bound on its servers.
 
     Attributes:
         gpus: Of the machine; empty where there is none.
@@ -74,7 +74,7 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """Where one process of a server runs.
+    """GPUs and memory of one process of a server.
 
     Attributes:
         gpus: `Gpu.index` of each; empty on the CPU.
@@ -104,7 +104,7 @@ Wave = Mapping[str, tuple[Share, ...]]
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where and when servers run.
+    """Servers in waves, and the servers that can't run.
 
     Attributes:
         waves: In the order they begin with.
@@ -150,7 +150,7 @@ def place(demands: Sequence[Demand], inventory: Inventory) -> Placement:
 
 
 def fits(shares: Iterable[Share], inventory: Inventory) -> bool:
-    """Whether processes with these shares may run at the same time."""
+    """Return True if processes with these shares may run at the same time."""
     taken: dict[str, int] = {}
     n_servers = 0
     for share in shares:
@@ -163,7 +163,7 @@ def fits(shares: Iterable[Share], inventory: Inventory) -> bool:
 
 
 def _piece(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
-    """What a process of it takes on the fewest GPUs that hold it; None on the CPU."""
+    """Return the share of a process on the fewest GPUs that hold it; None on the CPU."""
     footprint = demand.footprint
     if footprint is None:
         return None

@@ -33,7 +33,7 @@ class Settings(BaseModel):
 
 
 def descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """What is said of each field that is described: in `Field`, else in the string below it."""
+    """Return the description of each field: that of `Field`, else the string below the field."""
     found: dict[str, str] = {}
     for parent in reversed(model.__mro__):
         if issubclass(parent, Settings):

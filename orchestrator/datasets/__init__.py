@@ -42,7 +42,7 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
 
 
 def kinds() -> dict[str, str]:
-    """What each kind is, in a line."""
+    """Return a one-line description of each kind."""
     return {
         kind: (plugins.load(plugins.DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
         for kind in plugins.kinds(plugins.DATASETS)
@@ -62,7 +62,7 @@ def listing() -> list[tuple[str, str]]:
 
 
 def _presence(kind: str, about: "About") -> str:
-    """Whether the files of a benchmark are on this machine."""
+    """Describe whether the files of a benchmark are on this machine."""
     # What fetches them takes long to import; most recipes have files of their own.
     from orchestrator.datasets._benchmark import is_here  # noqa: PLC0415
 

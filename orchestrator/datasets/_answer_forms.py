@@ -67,7 +67,7 @@ def answer_row(row: Mapping[str, Any], names: Names) -> AnswerRow:
 
 
 def has_generator(columns: Sequence[str]) -> bool:
-    """Whether a file with these columns says who answered."""
+    """Return True if a file with these columns names the model that answered."""
     return any(name in columns for name in _GENERATORS)
 
 

@@ -32,7 +32,7 @@ _SEVERAL: Final = -1
 
 
 def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str]]:
-    """What finds the answers of a model, and the identity of that model.
+    """Return a function that finds the answers of a model, and the identity of that model.
 
     Raises:
         DatasetError: If the file is missing or malformed, with every row that is not right.
@@ -213,7 +213,7 @@ def _differ(rows: Rows, names: Names, one: int, other: int) -> bool:
 
 
 def _addresses(key: str, prompt: str, turn: int) -> tuple[int, ...]:
-    """Where an answer may stand, best first."""
+    """Return the keys under which an answer may be stored, best first."""
     return tuple(
         _hash(kind, value, which)
         for kind, value in (("key", key), ("prompt", prompt.strip()))
@@ -222,7 +222,7 @@ def _addresses(key: str, prompt: str, turn: int) -> tuple[int, ...]:
 
 
 def _stored(row: AnswerRow) -> tuple[int | None, int | None]:
-    """Where a row is found, by its key and by its prompt."""
+    """Return the keys under which a row is stored: by its key and by its prompt."""
     # The row of a later turn has that turn as its prompt, so only its key tells the item.
     prompt = row.prompt.strip() if row.turn <= 1 else ""
     return (

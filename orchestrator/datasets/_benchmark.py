@@ -1,4 +1,4 @@
-"""What the benchmark kinds share: where their files are, what they are under, how rows are made.
+"""Location, licence, and reading of benchmark files, shared by all benchmark kinds.
 
 A file is looked for in the folder that `ORCHESTRATOR_DATA` names, as `KIND/NAME`, then in the
 cache, and else fetched into the cache, unless `ORCHESTRATOR_OFFLINE` is set. Nothing of a
@@ -44,7 +44,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_on_hub(self) -> bool:
-        """Whether it comes from the hub, or from the mirror that `HF_ENDPOINT` names."""
+        """True if it comes from the hub, or from the mirror that `HF_ENDPOINT` names."""
         return "://" not in self.path
 
     @property
@@ -55,13 +55,13 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
         return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{self.path}"
 
     def remote(self) -> Remote:
-        """What is fetched; the user's key goes to the hub alone."""
+        """Return the address to fetch; the user's key goes to the hub alone."""
         token = os.environ.get("HF_TOKEN", "") if self.is_on_hub else ""
         return Remote(url=self.url, sha256=self.sha256, token=token)
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user should know of a benchmark before it is fetched.
+    """Facts about a benchmark to know before it is fetched.
 
     Attributes:
         licence: As its publisher states it, or that none is stated.
@@ -77,7 +77,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def located(kind: str, file: File) -> Path:
-    """Where a benchmark's file lies on this machine; fetched first where it is nowhere.
+    """Return the path of a benchmark's file on this machine; fetch the file if it is absent.
 
     Raises:
         DatasetError: If it can't be had, with where to put it and how it is named.
@@ -101,7 +101,7 @@ def located(kind: str, file: File) -> Path:
 
 
 def is_here(kind: str, file: File) -> bool:
-    """Whether the file can be used without a network."""
+    """Return True if the file can be used without a network."""
     folders = [folder for folder in (data_folder(), cache_folder()) if folder is not None]
     names = (file.name, *file.others)
     return any((folder / kind / name).is_file() for folder in folders for name in names)

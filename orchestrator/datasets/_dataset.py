@@ -1,4 +1,4 @@
-"""What a dataset is: items by index, read when asked for, with a hash of the content of all."""
+"""A dataset: items by index, read on demand, with a hash of the content of all."""
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -186,7 +186,7 @@ def from_items(name: str, items: Sequence[Item]) -> Dataset:
 
 
 class ItemClusters(NamedTuple):
-    """Which of n items belong together.
+    """The clusters of n items.
 
     Attributes:
         codes: Shape (n,), the cluster of each item, from 0 on in the order in which they come; an

@@ -67,7 +67,7 @@ class Remote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a file came from; its length in bytes and its SHA-256 when it was fetched."""
+    """The source of a file; its length in bytes and its SHA-256 when it was fetched."""
 
     url: str
     n_bytes: int
@@ -77,7 +77,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long to wait: for a reply or the next bytes, and before trying again; seconds."""
+    """Seconds to wait for a reply or the next bytes, and before a retry."""
 
     stall_s: float = 60.0
     pause_s: float = 1.0
@@ -131,7 +131,7 @@ def verified(path: Path, sha256: str = "") -> Path:
 
 
 def origin_of(path: Path) -> Origin | None:
-    """What was recorded when the file was fetched; None where nothing can be read."""
+    """Return the record made when the file was fetched; None if it can't be read."""
     try:
         return msgspec.json.decode(_origin_path(path).read_bytes(), type=Origin)
     except (OSError, msgspec.MsgspecError):
@@ -280,7 +280,7 @@ def _refused(remote: Remote, error: urllib.error.HTTPError) -> str:
 
 
 def _again(call: Callable[[], T], url: str, patience: Patience) -> T:
-    """What `call` gives, after a few attempts.
+    """Return the result of `call`, after a few attempts.
 
     Raises:
         DatasetError: If every attempt failed.
@@ -327,7 +327,7 @@ def _check_address(url: str) -> None:
 
 @contextmanager
 def _dropped_if_wrong(part: Path) -> Iterator[None]:
-    """Where the server can't go on from a part, the next attempt begins anew."""
+    """Delete a part that the server can't continue, so that the next attempt starts over."""
     try:
         yield
     except _RangeError:

@@ -1,4 +1,4 @@
-"""What the two benchmarks of FastChat share: its files of questions and of reference answers.
+"""FastChat's files of questions and reference answers, shared by its two benchmarks.
 
 Source: https://github.com/lm-sys/FastChat, `fastchat/llm_judge/data`, Apache-2.0; the reference
 answers are text of GPT-4.

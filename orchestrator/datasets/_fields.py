@@ -1,4 +1,4 @@
-"""Which columns of a file are prompt, reference, key and category, and rows made into items."""
+"""The columns of a file for prompt, reference, key and category, and rows made into items."""
 
 import difflib
 import json
@@ -226,7 +226,7 @@ def _text_of(row: Mapping[str, Any], column: str | None) -> str | None:
 
 
 def _conversation_of(row: Mapping[str, Any], columns: Columns) -> tuple[Messages, tuple[str, ...]]:
-    """What is asked first, and the turns that follow."""
+    """Return the first messages, and the user turns that follow."""
     if columns.messages is not None:
         return _conversation(row.get(columns.messages), columns.messages), ()
     name = columns.turns or columns.prompt or ""

@@ -1,4 +1,4 @@
-"""What the datasets that are files share: their settings, and how a path is found and shown."""
+"""Settings, and the finding and naming of paths, shared by datasets that are files."""
 
 from pathlib import Path
 

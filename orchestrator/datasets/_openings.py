@@ -35,7 +35,7 @@ class Alike(NamedTuple):
     n_items: int
 
     def words(self) -> str:
-        """What was found and what to do, in a sentence."""
+        """Describe the finding and its remedy in a sentence."""
         n = sum(map(len, self.groups))
         names = ", ".join(self.groups[0][:_NAMED])
         more = ", …" if len(self.groups[0]) > _NAMED else ""
@@ -85,7 +85,7 @@ def _groups(texts: Sequence[tuple[str, str]], begin: int) -> list[list[str]]:
 
 
 def _n_shared(texts: Sequence[str]) -> int:
-    """How many characters all texts begin with."""
+    """Return the number of characters at the beginning that all texts share."""
     if not texts:
         return 0
     # What the first and the last in their order share is shared by all between.

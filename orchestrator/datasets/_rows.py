@@ -32,7 +32,7 @@ class Rows(Protocol):
         ...
 
     def where(self, index: int) -> str:
-        """Where the row stands, for messages: file and line."""
+        """Return file and line of the row, for messages."""
         ...
 
 
@@ -104,7 +104,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
 
 
 def _ordinals(hashes: NDArray[np.uint64], digests: Digests) -> NDArray[np.int32] | None:
-    """Which of the rows with the same hash a row is, from 0; None where all hashes differ.
+    """Number the rows with the same hash from 0; return None if all hashes differ.
 
     Equal hashes are counted in the order of their content, not of the file, so that the order of
     rows decides no key.

@@ -1,4 +1,4 @@
-"""What the two summarisation benchmarks share: ProbDiff's prompt, and documents drawn by a seed."""
+"""ProbDiff's prompt, and documents drawn by a seed, for the two summarisation benchmarks."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -80,7 +80,7 @@ def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract
 
 
 def _picks(config: Config, total: int) -> list[tuple[int, str]]:
-    """Which sentence is translated which way, such as (17, "cs-en")."""
+    """Return the sentences to translate, each with its direction, such as (17, "cs-en")."""
     other = config.pair.partition("-")[0]
     ways = {"into_english": [f"{other}-en"], "from_english": [f"en-{other}"]}
     both = ways["into_english"] + ways["from_english"]

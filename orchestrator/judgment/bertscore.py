@@ -17,7 +17,7 @@ Token = TypeVar("Token", bound=Hashable)
 
 
 class BertScore(NamedTuple):
-    """How alike a hypothesis and a reference are; all 0 where either has no weight.
+    """Similarity of a hypothesis and a reference; all 0 if either has no weight.
 
     Attributes:
         precision: How much of the hypothesis is found in the reference.

@@ -43,7 +43,7 @@ class LabelDistribution(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def unreliable(self) -> bool:
-        """Whether the mass known to be on the labels is below one half, or not known."""
+        """True if the mass known to be on the labels is below one half, or unknown."""
         return not self.coverage >= UNRELIABLE_BELOW
 
     def mean_bounds(self, values: Sequence[float]) -> tuple[float, float]:

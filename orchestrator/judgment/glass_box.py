@@ -82,7 +82,7 @@ def softmax_entropy(entropies: ArrayLike) -> float:
 
 
 def vocab_logprob_var(variances: ArrayLike) -> float:
-    """What gave the published "Softmax-Var", aligned: the mean over tokens of Var_v(ln p), ddof=1.
+    """Return the published "Softmax-Var", aligned: the mean over tokens of Var_v(ln p), ddof=1.
 
     Args:
         variances: Shape (T,): the feature "vocab_logprob_var".
@@ -91,7 +91,7 @@ def vocab_logprob_var(variances: ArrayLike) -> float:
 
 
 def vocab_mean_logp_logit(products: ArrayLike) -> float:
-    """What gave the published "Softmax-Ent", aligned: the mean over tokens of mean_v(ln p * logit).
+    """Return the published "Softmax-Ent", aligned: the mean over tokens of mean_v(ln p * logit).
 
     No entropy: it depends on where the logits' zero lies.
 
@@ -121,7 +121,7 @@ def code_logprobs_variance(compat_variances: ArrayLike) -> float:
 
 
 class TokenFeatures(NamedTuple):
-    """What a scoring pass observes at each of T positions, arrays of shape (T,)."""
+    """Features of a scoring pass at each of T positions, arrays of shape (T,)."""
 
     logprob: FloatArray
     entropy: FloatArray

@@ -1,4 +1,4 @@
-"""How much two texts overlap in their words."""
+"""Overlap of the words of two texts."""
 
 import re
 from collections import Counter

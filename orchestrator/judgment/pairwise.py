@@ -25,7 +25,7 @@ MEAN_GUARD: Final = 1e-4
 """Spread at or below which the mean is a tie: the distribution is a spike on the middle level."""
 
 MEDIAN_TOLERANCE: Final = 1e-12
-"""How near to one half a cumulative sum of float64 counts as one half."""
+"""Distance from one half within which a cumulative sum of float64 counts as one half."""
 
 BINARY_RTOL: Final = 1e-5
 BINARY_ATOL: Final = 1e-6
@@ -33,7 +33,7 @@ BINARY_ATOL: Final = 1e-6
 
 
 class PairJudgment(msgspec.Struct, frozen=True, gc=False):
-    """What both orders say about A against B; nan throughout where a probability is nan.
+    """A against B, judged in both orders; nan throughout if a probability is nan.
 
     Attributes:
         prefer_ab: P(A is better) + half of P(tie) with A presented first, in [0, 1].

@@ -1,1 +1,1 @@
-"""What all HTTP clients share: bounded bodies, and proxies of the environment."""
+"""Bounded bodies, and proxies of the environment, for all HTTP clients."""

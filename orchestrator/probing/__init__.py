@@ -1,4 +1,4 @@
-"""What a server can really do, judged from its behaviour. Pure: replies in, findings out.
+"""Abilities of a server, judged from its behaviour. Pure: replies in, findings out.
 
 Servers ignore fields they don't know, so that a field is accepted says nothing; only a number that
 comes out right does. The requests are sent by `orchestrator.runner.probe`.

@@ -39,7 +39,7 @@ _Array = NDArray[np.float64]
 
 
 def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
-    """Whether log-probabilities and ids come with a drawn text, from a chat completion.
+    """Check that log-probabilities and ids come with a text drawn by a chat completion.
 
     Args:
         reply: To a greedy request of one token with `asked` alternatives and `return_token_ids`.
@@ -79,7 +79,7 @@ def _drawn(position: Position) -> Finding:
 
 
 def cap(reply: HttpReply) -> Finding:
-    """How many alternatives may be listed, from the reply to a request of `ASKED_FOR_CAP`."""
+    """Find the most alternatives that a server lists, by the reply to `ASKED_FOR_CAP`."""
     found = chat(reply)
     if found is not None and found.positions:
         listed = len(found.positions[0].top)
@@ -95,7 +95,7 @@ def cap(reply: HttpReply) -> Finding:
 
 
 def generates(drawn: Generation | Failure) -> Finding:
-    """Whether texts come through the back-end as methods ask for them."""
+    """Check that the back-end draws texts in the way that methods ask for them."""
     if isinstance(drawn, Failure):
         # What fails for the moment is tried again by the run.
         answered = Finding("generate", NO, BAD, drawn.message)
@@ -105,7 +105,7 @@ def generates(drawn: Generation | Failure) -> Finding:
 
 
 def noise(mean: float) -> Finding:
-    """How much a server's numbers vary, and which change would be noticed later.
+    """Report the noise of a server's numbers, and the least change that is noticed later.
 
     Args:
         mean: Mean absolute difference of ln p, asked alone and together, nats.
@@ -124,7 +124,7 @@ def tells(drawn: Generation) -> bool:
 
 
 def consistency(pairs: Sequence[tuple[Generation, Scored | Failure]]) -> Finding:
-    """Whether scoring gives what generation gave: max |difference| of ln p over the same tokens.
+    """Compare scoring with generation: max |difference| of ln p over the same tokens.
 
     The most valuable question: a shift by one, a missing or doubled BOS, values after temperature,
     and bugs of speculation or of waking up all show here.
@@ -175,7 +175,7 @@ def _compared(pairs: Sequence[tuple[_Array, _Array]]) -> Finding:
 
 
 def _explained(drawn: _Array, scored: _Array, number: float) -> tuple[str, str]:
-    """What a difference looks like, and what would help."""
+    """Describe the likely cause of a difference, and its remedy."""
     ahead, behind = np.abs(drawn[1:] - scored[:-1]), np.abs(drawn[:-1] - scored[1:])
     for shifted in (ahead, behind):
         if shifted.size > 1 and shifted.max() * _SHIFTED < number:
@@ -188,7 +188,7 @@ def _explained(drawn: _Array, scored: _Array, number: float) -> tuple[str, str]:
 
 
 def temperature(at_one: HttpReply, at_half: HttpReply) -> Finding:
-    """Whether ln p is that of the model (raw) or changes with the temperature (scaled).
+    """Find out if ln p is that of the model (raw) or changes with the temperature (scaled).
 
     Args:
         at_one: One token at temperature 1 with alternatives.
@@ -221,7 +221,7 @@ def _alike(
 
 
 def bias(plain: HttpReply, biased: HttpReply) -> Finding:
-    """Whether ln p shows a bias, from a greedy token and the same with it forbidden.
+    """Find out if ln p shows a bias, from a greedy token and the same with it forbidden.
 
     Args:
         plain: One greedy token with alternatives.
@@ -242,7 +242,7 @@ def bias(plain: HttpReply, biased: HttpReply) -> Finding:
 
 
 def seed(same: Sequence[HttpReply], others: Sequence[HttpReply]) -> Finding:
-    """Whether a seed decides a sampled text.
+    """Check that a seed decides a sampled text.
 
     Args:
         same: Replies to one request with one seed.
@@ -266,7 +266,7 @@ def _text(reply: HttpReply) -> str | None:
 
 
 def label_ids(reply: HttpReply, asked: Sequence[int]) -> Finding:
-    """Whether the log-probabilities of given ids can be asked for, however unlikely they are."""
+    """Check that log-probabilities of given ids can be requested, however unlikely they are."""
     found = chat(reply)
     if found is None or not found.positions:
         return Finding("label_ids", NO, GOOD, f"refused: {reply.status} {reply.words}")
@@ -277,7 +277,7 @@ def label_ids(reply: HttpReply, asked: Sequence[int]) -> Finding:
 
 
 def mixing(alone: Sequence[HttpReply], together: Sequence[HttpReply]) -> Finding:
-    """Whether ordinary replies come out wrong when sent together with those for given ids.
+    """Check that ordinary replies stay right when sent together with those for given ids.
 
     Args:
         alone: Replies to ordinary requests, sent by themselves.

@@ -20,7 +20,7 @@ _KINDS: Final = {"choose_letters": "labels A, B, C", "choose_verdicts": "labels 
 
 
 def choice(name: str, found: Choice | Failure) -> Finding:
-    """How well the probabilities of labels can be read.
+    """Report the quality with which label probabilities can be read.
 
     Args:
         name: "choose_letters" or "choose_verdicts".
@@ -58,7 +58,7 @@ def mass_of(found: Choice) -> float:
 
 
 def agreement(found: Choice | Failure, asked: Sequence[Label], reply: HttpReply) -> Finding:
-    """Whether label probabilities are those of generation, for labels of one listed token.
+    """Compare label probabilities with those of generation, for labels of one listed token.
 
     Args:
         found: A choice among `asked`.

@@ -54,7 +54,7 @@ def name_of(ask: Example) -> str:
 
 
 def drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
-    """Whether the log-probabilities that come with a text drawn so are the model's own."""
+    """Check that log-probabilities that come with such a text are the model's own."""
     name = name_of(ask)
     if isinstance(found, Failure):
         if found.cause in _IMPOSSIBLE:
@@ -69,7 +69,7 @@ def drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
 
 
 def choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
-    """Whether the labels of a method can be read where it reads them.
+    """Check that the labels of a method can be read at their place.
 
     Args:
         ask: The example.

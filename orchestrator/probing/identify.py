@@ -1,4 +1,4 @@
-"""Which server stands behind an address, told by the routes that answer.
+"""Identification of the server behind an address, by the routes that answer.
 
 Source: the routes of vLLM 0.32, SGLang 0.5.23, TGI 3.3 and llama.cpp's server; see docs/servers.md.
 """
@@ -17,7 +17,7 @@ PATHS: Final = (
     "/api/version",
     "/v1/models",
 )
-"""What to GET; `identify` takes the replies by these paths."""
+"""Routes to GET; `identify` takes the replies by these paths."""
 
 _OWNERS: Final = {
     "orchestrator-embedded": "embedded",

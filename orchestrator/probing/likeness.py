@@ -50,7 +50,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Likeness(msgspec.Struct, frozen=True):
-    """How far the numbers of two times lie apart.
+    """Distance between the numbers of two probes.
 
     Attributes:
         mean: Mean absolute difference of ln p, nats.
@@ -62,7 +62,7 @@ class Likeness(msgspec.Struct, frozen=True):
 
 
 def of_chat(found: Chat | None) -> Seen:
-    """What a chat completion lists."""
+    """Return the tokens and alternatives that a chat completion lists."""
     positions = () if found is None else found.positions
     return Seen(
         tuple(token_name(one.drawn.token) for one in positions),
@@ -71,7 +71,7 @@ def of_chat(found: Chat | None) -> Seen:
 
 
 def of_text(drawn: Generation) -> Seen:
-    """What comes with a text, where no alternatives do."""
+    """Return the tokens and log-probabilities of a text that comes without alternatives."""
     ids, logprobs = drawn.token_ids, drawn.logprobs
     if logprobs is None:
         return Seen()

@@ -1,4 +1,4 @@
-"""What a probe found: one `Finding` for each question, together a `ProbeRecord`."""
+"""Results of a probe: one `Finding` for each question, together a `ProbeRecord`."""
 
 import math
 from typing import Final
@@ -45,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe found of one model on one server.
+    """Results of a probe of one model on one server.
 
     Attributes:
         backend: Kind of the back-end.
@@ -102,7 +102,7 @@ def unknown(name: str, why: str) -> Finding:
 
 
 def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
-    """What a server does otherwise than when it was probed before, each in a few words.
+    """Describe the changes of a server since an earlier probe, each in a few words.
 
     Only questions that were answered both times count: a probe that went on from an earlier one
     asks less, and an answer that did not come is no change.
@@ -116,7 +116,7 @@ def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
 
 
 def _another_model(before: ProbeRecord, now: ProbeRecord) -> list[str]:
-    """What shows that another model answers, though it has the same name."""
+    """Describe signs that another model answers under the same name."""
     found = []
     alike = likeness.compare(before.seen, now.seen)
     if alike is not None and alike.mean > before.limit:

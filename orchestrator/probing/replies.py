@@ -23,7 +23,7 @@ class HttpReply(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What an error body says, on one line without control characters; nothing of a reply."""
+        """The message of an error body, on one line without control characters; fixed for a 200."""
         if self.status == 200:
             return "a reply without what was asked for"
         return failures.clean(failures.message_in(self.body))
@@ -63,7 +63,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Chat(msgspec.Struct, frozen=True):
-    """What matters of a chat completion.
+    """The parts of a chat completion that a probe uses.
 
     Attributes:
         text: What was said.

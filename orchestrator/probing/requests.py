@@ -1,4 +1,4 @@
-"""What a probe sends: chat completions, and the tokenise routes of each kind of server."""
+"""Requests of a probe: chat completions, and the tokenise routes of each kind of server."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from orchestrator.records import Message, Messages
 from orchestrator.wire.replies import text_of
 
 PROMPT: Final[Messages] = (Message("user", "Name three things that one finds by the sea."),)
-"""What a probe asks; short, and every model has something to say."""
+"""Prompt of a probe; short, and every model has something to say."""
 QUESTION: Final[Messages] = (
     Message(
         "user",
@@ -18,7 +18,7 @@ QUESTION: Final[Messages] = (
         "A, B or C, and nothing else.",
     ),
 )
-"""What it asks where labels are read."""
+"""Prompt of a probe of labels."""
 SCORED_TOKENS: Final = 8
 SAMPLED_TOKENS: Final = 12
 
@@ -51,7 +51,7 @@ def turns(messages: Messages) -> list[dict[str, str]]:
 
 
 def plainer(body: dict[str, Any], refused: HttpReply) -> dict[str, Any] | None:
-    """What to send instead of a request that was refused; None where nothing is left to try.
+    """Return a simpler request in place of a refused one; None if there is none left to try.
 
     Hosted endpoints refuse what others ignore: fields of vLLM first, then those that a reasoning
     model does not take.

@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
 
 NASTY: Final = "naïve 你好 👩‍🔬 e\u0301 a\r\nb\t<|im_end|> [[>>]]  end"
-"""What tokenizers like to lose: emoji, combining marks, CRLF, the spelling of special tokens."""
+"""Text that tokenizers often lose: emoji, combining marks, CRLF, spellings of special tokens."""
 
 _THINK: Final = re.compile(r"<(think|thinking|reasoning)>(.*?)(</\1>|\Z)", re.DOTALL)
 _TAIL: Final = 200
@@ -16,7 +16,7 @@ _DATES: Final = ("%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "
 
 
 def beginning(ids: tuple[int, ...]) -> Finding:
-    """Whether a rendered chat begins with the same token twice, as where BOS is added twice."""
+    """Check a rendered chat for a doubled first token, such as a BOS added twice."""
     if len(ids) > 1 and ids[0] == ids[1]:
         said = f"a rendered chat begins with token {ids[0]} twice: probably a doubled BOS"
         remedy = "take BOS out of the chat template, or have the tokenizer add none"
@@ -25,7 +25,7 @@ def beginning(ids: tuple[int, ...]) -> Finding:
 
 
 def prompt_length(n_tokenised: int, n_used: int | None) -> Finding:
-    """Whether a chat has as many tokens when answered as when tokenised.
+    """Compare the length of a chat when answered with its length when tokenised.
 
     Args:
         n_tokenised: By the tokenise route.
@@ -43,7 +43,7 @@ def prompt_length(n_tokenised: int, n_used: int | None) -> Finding:
 
 
 def template(text: str, today: dt.date) -> list[Finding]:
-    """What a chat template puts into a rendered prompt.
+    """Report additions of a chat template to a rendered prompt.
 
     Args:
         text: A rendered chat, the beginning of the assistant's turn included.
@@ -76,7 +76,7 @@ def _date(text: str, today: dt.date) -> Finding:
 
 
 def round_trip(sent: str, back: str) -> Finding:
-    """Whether a text comes back from its ids."""
+    """Check that a text comes back from its ids."""
     if back == sent:
         return Finding("round_trip", "exact", GOOD, "a text comes back from its ids as it was")
     if back.strip() == sent.strip():

@@ -20,7 +20,7 @@ _FEATURES: Final = "launch the weights by server: embedded, or score by another 
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a method asks of a model.
+    """A requirement of a method on a model.
 
     Attributes:
         ask: "generate", "score", "choose" or "similarity".
@@ -37,7 +37,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How well a method can be run with a model, why, and what would help."""
+    """Suitability of a model for a method, with the reason and the remedy."""
 
     method: str
     verdict: str
@@ -48,7 +48,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def verdict(
     method: str, needs: Iterable[Need], record: ProbeRecord, features: frozenset[str]
 ) -> Verdict:
-    """How well a method can be run: as well as the worst of what it asks.
+    """Judge a model's suitability for a method by the worst of the method's needs.
 
     Args:
         method: Its name.
@@ -119,7 +119,7 @@ def _generation(method: str, need: Need, record: ProbeRecord) -> Verdict:
 
 
 def _tried(method: str, need: Need, record: ProbeRecord) -> Verdict:
-    """What came of the examples; of several that are as bad the last, which asks most."""
+    """Return the worst verdict of the examples; of equally bad ones the last, which asks most."""
     tried = [_by_state(method, record.find(name_of(one))) for one in reversed(need.examples)]
     return max(tried, key=lambda one: _WORST_LAST.index(one.verdict))
 

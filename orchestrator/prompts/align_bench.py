@@ -16,7 +16,7 @@ FILES: Final = {
 
 
 class Dimensions(BaseModel):
-    """What AlignBench judges by.
+    """Dimensions by which AlignBench judges.
 
     Attributes:
         types: The type of question, by subcategory.

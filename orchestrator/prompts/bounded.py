@@ -272,7 +272,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _shown(value: object) -> object:
-    """What is written into the prompt, when it is known not to be too large."""
+    """Return the value to write into the prompt, once its size is known to be in bounds."""
     if not isinstance(value, str):
         bound(size_of(value))
     return value

@@ -1,4 +1,4 @@
-"""What the operations of a template cost, and the allowance of a rendering.
+"""Costs of template operations, and the allowance of a rendering.
 
 A size is in characters, with 16 for each value. What an operation will make is told before it is
 made, from what it takes.

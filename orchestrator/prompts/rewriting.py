@@ -77,7 +77,7 @@ PROMPTS: Final = {
 
 
 def markers_of(template: str) -> tuple[str, ...]:
-    """What stands between two `#` on one line of a template of the user, lower case."""
+    """Return texts between two `#` on one line of a template of the user, lower case."""
     return tuple(
         dict.fromkeys(found.lower() for found in re.findall(r"#[^#\n{}]{1,80}#", template))
     )

@@ -46,7 +46,7 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
 
 
 def _content(file: Path) -> bytes:
-    """What is read of a file; no more than tells that it is too large."""
+    """Read a file, at most one byte beyond the largest that is allowed."""
     if file.is_fifo() or file.is_char_device():
         raise ValueError("it is no file")
     with file.open("rb") as stream:

@@ -97,7 +97,7 @@ def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _fits_better(other: ErrorDetails, detail: ErrorDetails) -> bool:
-    """Whether another arm of a union takes what this arm takes for the wrong type altogether.
+    """Return True if another arm of a union accepts the type that this arm refuses.
 
     Pydantic names the arm in the location: `("rules", "dict[str,json]", "latency_s")`.
     """
@@ -166,7 +166,7 @@ def _message(detail: ErrorDetails, path: Path, prefix: Path, model: type[BaseMod
 
 
 def complaint(detail: ErrorDetails) -> str:
-    """What pydantic found, in words that stand behind a path."""
+    """Return pydantic's complaint in words that stand behind a path."""
     kind = detail["type"]
     if kind == "string_pattern_mismatch":
         pattern = detail["ctx"]["pattern"]
@@ -183,7 +183,7 @@ def complaint(detail: ErrorDetails) -> str:
 
 
 def _got(detail: ErrorDetails, path: Path) -> str:
-    """What was written, where that is short, no secret, and not said already."""
+    """Return the value given, if it is short, no secret, and not in the message already."""
     value = detail["input"]
     if value is None:
         return ", got nothing"

@@ -15,7 +15,7 @@ class PluginRef:
 
     @property
     def name(self) -> str:
-        """What tables call it: its own name, else its kind."""
+        """Name in tables: its own name, else its kind."""
         return getattr(self.config, "name", None) or self.kind.rpartition(".")[2]
 
     def resolved(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What may stand in a recipe file (`RecipeFile`), and what is made of it (`Recipe`).
+"""Contents of a recipe file (`RecipeFile`), and the validated recipe (`Recipe`).
 
 In a file the settings of methods, servers, back-ends and datasets are `Any`:
 `orchestrator.recipe.load` validates each by the `Config` of its kind. The descriptions go to the
@@ -33,7 +33,7 @@ DEFAULT_IN_FLIGHT = 64
 
 
 class Limits(Settings):
-    """How hard a model's server may be worked."""
+    """Limits on the load of a model's server."""
 
     max_in_flight: Count | Literal["auto"] | None = None
     """Most requests at a time of each server. auto: found while the run goes on. Left out: auto for
@@ -47,7 +47,7 @@ class Limits(Settings):
     max_failures: Count | None = None
     """Requests that may fail for good before the model is given up for this call; null: any."""
     dead_after_s: Amount = 30.0
-    """How long a server may be out of reach before its requests fail, in seconds."""
+    """Longest time that a server may be unreachable before its requests fail, in seconds."""
 
 
 class Price(Settings):
@@ -60,10 +60,10 @@ class Price(Settings):
 
 
 class Thinking(Settings):
-    """How a reasoning model writes: first what it thinks, then the answer."""
+    """The text format of a reasoning model: first its thinking, then the answer."""
 
     end: str = Field("</think>", min_length=1, max_length=100)
-    """What stands between the two. Servers that set the thinking aside themselves need none."""
+    """Text between the two. Servers that set the thinking aside themselves need none."""
 
 
 class ModelEntry(Settings):
@@ -72,7 +72,7 @@ class ModelEntry(Settings):
     server: Any = None
     """Launch a server of this kind: its name, or a mapping of `kind` and the kind's settings."""
     weights: str | None = Field(None, min_length=1)
-    """What to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
+    """Weights to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
     replicas: Count = 1
     """Servers of this model to launch, as many as there is room for; each has `max_in_flight`
     requests at a time, and an item's requests stay on one of them while the load is even."""
@@ -86,8 +86,8 @@ class ModelEntry(Settings):
     """Answers that exist already, instead of a model that is asked: a file, or a mapping. They are
     judged, scored by other models and rated like those of a model that is served."""
     backend: Any = None
-    """How to speak to it: a kind, or a mapping of `kind` and the kind's settings. Left out, a
-    server at `base_url` is asked for its kind (with `probe: false` it is taken for openai)."""
+    """Protocol of the server: a kind, or a mapping of `kind` and the kind's settings. Left out,
+    a server at `base_url` is asked for its kind (with `probe: false` it is taken for openai)."""
     model: str | None = Field(None, min_length=1)
     """The server's name for the model; the name in this recipe where left out."""
     api_key_env: str | None = Field(None, pattern=VARIABLE_PATTERN)
@@ -99,7 +99,7 @@ class ModelEntry(Settings):
     thinking: Thinking | None = None
     """For a reasoning model: what it writes up to `end` is thinking and no part of its answer."""
     limits: Limits = Limits()
-    """What differs from the recipe's `limits` for this model."""
+    """Overrides of the recipe's `limits` for this model."""
     price: Price | None = None
     """For estimates and `budget.money`; unknown where left out."""
 
@@ -119,7 +119,7 @@ class ModelEntry(Settings):
 
 
 class StopWhen(Settings):
-    """When to ask no more about two models: as soon as it is settled which one is better."""
+    """Rule for early stopping: ask no more about two models once their order is settled."""
 
     block: Count = 20
     """Prompts of a block, and more where its last cluster goes on; orders are looked at after each.
@@ -134,7 +134,7 @@ class StopWhen(Settings):
 
 
 class StatisticsSettings(Settings):
-    """How uncertainty is given."""
+    """Settings of intervals and tests."""
 
     confidence_level: float = Field(0.95, gt=0, lt=1)
     """Of every interval."""
@@ -173,7 +173,7 @@ class Window(Settings):
 
 
 class Resources(Settings):
-    """What launched servers may take of this machine."""
+    """Resources of this machine that launched servers may take."""
 
     max_servers: Count | None = None
     """Most server processes at a time; where there are more, they run in waves. null for no
@@ -189,7 +189,7 @@ class RecipeFile(Settings):
     name: str | None = Field(None, pattern=NAME_PATTERN, max_length=100)
     """Name of the run directory; the file's name where left out."""
     description: str = ""
-    """What the recipe is for, in a line or two."""
+    """Purpose of the recipe, in a line or two."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Decides sampled texts and bootstraps."""
     limit: Count | None = None
@@ -199,11 +199,11 @@ class RecipeFile(Settings):
     )
     """The models, each by a name of your choice that tables and methods use."""
     dataset: Any
-    """Where the items come from."""
+    """Source of the items."""
     methods: list[Any] = Field(min_length=1)
-    """What is done with the items; each entry has a `kind` and the kind's settings."""
+    """Methods to run over the items; each entry has a `kind` and the kind's settings."""
     analyses: list[Any] = Field([])
-    """What is made of the rows afterwards, also of a run that is done; each entry has a `kind`."""
+    """Analyses of the rows, also of a finished run; each entry has a `kind`."""
     reuse: list[str] = Field([])
     """Other runs (their folders, relative to the recipe), read only: what they were answered is
     copied instead of asked."""
@@ -264,7 +264,7 @@ class ModelSpec:
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether its limit is found while the run goes on."""
+        """True if its limit is found while the run goes on."""
         asked = self.limits.max_in_flight
         if asked is not None or self.answers is not None:
             return asked == "auto"

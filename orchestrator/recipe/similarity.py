@@ -1,4 +1,4 @@
-"""How texts are compared: settings that methods offer and that back-ends are made with."""
+"""Settings of text similarity, offered by methods and used to make back-ends."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -24,7 +24,7 @@ class BertScoreSettings(Settings):
     """Tokens of a text that are read, special ones included; as many as the encoder takes where
     null."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where the encoder runs."""
+    """Device of the encoder."""
     threads: int | None = Field(None, ge=1)
     """Processor threads; half of those this process may use, at most 8, where null."""
     cache_megabytes: float = Field(64.0, ge=0)
@@ -35,7 +35,7 @@ class RougeLSettings(Settings):
     """Rouge-L: the longest common subsequence of tokens."""
 
     tokens: Literal["words", "characters"] = "words"
-    """What a subsequence is made of: words without case and punctuation (and single characters of
+    """Units of a subsequence: words without case and punctuation (and single characters of
     Chinese and Japanese), or all characters but white space."""
 
 
@@ -43,21 +43,21 @@ class ByBertScore(BertScoreSettings):
     """BERTScore, chosen by `kind`."""
 
     kind: Literal["bertscore"] = "bertscore"
-    """Which similarity this is."""
+    """Kind of similarity."""
 
 
 class ByRougeL(RougeLSettings):
     """Rouge-L, chosen by `kind`."""
 
     kind: Literal["rouge_l"] = "rouge_l"
-    """Which similarity this is."""
+    """Kind of similarity."""
 
 
 Similarity = Annotated[ByBertScore | ByRougeL, Field(discriminator="kind")]
 
 
 def comparer_name(similarity: ByBertScore | ByRougeL) -> str:
-    """What stands for it where models are named: in rows, logs and tables."""
+    """Return the name of a similarity in rows, logs and tables."""
     if isinstance(similarity, ByRougeL):
         return f"rouge_l:{similarity.tokens}"
     last = similarity.encoder.rstrip("/").rpartition("/")[2]

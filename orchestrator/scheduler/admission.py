@@ -4,7 +4,7 @@ import enum
 
 
 class Admission(enum.Enum):
-    """Whether a request may be sent.
+    """Permission to send a request.
 
     Attributes:
         SEND: It may.

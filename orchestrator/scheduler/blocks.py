@@ -57,7 +57,7 @@ class Ranking(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """Where the value of a combination goes: a ranking, and there a pair or a model.
+    """The destination of a combination's value: a ranking, and a pair or a model in it.
 
     Attributes:
         ranking: Index of the ranking.
@@ -71,7 +71,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class StoppingRule(msgspec.Struct, frozen=True):
-    """When no more is asked about a pair of models, and what a run must know for it.
+    """The rule by which a run stops asking about a pair of models.
 
     Attributes:
         n_items: Items of the plan, in their seeded order.
@@ -98,7 +98,7 @@ class StoppingRule(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...] = ()
 
     def layout(self) -> "Layout":
-        """Where blocks begin."""
+        """Return the bounds of the blocks."""
         if not self.sizes:
             return Layout([*range(0, self.n_items, self.block), self.n_items], [], ())
         bounds, firsts, n = [0], [0], 0
@@ -164,7 +164,7 @@ class Layout(NamedTuple):
 
 
 class Blocks:
-    """What of a plan is needed.
+    """The units of a plan that are still needed.
 
     Args:
         rule: When to stop.
@@ -255,7 +255,7 @@ class Blocks:
         return self._first(min(test.n_blocks for test in self.tests))
 
     def orders(self) -> list[list[PairOrder]]:
-        """What is known of each pair, by ranking."""
+        """Return the state of each pair, by ranking."""
         rule = self.rule
         found = []
         for number, test in enumerate(self.tests):

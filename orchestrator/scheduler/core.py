@@ -161,7 +161,7 @@ class Core:
         return [self._delay(state, request, outcome, now + wait)]
 
     def _overspent(self, model: str, last: Failure) -> list[Settled | Retried]:
-        """What follows from one failure more: nothing, or the model's end."""
+        """Return the effects of one more failure: none, or the end of the model."""
         state = self.models[model]
         most = state.limits.max_failures
         if most is None or state.n_failed < most:
@@ -250,7 +250,7 @@ class Core:
         return before
 
     def wake_at(self, model: str) -> float | None:
-        """When something of a model becomes due that no event will announce; None for never."""
+        """Return the time at which a model becomes due without an event; None for never."""
         state = self.models[model]
         if self.paused or self.is_full or state.is_held:
             return None
@@ -260,11 +260,11 @@ class Core:
         return min(due, default=None)
 
     def is_down(self, model: str) -> bool:
-        """Whether the server is out of reach; then one request at a time is a trial."""
+        """Return True if the server is unreachable; then one request at a time is a trial."""
         return self.models[model].down_since is not None
 
     def has_ready(self, model: str) -> bool:
-        """Whether a request of a model could be sent now."""
+        """Return True if a request of a model could be sent now."""
         state = self.models[model]
         return state.in_flight < state.limits.max_in_flight and self.n_ready(model) > 0
 
@@ -276,7 +276,7 @@ class Core:
         return 0 if is_closed else len(state.ready)
 
     def busy(self) -> bool:
-        """Whether anything is queued or in flight."""
+        """Return True if anything is queued or in flight."""
         return any(state.in_flight or state.n_queued for state in self.models.values())
 
     def in_flight(self, models: Iterable[str] | None = None) -> int:

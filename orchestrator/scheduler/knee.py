@@ -146,7 +146,7 @@ class Knee:
         return "the best that was tried"
 
     def _watch(self, now: float, found: _Measured) -> str:
-        """Whether to search again."""
+        """Decide if the search starts again."""
         base = self._base
         if base is None or base.limit != found.limit:
             return self._settle(found)
@@ -162,7 +162,7 @@ class Knee:
         return ""
 
     def _settle(self, found: _Measured) -> str:
-        """What a limit gives that was not tried by itself: the knee with its room above."""
+        """Take a limit that was not tried by itself as the knee with its room above."""
         knee = self._knee
         if knee is None or found.limit <= knee.limit or found.rate >= knee.rate * (1 - _ROOM_HARM):
             self._base = found

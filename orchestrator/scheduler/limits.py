@@ -1,4 +1,4 @@
-"""How many requests a server should have at a time, found while it works. Pure: `now` comes in.
+"""Adaptive limits on requests in flight, found while a server works. Pure: `now` comes in.
 
 A controller is told at each look what the server was seen to do and says whether the limit is to
 change. It follows one signal at a time: the server's own queue where it publishes one, else the
@@ -14,7 +14,7 @@ import msgspec
 from orchestrator.scheduler.knee import Knee
 
 START: Final = 64
-"""Where a search begins, of each server."""
+"""First limit of a search, for each server."""
 FLOOR: Final = 2
 """One request that is computed and one that waits for its turn: less leaves a server idle."""
 CEILING: Final = 512
@@ -41,7 +41,7 @@ _LOOKS_FOR_FIGURES = 3
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen at one look. Counts are since the start.
+    """Observations at one look. Counts are since the start.
 
     Attributes:
         in_flight: Requests that the server has.
@@ -111,11 +111,11 @@ class Controller:
 
     @property
     def wants_figures(self) -> bool:
-        """Whether the server's own figures are of use."""
+        """True if the server's own figures are of use."""
         return self.signal != "throughput"
 
     def look_after_s(self, now: float) -> float:
-        """When to look again, in seconds from now: rarely while nothing changes."""
+        """Return the seconds until the next look: many while nothing changes."""
         calm = self.signal == "queue" and now - self._changed_at > _CALM_AFTER_S
         return _CALM_LOOK_S if calm else _LOOK_S
 

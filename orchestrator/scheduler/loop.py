@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ends(Protocol):
-    """Who is told about ends; called on the event loop, must not wait."""
+    """Listener for the ends of requests; called on the event loop, must not wait."""
 
     def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
         """A request has ended for good."""
@@ -208,7 +208,7 @@ class Scheduler:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` was called."""
+        """True if `stop` was called."""
         return self._stopping
 
     def _guarded(self, call: Callable[[], None]) -> None:
@@ -379,7 +379,7 @@ class Scheduler:
             return None
 
     async def _until_stop(self, wait: Callable[[], Awaitable[T]]) -> T | None:
-        """What is waited for; None where the run stops meanwhile, which cancels it."""
+        """Await `wait()`; if the run stops meanwhile, cancel it and return None."""
         if self._stopping:
             return None
         deadline = asyncio.timeout(None)

@@ -1,4 +1,4 @@
-"""When to try again: tenacity's stop and wait policies, consulted after a failed attempt only."""
+"""Retries: tenacity's stop and wait policies, consulted after a failed attempt only."""
 
 import msgspec
 from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_random_exponential
@@ -9,7 +9,7 @@ _RETRYING = Retrying()
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How a request is tried again after a failure of the moment.
+    """Retries of a request after a transient failure.
 
     Attributes:
         max_attempts: Attempts in all.

@@ -1,4 +1,4 @@
-"""Which units may be open: a bounded window with a share for each model that units wait for.
+"""The open units: a bounded window with a share for each model that units wait for.
 
 A unit waits at a *gate*: the model it will ask as soon as it is opened. For an answer that is its
 model; for a judgment its judge, because a judgment is opened only when the answers it needs have
@@ -101,12 +101,12 @@ class Window:
         self._put(position, model)
 
     def waits_for(self, model: str) -> bool:
-        """Whether units aside could ask a model now, or units not met yet may."""
+        """Return True if units aside could ask a model now, or units not met yet may."""
         return bool(self._ready[model]) or (not self.exhausted and model in self._plan.free_gates)
 
     @property
     def empty(self) -> bool:
-        """Whether every position was handed out."""
+        """True if every position was handed out."""
         return self.exhausted and self.n_aside == 0
 
     def _most_open(self) -> int:

@@ -62,7 +62,7 @@ def make_app(library: Library) -> Starlette:
 
 
 class Api:
-    """What the page asks for; each answer is made in a thread of its own."""
+    """The requests of the page; each is answered in a thread of its own."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -82,11 +82,11 @@ class Api:
         return compared(a, b, given.get("measure", ""))
 
     def state(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
-        """How far a run is."""
+        """Return the progress of a run."""
         return self._run(request).state()
 
     def overview(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
-        """What the report says."""
+        """Return the content of the report."""
         snapshot = self._run(request).snapshot()
         return {"version": snapshot.version, **snapshot.overview}
 
@@ -121,7 +121,7 @@ class Api:
         }
 
     def trace(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
-        """What was asked for an item, down to the tokens."""
+        """Return the requests made for an item, down to the tokens."""
         snapshot, index = self._item_of(request)
         return snapshot.trace(index)
 
@@ -147,7 +147,7 @@ def _rows_of(index: int) -> Rows:
 
 
 def _around(rows: Rows, index: int) -> dict[str, int | None]:
-    """Where an item stands among those that are wanted, and which stand next to it."""
+    """Return the place of an item among the selected ones, and its neighbours."""
     places = (rows == index).nonzero()[0]
     if not places.size:
         return {"place": None, "total": len(rows), "before": None, "after": None}

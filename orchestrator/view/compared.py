@@ -28,7 +28,7 @@ Data = dict[str, Any]
 
 
 def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
-    """What two runs share and where they differ.
+    """Return the common ground and the differences of two runs.
 
     Args:
         a: One run.

@@ -1,4 +1,4 @@
-"""Who may see the pages: this machine's browser, once it has shown a token that it was given.
+"""Access to the pages: only this machine's browser, after it has shown a token given to it.
 
 The server listens on the loopback interface only, but any page in the same browser can send
 requests there, and any name can be made to resolve to 127.0.0.1. So the Host and Origin headers and
@@ -69,14 +69,14 @@ class Door:
         self._announce(self.token)
 
     def exchange(self, token: str) -> bool:
-        """Whether this is the token that is good now; then it is no more, and another one is."""
+        """Exchange the valid token for a session; return False for any other token."""
         if not secrets.compare_digest(token.encode(), self.token.encode()):
             return False
         self.begin()
         return True
 
     def knows(self, session: str) -> bool:
-        """Whether a cookie is of this session."""
+        """Return True if a cookie belongs to this session."""
         return secrets.compare_digest(session.encode(), self.session.encode())
 
 
@@ -112,7 +112,7 @@ class Guard:
         await (self._app if answer is None else answer)(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """What is answered in place of the app; None for a request that may pass."""
+        """Return the response that refuses a request; None for a request that may pass."""
         headers = Headers(scope=scope)
         is_visit = headers.get("sec-fetch-mode", "navigate") == "navigate"
         refused = self._foreign(scope["method"], headers, is_visit=is_visit)

@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
-    """What the frames say of an item.
+    """Return the rows of all frames about an item.
 
     Args:
         frames: Of the run.

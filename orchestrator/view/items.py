@@ -47,7 +47,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Which items, in which order.
+    """A selection of items, and their order.
 
     Attributes:
         query: Words that must occur in their texts; those in double quotes as they stand.

@@ -41,7 +41,7 @@ class Run:
         self._not_before = 0.0
 
     def state(self) -> dict[str, Any]:
-        """How far the run is, and a mark that changes with its rows; cheap.
+        """Return the progress of the run, and a mark that changes with its rows; cheap.
 
         Raises:
             OrchestratorError: If it can't be read.
@@ -160,7 +160,7 @@ class Library:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What the list says of a run beside its state."""
+    """Return the description of a run in the list, apart from its state."""
     try:
         settings = api.Result(path).settings
     except (OrchestratorError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What the report says, as plain data for the page: the same sections, figures and tables."""
+"""The content of the report as plain data for the page: sections, figures and tables."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""What was asked for an item, and answered: its units are replayed over the store.
+"""The requests of an item and their answers: its units, replayed over the store.
 
 A run is resumed by calling its methods again over what the store holds (`orchestrator.driver`).
 Here the same is done for the units of one item, and what they ask is written down. Nothing is
@@ -90,7 +90,7 @@ class Replay:
         self._systems = {name: spec.system for name, spec in specs.items() if spec.system}
 
     def units(self, index: int) -> list[Unit]:
-        """What the units of an item asked, as far as the store holds it.
+        """Return the units of an item with their requests, as far as the store holds them.
 
         Raises:
             OrchestratorError: If the store can't be read.

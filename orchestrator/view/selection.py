@@ -1,4 +1,4 @@
-"""Which items of a snapshot are wanted, and these as a file."""
+"""Selection of a snapshot's items, and the export of the selected ones as a file."""
 
 import io
 import re

@@ -54,7 +54,7 @@ class Snapshot:
 
     @cached_property
     def overview(self) -> dict[str, Any]:
-        """What the report says, as plain data."""
+        """The content of the report, as plain data."""
         return self._of_frames(overview.overview)
 
     @cached_property
@@ -70,7 +70,7 @@ class Snapshot:
             self.result.frames.forget()
 
     def trace(self, index: int) -> dict[str, Any]:
-        """What was asked for an item; why not, where that can't be said.
+        """Return the requests of an item, or the reason why they can't be shown.
 
         Raises:
             OrchestratorError: If the store can't be read.

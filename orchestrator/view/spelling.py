@@ -49,7 +49,7 @@ class Speller:
     def pieces(
         self, model: str, ids: Sequence[int], text: str, offsets: IntArray | None
     ) -> list[str] | None:
-        """What each token adds to a text; None where nobody can say.
+        """Return the piece of a text that each token adds; None if it is unknown.
 
         Args:
             model: Whose tokens they are.

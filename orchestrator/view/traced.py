@@ -1,4 +1,4 @@
-"""What was asked for an item, as plain data for its page: prompts, labels, tokens."""
+"""The requests of an item, as plain data for its page: prompts, labels, tokens."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ Data = dict[str, Any]
 
 
 def traced(units: Sequence[Unit], speller: Speller) -> Data:
-    """What the units of an item asked; equal asks stand once.
+    """Return the requests of an item's units; equal requests are listed once.
 
     Args:
         units: Replayed.

@@ -100,7 +100,7 @@ def cut(body: bytes) -> tuple[bytes, Columns] | None:
 
 
 def _quotes(text: Bytes, begin: int, end: int) -> Places:
-    """Where strings begin and end in a part of a text that does not begin inside of one."""
+    """Return bounds of the strings in a part of a text that does not begin inside of one."""
     places = np.flatnonzero(text[begin:end] == _QUOTE)
     behind = text[begin - 1 :][places] == _BACKSLASH
     places += begin
@@ -111,7 +111,7 @@ def _quotes(text: Bytes, begin: int, end: int) -> Places:
 
 
 def _is_escaped(text: Bytes, place: int) -> bool:
-    """Whether an odd number of backslashes stands before a place."""
+    """Return True if an odd number of backslashes stands before a place."""
     first = place
     while text[first - 1] == _BACKSLASH:
         first -= 1
@@ -119,7 +119,7 @@ def _is_escaped(text: Bytes, place: int) -> bool:
 
 
 def _well_formed(words: Words, drawn: Places, listed: Places) -> bool:
-    """Whether all keys are there in their order, and each alternative in its own list."""
+    """Return True if all keys are present in order, and each alternative in its own list."""
     return (
         _has_keys(words, drawn)
         and _has_keys(words, listed.reshape(-1, _N_LISTED))
@@ -142,7 +142,7 @@ def _has_keys(words: Words, at: Places) -> bool:
 
 
 def _follows(words: Words, places: Places, endings: Words, n_bytes: int) -> bool:
-    """Whether one of two endings stands before each place."""
+    """Return True if one of two endings stands before each place."""
     unused = np.uint64(8 * (WORD_BYTES - n_bytes))
     before = words[places - n_bytes] << unused
     return bool(((before == endings[0] << unused) | (before == endings[1] << unused)).all())
@@ -197,7 +197,7 @@ def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray
 
 
 def _points(text: Bytes, begins: Places) -> Places:
-    """Where the decimal points stand; where none is found, before the number begins."""
+    """Return the places of decimal points; where there is none, the place before the number."""
     points = begins - 1
     for place in range(1, _MOST_WHOLE + 2):
         points[text[begins + place] == _POINT] += place + 1
@@ -217,7 +217,7 @@ def _whole(text: Bytes, points: Places, n_digits: Places) -> tuple[Words, Mask]:
 
 
 def _is_on_an_edge(values: NDArray[np.float64]) -> Mask:
-    """Where the last bits of a number decide which float32 it becomes.
+    """Return a mask of numbers whose last bits decide which float32 they become.
 
     Digits of which there are more than a float64 holds are rounded twice on their way, so that
     the last of these bits may not be those of the number that is written.

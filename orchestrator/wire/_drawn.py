@@ -81,7 +81,7 @@ class Logprobs(msgspec.Struct, Generic[E], gc=False):
 
 
 class Message(msgspec.Struct, gc=False):
-    """What the model said; what a server's parser has set aside as reasoning is apart."""
+    """The message of the model; reasoning that the server's parser has set aside is apart."""
 
     content: str | None = None
     refusal: str | None = None
@@ -99,7 +99,7 @@ class Answer(msgspec.Struct, Generic[E], gc=False):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read off a chat reply.
+    """The parts of a chat reply to read.
 
     Attributes:
         logprobs: Whether log-probabilities were asked for; a reply without is then a failure.
@@ -122,7 +122,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 def drawn(
     answer: Answer[Any], usage: Usage, reading: Reading, listed: Columns | None = None
 ) -> Generation | Failure:
-    """What was drawn, with what was observed of the answer, the thinking set aside.
+    """Return the drawn text with its observations, the thinking set aside.
 
     Alternatives are `listed` where they are not in the answer itself.
 
@@ -163,7 +163,7 @@ def drawn(
 
 
 def _is_too_long(answer: Answer[Any], message: Message) -> bool:
-    """Whether an answer is more than is kept and shown of one."""
+    """Return True if an answer is longer than may be kept and shown."""
     said = (message.content, message.refusal, message.reasoning, message.reasoning_content)
     # UTF-8 has at most four bytes of a character.
     if sum(4 * len(text) for text in said if text) > MAX_TEXT_BYTES and (
@@ -179,7 +179,7 @@ def _ended(said: str, secret: str) -> str:
 
 
 def _repeats(message: Message, secret: str) -> bool:
-    """Whether a text holds the key; a short one, such as EMPTY, may well be a word of an answer."""
+    """Return True if a text holds the key, unless it is short: EMPTY may well be a word."""
     if len(secret) < _LEAST_SECRET:
         return False
     said = (message.content, message.refusal, message.reasoning, message.reasoning_content)
@@ -251,7 +251,7 @@ def _entries(answer: Answer[E]) -> list[E] | None:
 
 
 def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
-    """Which tokens make up the text: not the stop token, not what was set aside as thinking."""
+    """Return the tokens of the text, without the stop token and the thinking set aside."""
     message = answer.message or Message()
     reasoned = bool(thought or message.reasoning or message.reasoning_content)
     if not reasoned and answer.finish_reason != "stop":
@@ -273,7 +273,7 @@ def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
 
 
 def _offsets(entries: list[E], text: str) -> IntArray | None:
-    """Where in the text each token begins, in characters; None where the tokens do not spell it.
+    """Return each token's first character in the text; None if the tokens do not spell it.
 
     A token that begins inside a character begins where that character does.
     """

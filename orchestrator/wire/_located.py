@@ -1,4 +1,4 @@
-"""Which tokens spell a text."""
+"""Search for the tokens that spell a text."""
 
 from itertools import accumulate
 

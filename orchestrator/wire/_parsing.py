@@ -33,12 +33,12 @@ class Usage(msgspec.Struct, gc=False):
     """Token counts as the server gives them."""
 
     class Details(msgspec.Struct, gc=False):
-        """Where the prompt's tokens came from."""
+        """Counts of the prompt's tokens, by source."""
 
         cached_tokens: int | None = None
 
     class Written(msgspec.Struct, gc=False):
-        """What the generated tokens were."""
+        """Counts of the generated tokens, by type."""
 
         reasoning_tokens: int | None = None
 
@@ -113,7 +113,7 @@ class Decoder(Generic[T]):
 
 
 def loads(body: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
-    """What JSON says, NaN and Infinity included; integers beyond 64 bits become floats.
+    """Parse JSON, NaN and Infinity included; integers beyond 64 bits become floats.
 
     Raises:
         ValueError: If it is no JSON, or nested too deep, or takes too much memory.
@@ -130,7 +130,7 @@ def _integer(digits: str) -> int | float:
 
 
 def error_in(body: bytes, secret: str) -> Failure:
-    """What a reply without an answer says instead."""
+    """Return the failure in a reply without an answer."""
     try:
         parsed = loads(body)
     except ValueError:

@@ -72,7 +72,7 @@ _OF_THE_MOMENT: Final[Mapping[int, str]] = {
 
 
 def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str = "") -> Failure:
-    """What a reply with an error status means; `headers` in lower case."""
+    """Return the failure for a reply with an error status; `headers` in lower case."""
     said = clean(message_in(body), secret)
     message = f"HTTP {status}: {said}" if said else f"HTTP {status}"
     retry_after_s = retry_after(headers)
@@ -85,7 +85,7 @@ def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str =
 
 
 def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:
-    """What an error inside a reply with status 200 means."""
+    """Return the failure for an error inside a reply with status 200."""
     error = parsed.get("error")
     code = error.get("code") if isinstance(error, dict) else parsed.get("code")
     said = clean(_message(parsed), secret)

@@ -129,7 +129,7 @@ _models: Final = Decoder(_Models)
 
 
 class Props(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself.
+    """Properties that a server reports.
 
     Attributes:
         n_slots: Requests that it computes at a time.
@@ -294,7 +294,7 @@ def text(body: bytes, secret: str) -> str | Failure:
 
 
 def props(body: bytes, secret: str = "") -> Props | Failure:
-    """What `/props` says."""
+    """Parse the reply of `/props`."""
     reply = _props(body, secret)
     if isinstance(reply, Failure):
         return reply
@@ -363,14 +363,14 @@ def runs(spelled: Sequence[bytes], eos: bytes) -> Iterator[tuple[int, int]]:
 
 
 def is_forcible(piece: bytes) -> bool:
-    """Whether a grammar can force a token of these bytes."""
+    """Return True if a grammar can force a token of these bytes."""
     if not piece or piece.startswith(b"\0") or CONTROL.search(piece):
         return False
     return is_text(piece)
 
 
 def is_text(piece: bytes) -> bool:
-    """Whether bytes are whole characters."""
+    """Return True if bytes are whole characters."""
     try:
         piece.decode("utf-8")
     except UnicodeDecodeError:

@@ -70,7 +70,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def stop_type(body: bytes, secret: str) -> str | Failure:
-    """How a completion ended: "eos", "word" or "limit"."""
+    """Return the reason for a completion's end: "eos", "word" or "limit"."""
     reply = _completion(body, secret)
     if isinstance(reply, Failure):
         return reply
@@ -78,7 +78,7 @@ def stop_type(body: bytes, secret: str) -> str | Failure:
 
 
 def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Failure:
-    """What forced tokens weigh, from the reply to `force_one` or `force_all`.
+    """Return the log-probabilities of forced tokens, from a reply to `force_one` or `force_all`.
 
     Failures: "unparseable" where the server saw another prompt or drew other tokens, "fragment"
     where it says nothing of them.
@@ -152,12 +152,12 @@ class Draft(msgspec.Struct):
 
     @property
     def complete(self) -> bool:
-        """Whether the server told of every token."""
+        """True if the server reported every token."""
         return None not in self.entries
 
 
 def draft(body: bytes, n_prompt: int, secret: str) -> Draft | Failure:
-    """What was drawn; entries are in place only where there is one for each token."""
+    """Return the drawn tokens; entries are in place only if there is one for each token."""
     reply = _answer(body, n_prompt, secret)
     if isinstance(reply, Failure):
         return reply
@@ -230,7 +230,7 @@ def generation(made: Draft, reading: Reading) -> Generation | Failure:
 
 
 def ends_inside(text: bytes) -> bool:
-    """Whether a text ends inside a character, as llama.cpp tells it: by its last three bytes."""
+    """Return True if a text ends inside a character, by llama.cpp's test of the last 3 bytes."""
     return any(
         0xC0 <= byte < 0xF8 and n_after < 1 + (byte >= 0xE0) + (byte >= 0xF0)
         for n_after, byte in enumerate(reversed(text[-3:]))

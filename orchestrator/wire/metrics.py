@@ -28,7 +28,7 @@ _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
 class LoadFigures(NamedTuple):
-    """How busy a model is; None where not published. See `orchestrator.backend.ServerLoad`."""
+    """The load of a model; None where not published. See `orchestrator.backend.ServerLoad`."""
 
     running: int | None = None
     waiting: int | None = None

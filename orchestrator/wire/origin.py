@@ -1,4 +1,4 @@
-"""Which model a reply says it is of, without decoding it: looked at in every reply.
+"""The model that a reply names, found without decoding: looked at in every reply.
 
 Where a name stands is found by its key, which no text of a reply can hold: there its quotes are
 escaped.
@@ -19,7 +19,7 @@ _MOST: Final = 300
 
 
 def origin_of(body: bytes) -> Origin:
-    """What a chat completion says near its beginning and near its end, or beginning."""
+    """Return model and fingerprint near the beginning and the end of a chat completion."""
     model, fingerprint = (member.split(b'"')[3:4] for member in marks_of(body))
     return b"".join(model), b"".join(fingerprint)
 
@@ -32,7 +32,7 @@ def marks_of(body: bytes) -> Origin:
 
 
 def still_says(body: bytes, marks: Origin) -> bool:
-    """Whether a reply says of itself what another said; False also where that said less."""
+    """Return True if a reply has the same marks as another; False also if that one lacked some."""
     model, fingerprint = marks
     if not model or not fingerprint or body.find(model, 0, _HEAD) < 0:
         return False

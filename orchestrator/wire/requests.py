@@ -25,7 +25,7 @@ NO_TEMPLATE: Final = "none"
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kind of server wants to see in a chat request.
+    """The form of chat requests for one kind of server.
 
     Attributes:
         max_tokens_field: "max_tokens", or "max_completion_tokens" where the server insists.
@@ -49,7 +49,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     plain: bool = False
 
     def listed(self, wanted: int) -> int:
-        """How many alternatives to ask for so that the `wanted` best are among them.
+        """Return the number of alternatives to request so that the `wanted` best are among them.
 
         One more than wanted: some servers put the drawn token first and cut the list to length, so
         that the last of the best would be lost.

@@ -244,7 +244,7 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Fai
 def forced(
     body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
 ) -> Forced | Failure:
-    """What the server gives to `ids[n_prompt:]`, from the reply to `score`.
+    """Return the log-probabilities of `ids[n_prompt:]`, from the reply to `score`.
 
     Failures: "unparseable" where the server read another prompt (a second BOS, a prompt cut short),
     scored other ids, or gives no number for a token; "no_logprobs" where it gives none at all.
@@ -290,7 +290,7 @@ def looked(
 
 
 def ended_by(body: bytes, token: int, secret: str) -> bool | Failure:
-    """Whether the given token ended the answer, from the reply to `trial`."""
+    """Return True if the given token ended the answer, from the reply to `trial`."""
     reply = _generated(body, secret)
     if isinstance(reply, Failure):
         return reply
@@ -340,7 +340,7 @@ def _reading(
 
 
 def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
-    """What is wrong with an answer as a whole: given up, or to another prompt than was sent."""
+    """Return the fault of an answer as a whole: aborted, or to another prompt than was sent."""
     finish = meta.finish_reason
     if finish is not None and finish.type == "abort":
         said = failures.clean(finish.message, secret)

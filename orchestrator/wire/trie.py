@@ -72,7 +72,7 @@ class Trie(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What is known of the distribution at a node.
+    """Known part of the distribution at a node.
 
     Attributes:
         logprobs: ln p of tokens, over the whole vocabulary.

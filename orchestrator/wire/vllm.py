@@ -87,7 +87,7 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What one generated token says about a server."""
+    """Facts about a server, shown by one generated token."""
 
     fingerprint: str
     finish_reason: str
@@ -164,7 +164,7 @@ def _one_token(model: str, prompt: object) -> dict[str, Any]:
 def forced(
     body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
 ) -> Forced | Failure:
-    """What a server gives to `ids[n_prompt:]` after `ids[:n_prompt]`, from the reply to `score`.
+    """Return the log-probabilities of `ids[n_prompt:]` after `ids[:n_prompt]`, by `score`.
 
     Failures: "unparseable" where the server saw another prompt (a second BOS, a prompt cut short)
     or gives no number for a token, and what an error in the reply says.
@@ -270,11 +270,11 @@ MIXED_UP: Final = Failure(
     "vLLM mixed up the alternatives of this request with the token ids of another one (a fault of "
     "its V1 runner); other clients of the server ask for logprob_token_ids",
 )
-"""What a corrupted reply is; the same request sent again is answered well."""
+"""Failure of a corrupted reply; the same request sent again is answered well."""
 
 
 def tried(body: bytes, secret: str) -> Trial | Failure:
-    """What one generated token shows, from the reply to `trial`."""
+    """Return the facts that one generated token shows, from the reply to `trial`."""
     reply = _completion(body, secret)
     if isinstance(reply, Failure):
         return reply

@@ -25,7 +25,7 @@ _BEFORE: Final = 100
 
 
 class Reading(NamedTuple):
-    """What a text says.
+    """The verdict of a text, or the reason why it has none.
 
     Attributes:
         value: The verdict; None where there is none.
@@ -87,7 +87,7 @@ def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
 
 
 def denied(text: str, start: int) -> bool:
-    """Whether the words right before a place deny what stands there."""
+    """Return True if the words right before an index deny the label there."""
     return _DENIED.search(text, max(start - _BEFORE, 0), start) is not None
 
 

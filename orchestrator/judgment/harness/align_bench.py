@@ -23,7 +23,7 @@ OVERALL: Final = "综合得分"
 LOW: Final = 1.0
 HIGH: Final = 10.0
 UNPARSED: Final = -1.0
-"""What AlignBench puts in the place of a score it can't read."""
+"""AlignBench's stand-in for a score that it can't read."""
 
 REASONING: Final = {"Math": "数学计算", "Logic": "逻辑推理"}
 LANGUAGE: Final = {
@@ -46,7 +46,7 @@ _OVERALL_AS_PUBLISHED = re.compile(rf"'{OVERALL}': (\d++(?:\.\d{{1,2}})?)")
 
 
 class Judgment(msgspec.Struct, frozen=True):
-    """What a judge's text says.
+    """The scores in a judge's text.
 
     Attributes:
         score: The overall score; None where there is none (-1 by AlignBench's convention).
@@ -110,7 +110,7 @@ def _as_published(text: str) -> Judgment:
 
 
 def _entries_as_published(text: str) -> dict[str, float]:
-    r"""What `{(.*?)}(?![^{]*{)` and `'(.*?)': (\d+)` find, in linear time.
+    r"""Return the matches of `{(.*?)}(?![^{]*{)` and `'(.*?)': (\d+)`, in linear time.
 
     `.` stops at line ends, so a dictionary over several lines is not found; where several begin on
     the line, the first counts as the beginning.

@@ -57,7 +57,7 @@ def read_rating(text: str) -> Reading:
 
 
 def rating_match(text: str) -> re.Match[str] | None:
-    """Where the released code finds the rating; group 1 is the number."""
+    """Return the match at which the released code finds the rating; group 1 is the number."""
     start = text.rfind(_BEFORE_RATING)
     return None if start < 0 else _RATING.match(text, start + len(_BEFORE_RATING))
 
@@ -96,7 +96,7 @@ def read_decision(text: str) -> Reading:
 
 
 def decision_start(text: str) -> int:
-    """Where the released code finds the decision; -1 where nothing announces one."""
+    """Return the index at which the released code finds the decision; -1 if none is announced."""
     start = text.rfind(_BEFORE_DECISION)
     if start < 0:
         return -1

@@ -32,7 +32,7 @@ Winner = Literal["A", "B", "tie"]
 LOW: Final = 1.0
 HIGH: Final = 10.0
 UNPARSED: Final = -1.0
-"""What FastChat puts in the place of a rating it can't read; dropped from its means."""
+"""FastChat's stand-in for a rating that it can't read; dropped from its means."""
 SCORE_TIE: Final = 0.1
 """Scores at most this far apart are a tie where a winner is derived from two ratings."""
 NEEDS_REFERENCE: Final = frozenset({"math", "reasoning", "coding"})
@@ -84,7 +84,7 @@ def _match(found: re.Match[str], at: int = 0) -> Match:
 
 
 def rating_match(text: str) -> re.Match[str] | None:
-    """Where FastChat finds the rating; group 1 is the number."""
+    """Return the match at which FastChat finds the rating; group 1 is the number."""
     return _RATING.search(text) or _RATING_BACKUP.search(text)
 
 
