@@ -5,18 +5,31 @@ files in it: it may read another file than the one that was named. So nothing el
 has polars open a path, which `tests/test_architecture.py` holds.
 """
 
+import contextlib
 import errno
 import os
+import resource
 import stat
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 import polars as pl
+import psutil
 
+from orchestrator import parquet_sizes
+from orchestrator.errors import StoreError
 from orchestrator.paths import is_text
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What these functions, or collecting their frames, raise where a file is missing or damaged."""
+
+MEMORY_BYTES: Final = 4 << 30
+"""Memory that a file may take; a large one may take more, in proportion to its size."""
+# Texts of a run shrink to a fifth, and so do most datasets.
+_RATIO: Final = 20
+_TEXTS: Final = (pl.String, pl.Binary)
 
 
 def read(path: Path | Sequence[Path], columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -25,14 +38,28 @@ def read(path: Path | Sequence[Path], columns: Sequence[str] | None = None) -> p
     Raises:
         OSError: If a path is no regular file or can't be read.
         polars.exceptions.PolarsError: If it is not Parquet.
+        StoreError: If it would take far more memory than its size allows for.
     """
     wanted = None if columns is None else [*columns]
-    return pl.read_parquet(_files(path), columns=wanted, glob=False)
+    files = _files(path)
+    groups = [_row_groups(file, columns) for file in files]
+    _refuse_more_than_is_allowed(files, sum(map(sum, groups)))
+    return _with_texts(files, pl.read_parquet(files, columns=wanted, glob=False))
 
 
 def scan(path: Path | Sequence[Path]) -> pl.LazyFrame:
-    """The same, lazily: only what is asked of it is read. Fails as `read` does."""
-    return pl.scan_parquet(_files(path), glob=False)
+    """The same, lazily: only what is asked of it is read, a group of rows at a time.
+
+    Fails as `read` does, if a single group of rows would take too much memory.
+    """
+    files = _files(path)
+    _refuse_more_than_is_allowed(files, max(max(_row_groups(file), default=0) for file in files))
+    return pl.scan_parquet(files, glob=False)
+
+
+def slice_of(path: Path, columns: Sequence[str] | pl.Expr, begin: int, n_rows: int) -> pl.DataFrame:
+    """So many rows of a Parquet file from a place on, counted from 0. Fails as `read` does."""
+    return _with_texts([path], scan(path).select(columns).slice(begin, n_rows).collect())
 
 
 def scan_arrow(path: Path) -> pl.LazyFrame:
@@ -45,8 +72,72 @@ def column_names(path: Path) -> list[str]:
     return scan(path).collect_schema().names()
 
 
-def _files(paths: Path | Sequence[Path]) -> Path | list[Path]:
-    return _file(paths) if isinstance(paths, Path) else [_file(path) for path in paths]
+def _row_groups(file: Path, columns: Sequence[str] | None = None) -> tuple[int, ...]:
+    """The most memory that each group of rows of a Parquet file takes, in bytes."""
+    found = file.stat()
+    names = None if columns is None else frozenset(columns)
+    return _measured(file, (found.st_ino, found.st_mtime_ns, found.st_size), names)
+
+
+@lru_cache(maxsize=256)
+def _measured(
+    file: Path,
+    stamp: tuple[int, ...],  # noqa: ARG001 (a file that changed is measured again)
+    columns: frozenset[str] | None,
+) -> tuple[int, ...]:
+    try:
+        return tuple(parquet_sizes.row_groups(file, columns))
+    except parquet_sizes.MalformedError as error:
+        raise pl.exceptions.ComputeError(f"not a Parquet file: {error}") from error
+
+
+def _refuse_more_than_is_allowed(files: Sequence[Path], n_bytes: int) -> None:
+    size = sum(file.stat().st_size for file in files)
+    most = min(max(MEMORY_BYTES, _RATIO * size), _address_space_bytes() // 2)
+    if n_bytes > most:
+        raise StoreError(
+            f"{files[0]}: {size:,} bytes of Parquet hold up to {n_bytes:,} bytes, and at most "
+            f"{most:,} are read. Do not use the file unless you know where it is from; then "
+            f"divide it into smaller ones"
+        )
+
+
+def _with_texts(files: Sequence[Path], frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame, unless its texts are too long together.
+
+    A text that many rows share takes memory once here, but for each row where it is used.
+    """
+    _refuse_more_than_is_allowed(files, sum(map(_text_bytes, frame)))
+    return frame
+
+
+def _address_space_bytes() -> float:
+    """Address space that is left to this process (`ulimit -v`)."""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY:
+        return float("inf")
+    with contextlib.suppress(psutil.Error):
+        taken: int = psutil.Process().memory_info().vms
+        return max(most - taken, 0)
+    return most
+
+
+def _text_bytes(column: pl.Series) -> int:
+    """Bytes of all texts of a column, one that several rows share counted for each."""
+    match column.dtype:
+        case pl.String():
+            return int(column.str.len_bytes().cast(pl.Int64).sum())
+        case pl.Binary():
+            return int(column.bin.size().cast(pl.Int64).sum())
+        case pl.Struct():
+            return sum(_text_bytes(column.struct.field(name)) for name in column.struct.fields)
+        case (pl.List() | pl.Array()) as kind if kind.inner.is_nested() or kind.inner in _TEXTS:
+            return _text_bytes(column.explode())
+    return 0
+
+
+def _files(paths: Path | Sequence[Path]) -> list[Path]:
+    return [_file(path) for path in ([paths] if isinstance(paths, Path) else paths)]
 
 
 def _file(path: Path) -> Path:

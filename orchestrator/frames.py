@@ -228,9 +228,9 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         if name in self._frames:
             yield from self.columns(name, wanted).iter_slices(n_rows)
             return
-        found = self.scan(name).select(self._there(name, wanted))
+        found = self._there(name, wanted)
         for begin in range(0, self.scan(name).select(pl.len()).collect().item(), n_rows):
-            yield found.slice(begin, n_rows).collect()
+            yield columnar.slice_of(self._paths[name], found, begin, n_rows)
 
     def columns(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
         """Those of the wanted columns that a frame has; none of them where there is no frame."""
@@ -247,7 +247,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         held = self._frames.get(name)
         if held is not None:
             return held.row(place, named=True)
-        return self.scan(name).slice(place, 1).collect().row(0, named=True)
+        return columnar.slice_of(self._paths[name], pl.all(), place, 1).row(0, named=True)
 
     def names(self, name: str) -> list[str]:
         """Names of the columns of a frame; none where there is no such frame."""

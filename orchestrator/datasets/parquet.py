@@ -7,7 +7,7 @@ from typing import Any, Final
 from orchestrator.datasets._dataset import Dataset
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.datasets._rows import from_rows
-from orchestrator.errors import DatasetError
+from orchestrator.errors import DatasetError, StoreError
 
 SUFFIXES: Final = (".parquet", ".pq")
 
@@ -39,6 +39,8 @@ class ParquetRows:
         except columnar.UNREADABLE as error:
             message = str(error).partition("\n")[0]
             raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
+        except StoreError as error:
+            raise DatasetError(f"{error}, or take it as JSON Lines") from error
         self.columns = tuple(self._frame.columns)
 
     def __len__(self) -> int:
