@@ -1,4 +1,4 @@
-"""What a method may ask for, as descriptions that it awaits.
+"""Requests of methods, as descriptions that they await.
 
 `ask.generate(...)` only builds a description. Awaiting it yields the description to whoever drives
 the coroutine (`orchestrator.driver`, or a dictionary in a test), which sends the outcome back in.
@@ -80,12 +80,12 @@ def messages_digest(messages: Messages) -> bytes:
 
 
 def seed_of(key: bytes, seed: int) -> int:
-    """What is sent as the seed of a draw: a hash of the draw, in [0, 2**31)."""
+    """Return the seed to send for a draw: a hash of the draw, in [0, 2**31)."""
     return int.from_bytes(digest(key, seed)[:4], "little") >> 1
 
 
 class AskFailed(OrchestratorError):  # noqa: N818 (named as the architecture names it)
-    """What a method asked for failed; a method need not catch it."""
+    """Failure of a request by a method, which need not catch it."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
@@ -125,7 +125,7 @@ class GenerateAsk(msgspec.Struct, frozen=True):
         return digest("generate", identity, messages_digest(self.messages), self.sampling, *draw)
 
     def lacking(self, made: Generation) -> ScoreAsk | None:
-        """What is to be scored where a draw lacks what is to be observed; it is never redrawn."""
+        """Return a scoring request for observations that a draw lacks; a text is never redrawn."""
         if not self.top_logprobs or made.token_ids is None or not made.token_ids.size:
             return None
         if made.top is not None and made.top.token_ids.shape[1] >= self.top_logprobs:

@@ -1,4 +1,4 @@
-"""Which items of a run depend on each other: the one place that says what intervals are over.
+"""Dependence between the items of a run: the one place that says what intervals are over.
 
 A cluster is what is sampled as a whole, such as the questions on one passage. Every interval, test,
 bootstrap and stopping rule takes the clusters for independent, and nothing within one of them. An
@@ -46,7 +46,7 @@ class Clusters:
 
     @property
     def are_named(self) -> bool:
-        """Whether any two items belong together."""
+        """True if any two items belong together."""
         return self._named is not None
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from orchestrator.errors import StoreError
 from orchestrator.paths import is_text
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-"""What these functions, or collecting their frames, raise where a file is missing or damaged."""
+"""Exceptions of these functions, or of collecting their frames, for missing or damaged files."""
 
 MEMORY_BYTES: Final = 4 << 30
 """Memory that a file may take; a large one may take more, in proportion to its size."""

@@ -203,7 +203,7 @@ class Driver:
                 value = self._resolve(unit, keyed)
 
     def _keyed(self, unit: _Running, asked: object) -> list[_Keyed]:
-        """What is asked, with the keys; nothing is registered before all of it is known good."""
+        """Return the requests with their keys; register none before all are valid."""
         unit.several = isinstance(asked, Several)
         asks = asked.asks if isinstance(asked, Several) else (asked,)
         found = []
@@ -231,7 +231,7 @@ class Driver:
         return _Keyed(ask, kind, b"" if is_given else ask.key(identity, self._plan.seed))
 
     def _resolve(self, unit: _Running, asked: list[_Keyed]) -> Any:  # noqa: ANN401
-        """What the asks give, or `_PENDING`."""
+        """Return the results of the requests, or `_PENDING`."""
         lacking = self._lacking(asked) if self.absent else None
         if lacking is not None:
             self._set_aside(unit, asked, lacking)
@@ -275,7 +275,7 @@ class Driver:
         return None
 
     def _known(self, keyed: _Keyed) -> Outcome | Failure | None:
-        """What the store holds, else what another run does."""
+        """Look up a key in the store, then in other runs."""
         found = self._lookup(keyed.key)
         if found is None and self._reuse is not None:
             return self._reuse(keyed.key, keyed.kind, keyed.ask.model)
@@ -377,7 +377,7 @@ class Driver:
 
 
 def _given(unit: _Running) -> Any:  # noqa: ANN401
-    """What the coroutine is sent, or an exception to be thrown into it."""
+    """Return the value to send into the coroutine, or an exception to throw into it."""
     if unit.several:
         return unit.answers
     answer = unit.answers[0]

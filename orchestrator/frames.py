@@ -285,7 +285,7 @@ def row_of(frames: Mapping[str, pl.DataFrame], name: str, place: int) -> dict[st
 def slices_of(
     frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str], n_rows: int
 ) -> Iterator[pl.DataFrame]:
-    """What `columns_of` gives, so many rows at a time; of files only these are held."""
+    """Yield the rows of `columns_of`, so many at a time; of files only these are held."""
     if isinstance(frames, FrameFiles):
         return frames.slices(name, wanted, n_rows)
     return columns_of(frames, name, wanted).iter_slices(n_rows)

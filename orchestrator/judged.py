@@ -35,7 +35,7 @@ _KEPT: Final = {
 COLUMNS: Final = (
     "item", *_NAMED, *_FLOATS, *_FLAGS, "status", "cause", "message", *_DISTRIBUTIONS,
 )  # fmt: skip
-"""What is read of the judgments."""
+"""Columns read from the judgments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Table:
 
 
 def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
-    """What slices of a frame of judgments say, which together are one row a unit.
+    """Collect slices of a frame of judgments, which together are one row a unit.
 
     Args:
         slices: With the columns of `COLUMNS`, and `cluster` where items belong together.
@@ -247,7 +247,7 @@ class _Names:
 
 
 def _decisions(used: pl.DataFrame, name: str) -> Floats:
-    """Which verdict each row's distribution is for, from A's view; its levels run from A to B."""
+    """Return the verdict of each row's distribution, from A's view; levels run from A to B."""
     levels = pl.col(name)
     half = levels.list.len() // 2
     masses = used.select(

@@ -86,7 +86,7 @@ class Part(msgspec.Struct, frozen=True):
         return contracts.listed(self.method, "combinations", found, Combination)
 
     def stages(self, candidates: Sequence[str] | None = None) -> list[Stage]:
-        """What one item costs, of its candidates or of some of them.
+        """Return the requests that one item needs, for all candidates or for some.
 
         Raises:
             PluginError: If the method returns something else.
@@ -101,7 +101,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What stands at a position: the method and the unit it is to evaluate."""
+    """The work at a position: the method and the unit it evaluates."""
 
     part: Part
     unit: Unit
@@ -336,7 +336,7 @@ class Plan:
         return digest(part.fingerprint, content, *self._decided_by(which), *shown)
 
     def _decided_by(self, which: int) -> tuple[object, ...]:
-        """What decides the rows of a unit besides its method, its item and what else it shows."""
+        """Return the inputs that decide a unit's rows besides its method, item and texts shown."""
         _, combination = self._combinations[which]
         # Names are in the rows, so a renamed model makes new ones.
         return (combination.models, combination.judge), self._asked[which], self.seed
@@ -351,7 +351,7 @@ class Plan:
         return digest(combinations, self.items.fingerprint, len(self.items), identities, self.seed)
 
     def stages(self) -> list[Stage]:
-        """What one item costs; the same draw asked by two parts is counted once."""
+        """Return the requests that one item needs; the same draw of two parts is counted once."""
         seen: set[tuple[str, str, str]] = set()
         found: list[Stage] = []
         for part in self.parts:

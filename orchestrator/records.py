@@ -27,7 +27,7 @@ Messages = tuple[Message, ...]
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How a text is drawn. Every field is sent explicitly, so no server default leaks in.
+    """Sampling settings of a draw, all sent explicitly, so no server default leaks in.
 
     Attributes:
         max_tokens: Upper bound on generated tokens, end-of-turn token included.
@@ -114,10 +114,10 @@ class TopLogprobs(msgspec.Struct, frozen=True, gc=False):
 
 
 DONE, FAILED, FAILED_FOR_NOW, FAULTY = 0, 1, 2, 3
-"""How a unit ended: with rows; for good without; for now, to be asked again; its method raised."""
+"""Ends of a unit: with rows; failed for good; failed for now, to be asked again; method raised."""
 
 GIVEN: Final = "given"
-"""How a text ended that nobody saw being made."""
+"""End of a text whose making nobody saw."""
 
 
 class Generation(msgspec.Struct, frozen=True, gc=False):
@@ -178,7 +178,7 @@ TOKEN_FEATURES: Final = (
 """Features with one number a scored token; see `Scored`."""
 
 FEATURES: Final = frozenset({*TOKEN_FEATURES, "attention_entropy"})
-"""What may be observed in a scoring pass beyond log-probabilities; see `Scored`."""
+"""Features of a scoring pass beyond log-probabilities; see `Scored`."""
 
 
 def unknown_features(names: Iterable[str]) -> list[str]:
@@ -251,12 +251,12 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def exact(self) -> bool:
-        """Whether every label's probability is known, not only bounded."""
+        """True if every label's probability is known, not only bounded."""
         return all(value == value for value in self.logprobs)
 
 
 class PairScores(msgspec.Struct, frozen=True, gc=False):
-    """How alike N texts are, by every ordered pair.
+    """Similarity of N texts, by every ordered pair.
 
     Attributes:
         precision: float32, shape (N, N): in row h, column r how much of text h is found in text r,
@@ -304,7 +304,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """What a method evaluates at a time: an item, the models compared, and who judges.
+    """The unit of evaluation: an item, the models compared, and the judge.
 
     `demonstration` is another item with a reference, for methods that show one; None where they
     don't, or where there is no other.

@@ -93,7 +93,7 @@ class RunningServer(Protocol):
 
 @runtime_checkable
 class Keepable(Protocol):
-    """What a running server offers besides where it can outlive this program."""
+    """An optional ability of a running server: to outlive this program."""
 
     def keep(self) -> int:
         """Let it run on when this program has ended; it is not ours to end from here on.
@@ -104,7 +104,7 @@ class Keepable(Protocol):
 
 
 class RunsOnGpus(Protocol):
-    """What a module in `launch/` exports besides where its servers can run on GPUs."""
+    """Optional exports of a module in `launch/` whose servers can run on GPUs."""
 
     def footprint(self, config: BaseModel, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None where it needs none or is told its GPUs by the recipe.
@@ -127,7 +127,7 @@ class LaunchModule(Protocol):
     MULTI_MODEL: bool
 
     def identity(self, config: BaseModel, weights: str) -> dict[str, str]:
-        """What decides the numbers: hashes of weights, tokenizer, template; dtype; kind.
+        """Return all that decides the numbers: hashes of weights, tokenizer, template; dtype; kind.
 
         Raises:
             LaunchError: If the weights are not there.

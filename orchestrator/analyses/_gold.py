@@ -16,7 +16,7 @@ from orchestrator.summaries._base import Context
 
 
 class Gold(Settings):
-    """What scores are held against; one of the ways is named."""
+    """The standard that scores are compared with; exactly one way is named."""
 
     method: str | None = Field(None, description="A method of this recipe, e.g. a judge.")
     column: str | None = Field(None, description="With `method`: the column of its rows.")
@@ -50,7 +50,7 @@ class Gold(Settings):
 
     @property
     def words(self) -> str:
-        """What it is, for headings."""
+        """Name of the standard, for headings."""
         if self.method is not None:
             return f"{self.method}.{self.column}"
         if self.labels is not None:

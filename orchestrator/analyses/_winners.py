@@ -1,4 +1,4 @@
-"""Which of two answers is the better one: from references, a column of the dataset, or labels."""
+"""The better of two answers: by references, a column of the dataset, or labels."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _SIDES: Final = {
 
 
 class Winner(Settings):
-    """Where it is known which answer is better; one of the ways is named."""
+    """The source of the better answer; exactly one way is named."""
 
     exact_match: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)

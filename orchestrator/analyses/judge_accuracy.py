@@ -1,4 +1,4 @@
-"""How often judges name the better answer: by setting and estimator, mean against mode and so on.
+"""Share of better answers that judges name: by setting and estimator, mean against mode.
 
 The rule for ties. Pairs whose label is a tie have no right verdict and are left out (their number
 is given). A verdict that is a tie counts half: it is what a coin would get. What a judge did not
@@ -252,7 +252,7 @@ def _reasoning(settings: Sequence[_Setting], context: Context) -> list[Table]:
 
 
 def _differ_in_reasoning(one: _Setting, two: _Setting) -> bool:
-    """Whether `two` is `one` with a chain of thought."""
+    """Return True if `two` is `one` with a chain of thought."""
     first, second = one.source.config, two.source.config
     if one.judge != two.judge or one.source.kind != two.source.kind:
         return False

@@ -1,4 +1,4 @@
-"""Whether judges are as sure as they are right: confidence against accuracy, Brier score, ECE.
+"""Calibration of judges: confidence against accuracy, Brier score, ECE.
 
 A judge's confidence in a pair is the probability of the side it prefers, over its whole
 distribution and both orders. Pairs whose better answer is not known, or is a tie, are left out.
@@ -74,7 +74,7 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
 
 
 def tables(found: Sequence[Calibrated]) -> list[Table]:
-    """What was found, as tables."""
+    """Return the findings as tables."""
     return [_overall(found), _by_bin(found)] if found else []
 
 

@@ -1,4 +1,4 @@
-"""How each score goes along with gold: signed correlations, by category, beyond length, compared.
+"""Correlations of scores with gold: signed, by category, beyond length, compared.
 
 Gold is a score of another method (a judge), exact match with the reference, or a column of the
 dataset. Correlations are over answers, with intervals over prompts (a prompt's answers stand or

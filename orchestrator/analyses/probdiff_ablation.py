@@ -41,7 +41,7 @@ class Config(Settings):
 
 
 def summarise(context: Context) -> list[Table]:
-    """What differs between the methods, then what came of it."""
+    """Tabulate the differences between the methods, then their results."""
     sources = [source for source in context.sources if source.kind == "probdiff"]
     if not sources:
         raise UsageError(f"{context.name}: the recipe has no method of kind probdiff")

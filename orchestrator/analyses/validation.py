@@ -1,4 +1,4 @@
-"""Which methods put models of known skill in the right order, and how surely.
+"""Validation of methods: the order they give models of known skill, and its certainty.
 
 The truth is measured (exact match with references) or stated (`order`). For each score of each
 method the models are ordered by their mean; a pair is resolved where the interval of the difference

@@ -1,1 +1,1 @@
-"""What people see: tables, live progress, plain lines."""
+"""Reports for people: tables, live progress, plain lines."""

@@ -1,4 +1,4 @@
-"""What a call planned, what it did, and what went wrong: everything but the results."""
+"""Reports of a call: its plan, its work, and its failures, without the results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -22,7 +22,7 @@ _GAP: Final = 2
 
 
 def plan_table(count: PlanCount) -> RenderableType:
-    """What a run would send, stage by stage, with sums and what limits the numbers."""
+    """Tabulate the requests of a run, stage by stage, with sums and the limits of the numbers."""
     return Paged(lambda page: _plan(page, count))
 
 
@@ -62,7 +62,7 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
 
 
 def _reused(page: Page, count: PlanCount) -> Iterator[Text]:
-    """Where what is held comes from, as far as it is other runs."""
+    """Yield a line for each other run that held outcomes come from."""
     for run, n in count.reused:
         said = f"{numbers.count(n)} of those held will be copied from "
         yield Text.assemble(page.words(said), page.data(run, page.width // 2))
@@ -95,7 +95,7 @@ def _stage(page: Page, stage: StageCount, names: int, *, tokens: bool) -> list[R
 
 
 def run_summary(progress: Progress | None, n_left: int) -> RenderableType:
-    """What a call did.
+    """Summarise a call.
 
     Args:
         progress: At its end; None where nothing was left to do.
@@ -178,7 +178,7 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
 
 
 def _limits(page: Page, models: Sequence[ModelProgress]) -> Iterator[RenderableType]:
-    """How many requests each model had at a time, where that was changed."""
+    """Yield the limit on requests in flight of each model whose limit changed."""
     changed = [model for model in models if model.limits.n_changes]
     if not changed:
         return

@@ -1,4 +1,4 @@
-"""How far a run is, and how many of its units failed: counted once, for every format.
+"""Progress of a run, and its failed units: counted once, for every format.
 
 A unit has *ended* if it has rows. It has *failed* if one of its rows has: also where the next call
 asks again, because a server was out of reach. It is *left* if it has no rows and needs some.
@@ -12,7 +12,7 @@ from orchestrator.report import numbers
 
 
 class Completeness(msgspec.Struct, frozen=True):
-    """How far a run is.
+    """Progress of a run, in units.
 
     Attributes:
         total: Units of the plan.
@@ -32,7 +32,7 @@ class Completeness(msgspec.Struct, frozen=True):
         return max(0, self.total - self.ended - self.not_needed)
 
     def words(self) -> str:
-        """What a reader of the results must know first; empty for a run that is complete."""
+        """Return the warning to show before the results; empty for a run that is complete."""
         if not self.left:
             return ""
         needed = self.total - self.not_needed

@@ -32,7 +32,7 @@ _STOP_S: Final = 2.0
 
 
 class Display(Protocol):
-    """What shows a run. All calls return at once and raise nothing."""
+    """A display of a run. All calls return at once and raise nothing."""
 
     def start(self, title: str, total: int) -> None:
         """Begin: the run's title and its number of units."""
@@ -52,7 +52,7 @@ class Display(Protocol):
 
 
 class Painter(Display, Protocol):
-    """What a display does in its thread; here the calls may block and raise.
+    """The part of a display that runs in its thread; here the calls may block and raise.
 
     Attributes:
         min_gap_s: Seconds between two updates at least.
@@ -160,7 +160,7 @@ class ThreadedDisplay:
                 return
 
     def _take(self, next_update: float) -> tuple[list[_Event], Progress | None, bool]:
-        """What is to be done next; waits until there is something."""
+        """Wait for the next events and return them."""
         with self._changed:
             while not (self._waiting or self._ending):
                 pause = None
@@ -226,7 +226,7 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
 
 
 def can_be_live(stream: TextIO) -> bool:
-    """Whether the stream is a terminal on which lines can be redrawn."""
+    """Return True if the stream is a terminal on which lines can be redrawn."""
     return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
 
 

@@ -109,7 +109,7 @@ def _with_interval(column: TableColumn, cell: Measured) -> str:
 
 
 def _rests_on(cell: Measured) -> str:
-    """What a cell rests on: prompts, clusters of prompts, or both; empty where neither is known."""
+    """Return a cell's sample size: prompts, clusters of prompts, or both; empty if unknown."""
     n = "" if cell.n is None else f" n={numbers.count(cell.n)}"
     if cell.n_clusters is None:
         return n

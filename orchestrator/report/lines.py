@@ -50,7 +50,7 @@ class PlainPainter:
         self._write(f"{safe_line(title)}: {numbers.count(total)} units")
 
     def update(self, progress: Progress) -> None:
-        """What changed; the numbers if it is time for them."""
+        """Print changes, and the numbers when they are due."""
         self._pace.add(progress)
         at = f"[{numbers.clock(progress.elapsed_s)}] "
         for line in self._changes(progress):
@@ -128,7 +128,7 @@ class PlainPainter:
 
 
 def unit_parts(progress: Progress) -> list[str]:
-    """Where the units are, in words; what is zero is left out."""
+    """Return the counts of units by state, in words; zeros are left out."""
     finished = progress.units_stored + progress.units_done
     parts = [f"{numbers.count(finished)} of {numbers.count(progress.units_total)} units"]
     named = (
@@ -159,7 +159,7 @@ def spent_parts(progress: Progress) -> list[str]:
 
 
 def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
-    """What a ranking that forms rests on; first of all, judges that are not to be trusted."""
+    """Describe the basis of a forming ranking; first of all, judges that are not to be trusted."""
     words = f"after {counted_words(ranking.n_prompts, ranking.n_clusters)}"
     if ranking.untrusted:
         judges = ", ".join(

@@ -1,4 +1,4 @@
-"""What every table here is built on: a page that knows its width and its alphabet.
+"""The page under every table here, which knows its width and its alphabet.
 
 A `Paged` renderable is laid out when it is printed, because only then the width of the terminal
 and what its encoding can show are known. Text is `rich.text.Text` throughout, so nothing in a
@@ -102,7 +102,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where a report is laid out: columns of the terminal, and whether it shows ASCII only."""
+    """The page of a report: columns of the terminal, and whether it shows ASCII only."""
 
     width: int
     ascii_only: bool = False

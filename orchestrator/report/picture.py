@@ -17,7 +17,7 @@ _MIN_SPAN: Final = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is drawn of one number: the point and its interval; None is not known."""
+    """One number to draw: the point and its interval; None is not known."""
 
     value: float | None
     low: float | None
@@ -60,7 +60,7 @@ class Axis:
         return [self.step * k for k in range(first, last + 1)]
 
     def draw(self, bounds: Bounds, glyphs: Glyphs) -> tuple[str, str, str]:
-        """What stands left of the point, the point, and what stands right of it; `width` in all."""
+        """Return the parts left of the point, the point, and right of it; `width` in all."""
         if bounds.value is None:
             return self._draw_nowhere(bounds, glyphs)
         at = self.column(bounds.value)

@@ -1,4 +1,4 @@
-"""What a probe found, for the terminal: one table of findings, one of methods, for each model."""
+"""Results of a probe, for the terminal: tables of findings and of methods, for each model."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

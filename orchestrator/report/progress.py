@@ -1,4 +1,4 @@
-"""What a running run looks like at one moment: the record that displays and `status` show."""
+"""Progress of a running run at one moment: the record that displays and `status` show."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from orchestrator.records import Failure
 
 
 class LimitProgress(msgspec.Struct, frozen=True):
-    """How the number of requests that a model may have at a time came about, in this call.
+    """Changes in this call of the limit on a model's requests in flight.
 
     Attributes:
         is_adaptive: Whether it is found while the run goes on, and not fixed.
@@ -183,7 +183,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def connection_state(connection: str, *, down: float | None, dead: Failure | None) -> str:
-    """How a model is shown: given up and out of reach before what its connection is."""
+    """Return the state of a model to show: dead or down before the state of its connection."""
     if dead is not None:
         return "dead"
     return "down" if down is not None else connection

@@ -20,7 +20,7 @@ from orchestrator.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What there is to be shown of a run.
+    """Findings of a run, ready to show.
 
     Attributes:
         rankings: By judge.
@@ -36,7 +36,7 @@ class Findings:
 
     @property
     def warning(self) -> str:
-        """What is said before all results of a run that is not complete."""
+        """Return the warning to show before all results of a run that is not complete."""
         return "" if self.completeness is None else self.completeness.words()
 
 

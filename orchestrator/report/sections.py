@@ -1,4 +1,4 @@
-"""What stands below the ratings: win rates, the judge, failures, categories."""
+"""Sections below the ratings: win rates, the judge, failures, categories."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -60,7 +60,7 @@ def _side(low: float | None, high: float | None) -> str:
 
 
 def judge_section(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
-    """How far the judge can be trusted: order effects, label mass, mean against mode."""
+    """Yield the evidence for trust in the judge: order effects, label mass, mean against mode."""
     yield page.heading("Judge", f"over {numbers.counted(analysis.n_judged, 'judgment')}")
     rows = [*_position_rows(analysis), *_coverage_rows(analysis), *_agreement_rows(analysis)]
     exact = f"{numbers.count(analysis.n_exact)} of {numbers.count(analysis.n_judged)}"

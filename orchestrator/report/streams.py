@@ -12,7 +12,7 @@ def write_to(stream: TextIO, text: str) -> bool:
 
 
 def printed(write: Callable[[], object]) -> bool:
-    """Whether what writes came to its end; False if the reader is gone."""
+    """Call `write`; return False if the reader is gone before the end."""
     try:
         write()
     except BrokenPipeError:

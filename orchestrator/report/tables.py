@@ -207,7 +207,7 @@ def _fitting(fields: list[_Field], room: int) -> list[_Field]:
 
 
 def _fields(page: Page, analysis: RankingAnalysis, exact_match: ExactMatch) -> list[_Field]:
-    """What is said of each model, beside its name and the picture."""
+    """Return the fields shown for each model, beside its name and the picture."""
     level = f"{numbers.level(analysis.confidence_level)} interval"
     bounds = max(len(level), *(len(rating_bounds(model)) for model in analysis.ratings))
 

@@ -1,4 +1,4 @@
-"""What a ranking says, in sentences that every format shares; names in them are as given."""
+"""Sentences about a ranking that every format shares; names in them are as given."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,7 +16,7 @@ _MOST_PAIRS: Final = 8
 
 
 def subject(analysis: RankingAnalysis) -> str:
-    """What was ranked by whom, and by which method where that is not the usual one."""
+    """Describe the ranking: its models, the judge, and the method if it is not the usual one."""
     what = f"Ranking of {numbers.count(len(analysis.ratings))} models"
     if analysis.judge is not None:
         what = f"{what} by {analysis.judge}"
@@ -28,7 +28,7 @@ def subject(analysis: RankingAnalysis) -> str:
 
 
 def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
-    """Which models can be told apart, in one sentence or two; empty where nothing was compared.
+    """State the models that can be told apart, in one or two sentences; empty for none compared.
 
     Args:
         analysis: The ranking.
@@ -68,7 +68,7 @@ def _listed(pairs: Sequence[Pair], word: str, name: Callable[[str], str]) -> str
 
 
 def few_words(analysis: RankingAnalysis) -> str:
-    """What an analysis has too few of for its intervals to be exact."""
+    """Name the unit of which an analysis has too few for exact intervals."""
     alone = analysis.n_clusters == analysis.n_items_used
     what = "prompts" if alone else "clusters of prompts"
     return f"fewer than {APPROXIMATE_BELOW} {what}"

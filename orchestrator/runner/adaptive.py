@@ -40,14 +40,14 @@ class KeptChange(msgspec.Struct, frozen=True):
 
 
 class KeptLimit(msgspec.Struct, frozen=True):
-    """What the store keeps of a model: its limit and its last changes, of all calls."""
+    """State of a model's limit in the store: the limit and its last changes, of all calls."""
 
     limit: int
     changes: tuple[KeptChange, ...] = ()
 
 
 def decoded(text: str | None) -> dict[str, KeptLimit]:
-    """What the store keeps, by label of the server; nothing where it can't be read."""
+    """Decode the limits in the store, by label of the server; return none if they are damaged."""
     if text is None:
         return {}
     try:
@@ -167,7 +167,7 @@ class Adaptive:
             self._record(model, change)
 
     def progress(self, model: str) -> LimitProgress:
-        """How a model's limit came about."""
+        """Return the changes of a model's limit."""
         controller = self._controllers.get(model)
         return LimitProgress(
             is_adaptive=controller is not None,

@@ -14,7 +14,7 @@ _COLUMNS: Final = ("item", "prompt", "messages", "cluster")
 
 
 def notes_on_items(prepared: Prepared) -> list[str]:
-    """What `check` and `plan` say of a dataset; at most one sentence."""
+    """Return notes of `check` and `plan` on a dataset; at most one sentence."""
     dataset, config = prepared.dataset, prepared.recipe.dataset.config
     fields = getattr(config, "fields", None)
     if fields is None or "cluster" in fields.model_fields_set or dataset.clusters is not None:

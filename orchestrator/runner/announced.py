@@ -1,4 +1,4 @@
-"""What a call says before it sends: how far the run is, or what a change of its recipe leads to.
+"""Announcement of a call before it sends: progress of the run, or effects of a changed recipe.
 
 To count a plan, each of its units is driven against the store (`counts.count_plan`), which takes
 minutes for a million. A run must not wait for that: of many items, some are drawn.
@@ -35,12 +35,12 @@ class _Counted(msgspec.Struct, frozen=True):
 
     @property
     def is_sample(self) -> bool:
-        """Whether the numbers are estimates."""
+        """True if the numbers are estimates."""
         return self.n_driven < self.n_items
 
 
 def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
-    """What changed since the last call and what that means, in one line."""
+    """Describe the changes since the last call and their effects, in one line."""
     if not opened.changes:
         done = opened.done.count(1) - opened.n_not_needed
         left = opened.done.count(0)
@@ -69,7 +69,7 @@ def _scaled(stage: StageCount, times: float) -> StageCount:
 
 
 def _said(left: _Counted, kept: _Counted) -> str:
-    """What is asked, and what is kept.
+    """Describe the requests to send, and those to keep.
 
     Args:
         left: Of items with units that have not ended.

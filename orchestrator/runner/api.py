@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class _How(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done with servers."""
+    """Treatment of servers in a call."""
 
     accept_change: bool
     keep_servers: bool
@@ -260,7 +260,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
 def _run(
     prepared: Prepared, directory: RunDirectory, shown: Display, how: _How, late: Late
 ) -> Result:
-    """What is left of a run in the directory that is held for it, and its frames."""
+    """Run the remaining units of a run in the directory that is held for it; return its frames."""
     with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
         for line in missing_notes(store, directory):
             shown.note(line)

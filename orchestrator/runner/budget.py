@@ -35,12 +35,12 @@ class Price(msgspec.Struct, frozen=True):
     output: float = 0.0
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What tokens cost."""
+        """Return the price of tokens."""
         return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
 
 
 class Spent(msgspec.Struct):
-    """What a run has used up so far; kept in the store between calls."""
+    """Resources that a run has spent so far; kept in the store between calls."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -80,7 +80,7 @@ def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
 
 
 class _Seen(msgspec.Struct):
-    """What the answers of a model have shown of its requests.
+    """Sizes of a model's requests, as learnt from its answers.
 
     Attributes:
         added: Most tokens of a prompt beyond the bytes of its texts, those that were allowed for
@@ -167,7 +167,7 @@ class Budget:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the last request was refused because of a bound."""
+        """True if the last request was refused because of a bound."""
         return bool(self._stopped_by)
 
     def words(self) -> str:
@@ -192,7 +192,7 @@ class Budget:
 
     @property
     def money(self) -> float | None:
-        """What was spent; None where no model has a price."""
+        """Return the money spent; None if no model has a price."""
         return self.spent.money if any(p.input or p.output for p in self._prices.values()) else None
 
     def run_for(self, elapsed_s: float) -> None:

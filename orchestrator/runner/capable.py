@@ -1,4 +1,4 @@
-"""Whether the servers of a recipe can do what its methods ask, said before anything is sent."""
+"""Check, before anything is sent, that the servers of a recipe can do what its methods ask."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -61,7 +61,7 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
 
 
 def _lacking(stage: Stage, spec: ModelSpec, *, probes: bool, allow_code: bool) -> str:
-    """What a model can't do for a stage, as the end of a sentence; empty for nothing."""
+    """Return the abilities a model lacks for a stage, as the end of a sentence; empty for none."""
     if spec.answers is not None:
         return "" if _is_answer(stage) else f": {_GIVEN}"
     if spec.finds_backend and probes:
@@ -75,7 +75,7 @@ def _lacking(stage: Stage, spec: ModelSpec, *, probes: bool, allow_code: bool) -
 
 
 def _is_answer(stage: Stage) -> bool:
-    """Whether a stage draws the answers to the items, which may exist already."""
+    """Return True if a stage draws the answers to the items, which may exist already."""
     return stage.ask == "generate" and stage.name == "answers"
 
 
@@ -90,7 +90,7 @@ def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:
 def capabilities_of(
     kind: str, config: BaseModel | None, *, allow_code: bool = False
 ) -> Capabilities:
-    """What a kind of back-end can do with these settings; None for its defaults."""
+    """Return the capabilities of a back-end with these settings; None for its defaults."""
     module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
     by_settings = getattr(module, "capabilities", None)
     can: Capabilities = module.CAPABILITIES
@@ -100,7 +100,7 @@ def capabilities_of(
 
 
 def missing(stage: Stage, capabilities: Capabilities) -> str:
-    """What a server lacks for a stage, and what would help; empty for nothing."""
+    """Return the abilities a server lacks for a stage, with the remedy; empty for none."""
     can = {
         "generate": capabilities.generate,
         "score": capabilities.score,

@@ -1,4 +1,4 @@
-"""What the commands do: each calls one function and prints what came of it.
+"""Handlers of the commands: each calls one function and prints the result.
 
 `orchestrator.cli` imports this only when a command runs, for `--help` needs none of it.
 """

@@ -23,7 +23,7 @@ from orchestrator.store import RunDirectory
 Action = Literal["pause", "resume", "limit", "stop"]
 
 LOOK_S: Final = 0.5
-"""How often a run looks for commands, seconds."""
+"""Seconds between two looks of a run for commands."""
 
 _ANSWER_S: Final = 10.0
 _WAIT_S: Final = 0.05
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What a run is to do.
+    """A command to a run.
 
     Attributes:
         action: "pause" (send nothing more until "resume"), "resume", "limit" or "stop" (as Ctrl-C).
@@ -47,7 +47,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a run says to a command.
+    """The answer of a run to a command.
 
     Attributes:
         text: For the user.

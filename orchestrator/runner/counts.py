@@ -1,4 +1,4 @@
-"""What a run would send: requests per stage, what the store holds, tokens and money at most."""
+"""Counts of a run's requests by stage, of stored ones, and bounds on tokens and money."""
 
 import math
 from collections import Counter
@@ -28,7 +28,7 @@ Lookup = Callable[[bytes], Outcome | Failure | None]
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Which units of a large plan are driven.
+    """Choice of the units of a large plan that are driven.
 
     Attributes:
         ended: One byte a position, 1 where the unit has ended; empty where none has, or it is not
@@ -43,7 +43,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class _Tally(msgspec.Struct):
-    """What driving items against the store found.
+    """Counts from driving items against the store.
 
     Attributes:
         n_items: Items.
@@ -62,7 +62,7 @@ class _Tally(msgspec.Struct):
     skipped_turns: Counter[int] = msgspec.field(default_factory=Counter)
 
     def scaled(self, times: float, n_items: int) -> "_Tally":
-        """What it would be of `n_items` items, `times` as many as these."""
+        """Return the tally scaled to `n_items` items, `times` as many as these."""
 
         def grown(counts: Counter[Any]) -> Counter[Any]:
             return Counter({key: round(count * times) for key, count in counts.items()})
@@ -149,7 +149,7 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
 
 
 def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
-    """What is needed by the rows of a store, which knows them by the plan that it was opened with.
+    """Return the blocks needed by the rows of a store, for the plan it was opened with.
 
     A plan that it has not opened yet counts as one without rows: its numbers are upper bounds.
     """
@@ -247,7 +247,7 @@ def _drawn(
 def count_items(
     prepared: Prepared, store: Store, blocks: Blocks | None, indexes: Iterable[int]
 ) -> list[StageCount]:
-    """What some items lead to, by driving their units as `count_plan` drives all."""
+    """Count the requests of some items, by driving their units as `count_plan` drives all."""
     plan, systems, tally = prepared.plan, systems_of(prepared), _Tally()
     for index in indexes:
         _drive_item(plan, index, _lookup(prepared, store), systems, blocks, tally)

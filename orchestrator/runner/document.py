@@ -90,7 +90,7 @@ def _need_drawing() -> None:
 
 
 def material(result: Result) -> Material:
-    """What the report is made of."""
+    """Collect the material of the report."""
     directory = RunDirectory.open(result.path)
     revision = last_revision(directory) or {}
     status = directory.read_status()

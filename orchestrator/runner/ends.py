@@ -1,4 +1,4 @@
-"""How launched servers end, and how often they are started again. No I/O."""
+"""Ends of launched servers, and their restarts. No I/O."""
 
 import re
 from typing import Final
@@ -12,7 +12,7 @@ _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 class Restarts(msgspec.Struct, frozen=True):
-    """How often a server that ended is started again.
+    """Limits on restarts of a server that ended.
 
     Attributes:
         at_most: Crashes in a row of a server that has answered. More than the attempts of a
@@ -37,7 +37,7 @@ class Restarts(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """How a server ended, or did not become ready.
+    """The end of a server, or its failure to become ready.
 
     Attributes:
         said: In words.

@@ -70,7 +70,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a call ended.
+    """The end of a call.
 
     Attributes:
         progress: At the end; None where nothing was left to do.
@@ -116,7 +116,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
 
 
 def _revision_before(run_dir: RunDirectory) -> dict[str, Any] | None:
-    """What the last call wrote; None also where it is damaged, for this one writes it anew."""
+    """Return the last call's record; None also where it is damaged, for this one writes it anew."""
     try:
         return last_revision(run_dir)
     except StoreError as error:
@@ -313,7 +313,7 @@ def _wiring(
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """What is looked at once a second, and who is told."""
+    """Sources of the progress that is read once a second, and its listeners."""
 
     session: Session
     fleet: Fleet
@@ -343,7 +343,7 @@ async def _watch(told: _Told, interrupts: Interrupts) -> None:
 
 
 def _unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What made the run end, without the groups of tasks around it: ours before others."""
+    """Return the error that ended the run, out of its groups of tasks: ours before others."""
     leaves: list[BaseException] = []
 
     def walk(error: BaseException) -> None:

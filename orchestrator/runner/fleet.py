@@ -314,7 +314,7 @@ class Fleet:
         return None if found is None else found[0].exit_code()
 
     async def _way(self, spec: ModelSpec, number: int) -> _Way | Failure:
-        """How a server of a model is reached; it is started if need be."""
+        """Return the connection to a server of a model; start the server if need be."""
         kind, name, api_key = spec.backend, spec.model, ""
         base_url = spec.base_urls[number] if spec.base_urls else spec.base_url or ""
         if spec.server is None:

@@ -62,7 +62,7 @@ def is_wanted(options: argparse.Namespace) -> bool:
 
 
 def _places(options: argparse.Namespace) -> list[Path]:
-    """Where the runs are that a command may read."""
+    """Return the folders of runs that a command may read."""
     named = Path(options.run) if hasattr(options, "run") else Path(_folder(options))
     return [named, Path(RUNS) / named] if hasattr(options, "run") else [named]
 

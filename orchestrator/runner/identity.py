@@ -1,4 +1,4 @@
-"""What decides a model's numbers, found without any server; part of the key of every ask."""
+"""Identity of a model, found without any server; part of the key of every ask."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
 
 
 def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, str]:
-    """What decides a model's numbers, found without any server.
+    """Return all that decides a model's numbers, found without any server.
 
     Raises:
         LaunchError: If weights are missing.
@@ -53,12 +53,12 @@ def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
 
 
 def address(spec: ModelSpec) -> str:
-    """Where a model is; of several addresses the order plays no part."""
+    """Return the address of a model; of several addresses the order plays no part."""
     return " ".join(sorted(spec.base_urls)) or spec.base_url or ""
 
 
 def addresses(spec: ModelSpec) -> tuple[str, ...]:
-    """Where the servers of a model are; none where they are launched."""
+    """Return the addresses of a model's servers; none if they are launched."""
     return spec.base_urls or ((spec.base_url,) if spec.base_url else ())
 
 
@@ -68,12 +68,12 @@ def identity_key(identity: Mapping[str, str]) -> bytes:
 
 
 def server_label(model: str, identity: bytes) -> str:
-    """What servers are remembered by: a changed model is another one, whatever its name."""
+    """Return the label of a model's servers: a changed model has another, whatever its name."""
     return f"{model} {identity.hex()[:12]}"
 
 
 def same_identity(label: str, other: str) -> bool:
-    """Whether two labels are of one identity, whatever the models are called."""
+    """Return True if two labels are of one identity, whatever the models are called."""
     return label.rpartition(" ")[2] == other.rpartition(" ")[2]
 
 

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Keeping:
-    """What an earlier call computed, and what this one adds.
+    """A file of results that calls have computed, read and extended.
 
     Args:
         path: The file; it need not be there, and nobody else need be able to read it. What it

@@ -59,12 +59,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it was kept on this machine; homes may be shared."""
+        """True if it was kept on this machine; homes may be shared."""
         return self.host == socket.gethostname()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, on this machine."""
+        """True if it runs, on this machine."""
         return self.is_here and _process(self) is not None
 
 
@@ -190,7 +190,7 @@ class Shelf:
 
 
 def state_folder() -> Path:
-    """Where this user's kept servers are remembered."""
+    """Return the folder with the records of this user's kept servers."""
     own = os.environ.get(FOLDER_VARIABLE)
     if own:
         return Path(own) / "servers"

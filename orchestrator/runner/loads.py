@@ -1,4 +1,4 @@
-"""What servers publish of their own load: one reading, for displays and for limits."""
+"""Load that servers publish of themselves: one reading, for displays and for limits."""
 
 import asyncio
 import contextlib

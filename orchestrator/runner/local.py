@@ -1,4 +1,4 @@
-"""What methods bring along to compare texts: back-ends on this machine, without a server."""
+"""Back-ends on this machine, without a server, with which methods compare texts."""
 
 from collections.abc import Iterable
 from pathlib import Path

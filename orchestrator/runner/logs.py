@@ -135,7 +135,7 @@ class Often:
         self._counts: Counter[tuple[str, ...]] = Counter()
 
     def count(self, *what: str) -> int:
-        """How often it has happened now where that is a power of ten (1, 10, 100, …), else 0."""
+        """Count an event; return its count if that is a power of ten (1, 10, 100, …), else 0."""
         self._counts[what] += 1
         n = self._counts[what]
         return n if n == 10 ** (len(str(n)) - 1) else 0

@@ -1,4 +1,4 @@
-"""What this machine offers: to servers its GPUs, by NVML; to this process its open files."""
+"""Resources of this machine: GPUs for servers, by NVML; open files for this process."""
 
 import logging
 import os

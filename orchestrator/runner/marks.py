@@ -16,7 +16,7 @@ def read_mark(path: Path) -> str | None:
 
 
 def _marked(mark: str, paths: Iterable[Path]) -> str | None:
-    """What a mark says of files that are as they were written; None where one is not there."""
+    """Return the mark of files as they are now; None if one is missing."""
     try:
         return " ".join([mark, *map(files.checksum, paths)])
     except OSError:

@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 RUNS: Final = "runs"
-"""Where runs are kept, unless said otherwise."""
+"""Folder of runs, unless said otherwise."""
 
 
 def html_option(command: argparse.ArgumentParser) -> None:

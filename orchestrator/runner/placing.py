@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """Where the servers of a recipe run.
+    """Places of a recipe's servers.
 
     Attributes:
         inventory: Of the machine.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What a run needs to know before it begins.
+    """Everything that a run must know before it begins.
 
     Attributes:
         recipe: As loaded.
@@ -152,7 +152,7 @@ def _used_models(parts: list[Part]) -> set[str]:
 def describe_change(
     before: Mapping[str, Any] | None, identities: Mapping[str, dict[str, str]], recipe: Recipe
 ) -> list[str]:
-    """What differs from the revision before, each as a short phrase; empty for nothing.
+    """Describe the changes since the revision before, each in a short phrase.
 
     Args:
         before: The `orchestrator` part of the last revision file, None for the first call.
@@ -188,7 +188,7 @@ def _judges(recipe: Recipe) -> list[str]:
 
 
 def _method_changes(old: Any, new: Any) -> str:  # noqa: ANN401 (plain data of any method)
-    """Which settings of the methods differ, by dotted path."""
+    """Name the settings of the methods that differ, by dotted path."""
     paths: list[str] = []
 
     def walk(left: Any, right: Any, path: str) -> None:  # noqa: ANN401

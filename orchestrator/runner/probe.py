@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What is probed.
+    """A server and model to probe.
 
     Attributes:
         kind: Of the back-end.
@@ -175,7 +175,7 @@ class _Probe:
             return await self._t.backend.choose(ask)
 
     async def chat(self) -> list[Finding]:
-        """Whether log-probabilities come, and how many alternatives."""
+        """Check log-probabilities, and the number of alternatives."""
         self._greedy, many = await _at_once(
             self._ask(), self._ask(top_logprobs=checks.ASKED_FOR_CAP)
         )
@@ -188,7 +188,7 @@ class _Probe:
         return [*findings, cap]
 
     async def scoring(self) -> list[Finding]:
-        """Whether texts come, and whether their scores are those of generation."""
+        """Check that texts come, and that their scores are those of generation."""
         model, ask = self._t.model, Ask()
         greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
         # Unlikely tokens show more than the likeliest; at temperature 1 ln p is raw everywhere.
@@ -232,7 +232,7 @@ class _Probe:
         return await self._scored(listed)
 
     async def sampling(self) -> list[Finding]:
-        """What temperature and bias do."""
+        """Check the effects of temperature and bias."""
         drawn = _drawn_id(chat(self._greedy))
         warm, half, *biased = await _at_once(
             self._ask(temperature=1.0, seed=1),
@@ -247,14 +247,14 @@ class _Probe:
         return [checks.temperature(warm, half), bias]
 
     async def repeatable(self) -> list[Finding]:
-        """What a seed does."""
+        """Check the effect of a seed."""
         several = {"temperature": 1.0, "max_tokens": requests.SAMPLED_TOKENS}
         same = [await self._ask(seed=1, **several) for _ in range(2)]
         others = await _at_once(*(self._ask(seed=seed, **several) for seed in (2, 3, 4)))
         return [checks.seed(same, others)]
 
     async def choosing(self) -> list[Finding]:
-        """How exactly labels are read, and whether right."""
+        """Check the exactness and correctness of label probabilities."""
         letters, verdicts = await _at_once(
             self._choose(choices.ONE_TOKEN), self._choose(choices.MANY_TOKENS)
         )
@@ -269,7 +269,7 @@ class _Probe:
         return [*found, choices.agreement(letters, choices.ONE_TOKEN, wide)]
 
     async def examples(self) -> list[Finding]:
-        """Whether methods get what they ask for."""
+        """Check that methods get what they ask for."""
         return await _at_once(*(self._tried(ask) for ask in self._t.examples))
 
     async def _tried(self, ask: Example) -> Finding:
@@ -278,7 +278,7 @@ class _Probe:
         return examples.choice(ask, await self._chosen(ask))
 
     async def tokens(self, day: dt.date) -> list[Finding]:
-        """What the template does, and whether texts come back from ids."""
+        """Check the template, and that texts come back from ids."""
         routes = requests.TOKENISING.get(self._t.kind)
         if routes is None:
             return [unknown("template", f"{self._t.kind} has no tokenise route")]
@@ -322,7 +322,7 @@ class _Probe:
         return template.round_trip(template.NASTY, back)
 
     async def labels(self) -> list[Finding]:
-        """Whether given ids can be asked for, and whether that spoils other replies."""
+        """Check requests for given ids, and their effect on other replies."""
         if self._ids is None:
             return [unknown("label_ids", "no token ids are known")]
         load = await self._t.backend.load()
@@ -340,7 +340,7 @@ class _Probe:
         return [found, checks.mixing(alone, together)]
 
     async def seen(self, *, noise: bool) -> tuple[tuple[Seen, ...], float | None]:
-        """What several prompts are answered, and how much that varies where it is measured.
+        """Return the answers to several prompts, and their variation where it is measured.
 
         One after the other, then all at once: what is computed together rounds differently.
         """

@@ -132,7 +132,7 @@ class Probes:
         self._judge(found, whole, said=not known)
 
     def _examples(self, model: str, held: ProbeRecord | None) -> tuple[Example, ...]:
-        """What is still to be tried of what the methods ask of a model."""
+        """Return the examples of the methods that were not yet tried on a model."""
         asked = [one for _, need in self._needs.get(model, ()) for one in need.examples]
         known = {finding.name for finding in held.findings} if held is not None else set()
         new = {name: one for one in asked if (name := name_of(one)) not in known}
@@ -172,7 +172,7 @@ _TOLD: Final = frozenset({"score", "bos_twice", "prompt_tokens", "think_block", 
 
 
 def probe_record(store: Store, label: str) -> ProbeRecord | None:
-    """What the probe of a model's server found; None where it was not probed."""
+    """Return the findings about a model's server; None if it was not probed."""
     text = store.get_meta(_key(label))
     return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
 
@@ -262,7 +262,7 @@ def _begun_anew(whole: ProbeRecord, now: ProbeRecord) -> ProbeRecord:
 
 
 def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
-    """What the methods of a plan ask of each model."""
+    """Return the needs of a plan's methods, by model."""
     found: dict[str, list[tuple[str, Need]]] = {}
     for part in parts:
         for stage in part.stages():
@@ -274,7 +274,7 @@ def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
 
 
 def nominal_needs(settings: Mapping[str, Any]) -> dict[str, list[Need]]:
-    """What each method of this project asks of a model that it judges with or evaluates.
+    """Return the needs of each method of this project on a model that it judges or evaluates.
 
     Args:
         settings: Values for what a method's settings can't do without.

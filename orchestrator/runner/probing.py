@@ -37,7 +37,7 @@ _FALLBACK: Final = "openai"
 
 
 class Probed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one model.
+    """Findings about one model.
 
     Attributes:
         name: In the recipe, or as the server calls it.
@@ -64,7 +64,7 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be probed at an address.
+    """Models to probe at an address.
 
     Attributes:
         models: Names; all that the server lists where empty.

@@ -359,7 +359,7 @@ class Replicas:
 
 
 class _ForGroup(msgspec.Struct, frozen=True, gc=False):
-    """Who answers the requests of one group."""
+    """Client for the requests of one group."""
 
     replicas: Replicas
     group: int

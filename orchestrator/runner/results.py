@@ -145,7 +145,7 @@ def export(store: Store, folder: Path, late: Late | None = None) -> dict[str, Pa
 
 
 def is_exported(store: Store, folder: Path) -> bool:
-    """Whether a folder holds all frames of the current plan as they are in the store now."""
+    """Return True if a folder holds all frames of the current plan as they are in the store."""
     paths = [folder / f"{frame}.parquet" for frame in _schemas(store)]
     return is_marked(folder / _EXPORTED, version(store), paths)
 
@@ -237,7 +237,7 @@ def _json(value: object) -> str:
 def notes_of(
     store: Store, identities: Mapping[str, bytes], frames: Mapping[str, pl.DataFrame]
 ) -> list[str]:
-    """What a reader of the tables must know about where the numbers come from."""
+    """Return notes for readers of the tables on the sources of the numbers."""
     return [
         *epoch_notes(rows_by_epoch(frames)),
         *server_notes(store, identities),
@@ -263,7 +263,7 @@ def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
 
 
 def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
-    """What was copied from other runs, and models that several servers answered for.
+    """Return notes on outcomes copied from other runs, and on models with several servers.
 
     Counts are of outcomes.
     """
@@ -299,7 +299,7 @@ def use_words(use: ServerUse, *, with_epoch: bool = True) -> str:
 
 
 def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int]]:
-    """How many rows of each method rest on which epoch of servers; empty where there is only one.
+    """Count the rows of each method by epoch of servers; empty if there is only one epoch.
 
     A row stands at the highest epoch among the outcomes that it rests on.
     """
@@ -317,7 +317,7 @@ def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int
 
 
 def epoch_notes(rows: Mapping[str, Mapping[int, int]]) -> list[str]:
-    """What `rows_by_epoch` found, in a line; none where it found nothing."""
+    """Describe the result of `rows_by_epoch` in a line; none if it is empty."""
     if not rows:
         return []
     words = "; ".join(

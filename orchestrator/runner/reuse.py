@@ -194,7 +194,7 @@ class Copies:
 
 
 def copies_of(prepared: Prepared, store: Store, *, accept_change: bool) -> Copies | None:
-    """What a run copies from others; None where its recipe names none."""
+    """Return the outcomes that a run copies from others; None if its recipe names none."""
     lenders = prepared.lenders
     if lenders is None or not lenders.opened:
         return None

@@ -13,7 +13,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import RunDirectory
 
 REVISION: Final = "revision"
-"""What a store keeps the last text under."""
+"""Key of the last text in a store."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SUM: Final = "# checksum "

@@ -1,4 +1,4 @@
-"""Which of several servers of one model gets a request. No I/O.
+"""Routing of requests among several servers of one model. No I/O.
 
 Requests of one item share their prompts' beginning, so they go to the server that had the first of
 them, as long as that has no more than 1.25 times the mean load; then another takes its share of the

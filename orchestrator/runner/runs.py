@@ -1,4 +1,4 @@
-"""What runs say of themselves without being opened: their last status, and the runs of a folder."""
+"""Status of runs without opening them, and the runs of a folder."""
 
 import logging
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 def status(run_dir: str | Path) -> dict[str, Any]:
-    """What a run last said about itself, and whether it still runs.
+    """Return the last status of a run, and whether it still runs.
 
     Raises:
         RunDirectoryError: If there is no run, or it never began to send.

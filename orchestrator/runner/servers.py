@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where servers run.
+    """Places of servers.
 
     Attributes:
         shares: GPUs and memory of each model's server, for each of its processes.
@@ -47,7 +47,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """How the servers of a run are found again and kept.
+    """The shelf on which the servers of a run are found again and kept.
 
     Attributes:
         shelf: Where kept servers are remembered.
@@ -61,7 +61,7 @@ class Keep(msgspec.Struct, frozen=True):
 
 
 class Keeping(msgspec.Struct):
-    """How one server is found again and kept.
+    """The record by which one server is found again and kept.
 
     Attributes:
         shelf: Where kept servers are remembered.
@@ -82,7 +82,7 @@ class Keeping(msgspec.Struct):
         return self.shelf.find(self.key)
 
     def keep(self, server: RunningServer) -> bool:
-        """Whether a server goes on when the run ends."""
+        """Keep a server when the run ends; return False if it ends with the run."""
         if isinstance(server, KeptServer):
             return server.exit_code() is None
         kept = let_go(server, self.key, self.kind, self.models) if self.wanted else None
@@ -175,7 +175,7 @@ class Launched:
             return self.server
 
     def known_by(self, keep: Keep, number: int) -> Keeping:
-        """What it is found again by: everything that it was started with.
+        """Return the record for finding it again: a hash of everything it was started with.
 
         Args:
             keep: Of the run.
@@ -188,7 +188,7 @@ class Launched:
         return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
 
     def _kept(self) -> RunningServer | None:
-        """What an earlier run kept of just this."""
+        """Return the server that an earlier run kept for exactly this use."""
         if self.keeping is None:
             return None
         found = self.keeping.find()

@@ -230,7 +230,7 @@ class Session:
             self._turn(self._w.waves)
 
     def _wave_is_over(self) -> bool:
-        """Whether nothing is asked, and nothing is left that could be asked of these servers."""
+        """Return True if nothing is asked, and nothing is left to ask of these servers."""
         is_idle = not (self._driver.n_open or self._pump_is_due or self._w.core.busy())
         return is_idle and not self._turning and not self.stopping
 

@@ -1,4 +1,4 @@
-"""What a run has spent, kept in its store between calls."""
+"""Spending of a run, kept in its store between calls."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""How far each method of a run is, for displays."""
+"""Progress of each method of a run, for displays."""
 
 import numpy as np
 from numpy.typing import NDArray

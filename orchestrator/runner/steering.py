@@ -1,4 +1,4 @@
-"""Who else has a say in a running run: signals, another thread, commands from other terminals."""
+"""Control of a running run: signals, another thread, commands from other terminals."""
 
 import asyncio
 import logging

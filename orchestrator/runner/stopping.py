@@ -76,7 +76,7 @@ def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
-    """Who is compared by whom, and where the value of each combination goes."""
+    """Return the rankings, and the place of each combination's value in them."""
     rankings: list[Ranking] = []
     numbers: dict[tuple[str, str], int] = {}
     slots: list[Slot | None] = []
@@ -133,14 +133,14 @@ def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> No
 
 
 def new_blocks(rule: StoppingRule) -> Blocks:
-    """Where a run begins: without a row."""
+    """Return the blocks of a run without a row."""
     blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
     blocks.start()
     return blocks
 
 
 def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray) -> Blocks:
-    """Where the rows in the store lead.
+    """Return the blocks as the rows in the store leave them.
 
     Args:
         rule: When to stop.
@@ -176,7 +176,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 def read_orders(store: Store) -> Orders | None:
-    """What the rows of the current plan have settled; None where it has no stopping rule.
+    """Return the orders that the current plan's rows have settled; None without a stopping rule.
 
     Raises:
         StoreError: If the rule is damaged.

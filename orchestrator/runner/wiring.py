@@ -1,4 +1,4 @@
-"""What a session is made of, put together by `orchestrator.runner.execute`."""
+"""Parts of a session, put together by `orchestrator.runner.execute`."""
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from orchestrator.store import Store
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is made of.
+    """The parts of a session.
 
     Attributes:
         plan: The units.

@@ -1,4 +1,4 @@
-"""How far raters agree: raw agreement, kappa, and two orderings of the same models."""
+"""Agreement of raters: raw agreement, kappa, and two orderings of the same models."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ _TIE_WORD: Final = "tie"
 
 @dataclass(frozen=True, slots=True)
 class RankingAgreement:
-    """How alike two scores order M models.
+    """Agreement of two scores on the order of M models.
 
     Attributes:
         tau_b: Kendall's; None where undefined.

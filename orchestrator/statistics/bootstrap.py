@@ -66,7 +66,7 @@ def resampled_strengths(
 def _drawn(
     n_prompts: int, n_resamples: int, rows: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.int32]]:
-    """How often each prompt was drawn, `rows` resamples at a time: shape (b, n_prompts)."""
+    """Yield counts of the draws of each prompt, `rows` resamples at a time: (b, n_prompts)."""
     if n_prompts < 1:
         raise StatisticsError("resampling needs at least one prompt")
     for done in range(0, n_resamples, rows):

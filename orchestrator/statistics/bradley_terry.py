@@ -156,7 +156,7 @@ def _place_incomplete(beats: Bools) -> tuple[Bools, Floats]:
 
 
 def _closure(beats: Bools) -> Bools:
-    """Who reaches whom over any number of wins, itself included; shape (B, M, M)."""
+    """Return the pairs (i, j) with a path of wins from i to j, i = j included; shape (B, M, M)."""
     n_models = beats.shape[1]
     reach = beats | np.eye(n_models, dtype=np.bool_)
     for _ in range(max(1, math.ceil(math.log2(max(n_models, 2))))):

@@ -1,4 +1,4 @@
-"""How well probabilities of being right agree with how often that was so.
+"""Calibration: agreement of stated probabilities of being right with observed frequencies.
 
 A judge that says 0.8 should be right in 80 of 100 such cases (Murphy and Winkler 1977,
 doi:10.2307/2346866). Between two answers the sides have no order, so each case is looked at from

@@ -1,4 +1,4 @@
-"""How each point of a scatter stands to all others: agreeing, opposed or tied pairs."""
+"""Concordance of each point of a scatter with all others: agreeing, opposed or tied pairs."""
 
 from dataclasses import dataclass
 

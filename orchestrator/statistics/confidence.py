@@ -112,7 +112,7 @@ def confidence(
 
 
 def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
-    """Who wins each item by d: 1 the first, -1 the second, 0 a tie; shape (n,).
+    """Return the winner of each item by d: 1 the first, -1 the second, 0 a tie; shape (n,).
 
     A side without d loses, and two without tie.
 

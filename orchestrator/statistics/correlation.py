@@ -1,4 +1,4 @@
-"""How a score goes along with gold: signed correlations with intervals over prompts.
+"""Correlation of a score with gold: signed, with intervals over prompts.
 
 Signed, since the sign is the finding: in SelfEval's own data mean log-probability goes *against*
 the grade, and its table prints the absolute value. Intervals come from leaving out one prompt with
@@ -259,7 +259,7 @@ def drawn_coefficients(
 
 
 def scale_of(kind: Kind) -> Scale:
-    """Where intervals of a kind are made."""
+    """Return the scale on which intervals of a kind are computed."""
     return FISHER if kind == "pearson" else ARCSINE
 
 

@@ -1,4 +1,4 @@
-"""How much of the judge's probability was on the labels that were asked for."""
+"""Share of the judge's probability that was on the requested labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

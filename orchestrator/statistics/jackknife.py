@@ -28,7 +28,7 @@ _CHUNK_CELLS: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """How often and from what a statistic is drawn anew.
+    """Settings of resampling: number of draws, their source, and the level.
 
     Attributes:
         n_resamples: At least 1,000 for a level of 95 %.
@@ -74,7 +74,7 @@ class Jackknifed:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where a statistic is nearest to normal with a constant spread; intervals are made there.
+    """A scale on which a statistic is nearly normal with constant spread, for its intervals.
 
     Attributes:
         forward: To that scale.

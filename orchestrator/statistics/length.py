@@ -1,4 +1,4 @@
-"""How much length decides: diagnostics, and AlpacaEval 2's win rates with and without it.
+"""Effect of length: diagnostics, and AlpacaEval 2's win rates with and without it.
 
 Source: Dubois et al. 2024, arXiv 2404.04475, and `alpaca_eval` (`metrics/glm_winrate.py`,
 `metrics/helpers.py`). Lengths are characters. Preferences are on AlpacaEval's scale: 1 is the

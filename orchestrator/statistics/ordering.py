@@ -1,4 +1,4 @@
-"""Whether means over prompts put models in a given order, and how surely."""
+"""Tests of a given order of models by their means over prompts."""
 
 import math
 from collections.abc import Sequence

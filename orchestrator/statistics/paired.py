@@ -34,7 +34,7 @@ METHOD: Final = "jackknife over prompts, t quantile; p by flipping signs of prom
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How far a first evaluator is above a second.
+    """Difference of a first evaluator and a second.
 
     Attributes:
         value: Difference; None where undefined.

@@ -88,7 +88,7 @@ def _losses(weights: Floats, logit: Floats, target: Floats) -> Floats:
 
 
 def _unmet(at: Floats, slope: Floats, pull: Floats) -> Floats:
-    """How far the conditions of an optimum are from being met, shape (B,)."""
+    """Return the largest violation of the conditions of an optimum, shape (B,)."""
     away = np.abs(slope + pull[:, None] * np.sign(at))
     inside = np.maximum(np.abs(slope) - pull[:, None], 0.0)
     result: Floats = np.where(at != 0.0, away, inside).max(axis=1)

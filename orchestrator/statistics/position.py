@@ -1,4 +1,4 @@
-"""How much the order of presentation decides a pairwise judgment."""
+"""Effect of the order of presentation on pairwise judgments."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +37,7 @@ class PositionEffects:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What was judged in both orders: arrays of shape (n,).
+    """Judgments made in both orders: arrays of shape (n,).
 
     Attributes:
         prompts: Prompt of each judgment, in [0, n_prompts).

@@ -1,4 +1,4 @@
-"""What the analysis of a ranking says; undefined numbers are None, an open bound has its flag."""
+"""Results of a ranking's analysis; undefined numbers are None, an open bound has its flag."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -114,7 +114,7 @@ class CategoryRatings:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Whether it matters that the whole distribution was read.
+    """Agreement of reading the whole distribution with reading its mode.
 
     Attributes:
         decisions: Share of judgments in which mean and mode decide alike; None without any.
@@ -199,5 +199,5 @@ class RankingAnalysis:
 
     @property
     def order_resolvable(self) -> bool:
-        """Whether any two models can be told apart."""
+        """True if any two models can be told apart."""
         return any(pair.resolvable for pair in self.pairs)

@@ -41,7 +41,7 @@ _CHUNK: Final = 2**21
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far one rating lies above another, in Elo points.
+    """Difference of two ratings, in Elo points.
 
     Attributes:
         value: Difference; may be infinite, or nan where the two cannot be compared.
@@ -91,7 +91,7 @@ class Ratings:
     notes: tuple[str, ...]
 
     def difference(self, first: int, second: int, n_shared: int) -> Difference:
-        """How far `first` lies above `second`, given the prompts on which both were compared."""
+        """Return `first` minus `second`, given the prompts on which both were compared."""
         with np.errstate(invalid="ignore"):
             gap = float(self.values[first] - self.values[second])
             drawn = self.resamples[:, first] - self.resamples[:, second]

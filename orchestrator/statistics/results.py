@@ -1,4 +1,4 @@
-"""What a statistic returns: a number, its interval, what it rests on, or why there is none."""
+"""Result of a statistic: a number, its interval, its sample size, or why there is none."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.errors import StatisticsError
 
 UNCERTAINTY: Final = "uncertainty over prompts, for this judge"
-"""What every interval here covers; another judge, or another draw of answers, is not in it."""
+"""Scope of every interval here; another judge, or another draw of answers, is not in it."""
 
 UNCERTAINTY_POOLED: Final = "uncertainty over prompts, for these judges"
 
@@ -28,16 +28,16 @@ class Interval:
 
     @property
     def low_open(self) -> bool:
-        """Whether nothing bounds it from below."""
+        """True if nothing bounds it from below."""
         return math.isinf(self.low)
 
     @property
     def high_open(self) -> bool:
-        """Whether nothing bounds it from above."""
+        """True if nothing bounds it from above."""
         return math.isinf(self.high)
 
     def contains(self, value: float) -> bool:
-        """Whether `value` lies in it, ends included."""
+        """Return True if `value` lies in it, ends included."""
         return self.low <= value <= self.high
 
 

@@ -1,4 +1,4 @@
-"""Which of two models is better, prompt by prompt, until it is known (sequential stopping).
+"""Sequential test of the better of two models, prompt by prompt, with early stopping.
 
 Every pair of models has a difference in [-1, 1] on each prompt. Two capitals bet on each pair, one
 against "a is not better than b" and one against the reverse (`betting`). After each block of
@@ -33,8 +33,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 LAG: Final = 2
-"""What is known after block b decides what is asked from block b + LAG on, so that the blocks
-between keep the servers busy while a block ends."""
+"""Blocks between knowledge and its use: block b decides what is asked from block b + LAG on,
+so that the blocks between keep the servers busy while a block ends."""
 
 
 class OrderTest:
@@ -175,7 +175,7 @@ def cluster_totals(
 
 @dataclass(frozen=True, slots=True)
 class PairOrder:
-    """What is known of two models at the end.
+    """State of the test of two models at the end.
 
     Attributes:
         first: Index of a model.
@@ -213,7 +213,7 @@ def pair_orders(
     population: int | None,
     sizes: Sequence[int] | None = None,
 ) -> list[PairOrder]:
-    """What a test says of each pair, with a confidence sequence.
+    """Return the result of a test for each pair, with a confidence sequence.
 
     Args:
         test: That has looked at all of `differences`.

@@ -31,7 +31,7 @@ Words = NDArray[np.uint32]
 
 
 class Layout(NamedTuple):
-    """Where the alternatives of an outcome stand in its arrays.
+    """Position of an outcome's alternatives in its arrays.
 
     Attributes:
         n_before: Values before them.
@@ -48,7 +48,7 @@ class Layout(NamedTuple):
 
 
 def content(arrays: bytes, layout: Layout) -> blobs.Content:
-    """What the arrays are compressed from."""
+    """Return the form of the arrays that is compressed."""
     values: Words = np.frombuffer(arrays, "<u4")
     begin, n = layout.n_before, layout.size
     rest = np.concatenate((values[:begin], values[begin + 2 * n :]))
@@ -89,7 +89,7 @@ def expand(blob: bytes, n_bytes: int, layout: Layout) -> bytes:
 
 
 def _coded(ids: Words) -> tuple[int, bytes]:
-    """How many distinct ids are listed, and the list with its index; 0 and the ids for none."""
+    """Return the number of distinct ids, and their list with its index; 0 and the ids for none."""
     # Sorted together with their places, which is several times faster than looking each id up.
     placed = (ids.ravel().astype(np.uint64) << _HIGH) | np.arange(ids.size, dtype=np.uint64)
     placed.sort()

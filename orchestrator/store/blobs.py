@@ -39,7 +39,7 @@ REPAIR: Final = "`orchestrator repair RUN` keeps what can be read, and the run a
 
 
 class Content(NamedTuple):
-    """What four-byte values are compressed from: the frame of `planes` stands behind `mark`."""
+    """Four-byte values before compression: the frame of `planes` stands behind `mark`."""
 
     mark: bytes
     planes: bytes
@@ -57,7 +57,7 @@ _zstd = _Zstd()
 
 
 def damaged(what: str, error: object) -> StoreError:
-    """What was read is not what was written; with what to do."""
+    """Return the error for content that is not as it was written, with the remedy."""
     return StoreError(f"{what} damaged: {error}. {REPAIR}")
 
 
@@ -127,7 +127,7 @@ def checked(blob: bytes, belonging: bytes = b"") -> bytes:
 
 
 def is_checked(blob: bytes) -> bool:
-    """Whether a blob has checksums."""
+    """Return True if a blob has checksums."""
     return blob[:1] == bytes((VERSION,))
 
 
@@ -167,7 +167,7 @@ def _sum(content: bytes) -> bytes:
 
 
 def content(arrays: bytes) -> Content:
-    """What four-byte values are compressed from."""
+    """Return the form of four-byte values that is compressed."""
     return Content(b"", np.frombuffer(arrays, np.uint8).reshape(-1, 4).T.tobytes())
 
 
@@ -204,7 +204,7 @@ def compressed(bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def decompressed(frame: bytes, n_bytes: int) -> bytes:
-    """What a frame holds, which is `n_bytes` long.
+    """Return the content of a frame, which is `n_bytes` long.
 
     Raises:
         StoreError: If it is not.

@@ -118,7 +118,7 @@ def pack(outcome: Outcome | Failure) -> Packed:
 
 
 def layout(packed: Packed) -> Layout | None:
-    """Where the alternatives stand in the arrays that `pack` gave; None where there are none."""
+    """Return the position of alternatives in the arrays of `pack`; None if there are none."""
     return _alternatives(_read_head(packed.head))
 
 
@@ -139,7 +139,7 @@ def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
 
 
 def _alternatives(head: _Head) -> Layout | None:
-    """Where the alternatives stand; None where there are none."""
+    """Return the position of the alternatives; None if there are none."""
     if not isinstance(head, _Generation | _Scored) or head.top is None:
         return None
     return Layout((head.n_ids or 0) + (head.n_logprobs or 0), head.top)

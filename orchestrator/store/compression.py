@@ -13,7 +13,7 @@ from orchestrator.store.codec import Packed
 
 
 def content(packed: Packed) -> Content | None:
-    """What the arrays that `codec.pack` gave are compressed from; None where they are short."""
+    """Return the form in which arrays of `codec.pack` are compressed; None if they are short."""
     if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
         return None
     layout = codec.layout(packed)

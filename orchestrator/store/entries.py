@@ -1,4 +1,4 @@
-"""What is queued for the writer, and what is read back."""
+"""Entries queued for the writer, and entries read back."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, assert_never
@@ -59,7 +59,7 @@ class FailureEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spent(NamedTuple):
-    """What an outcome took."""
+    """Requests and tokens spent on an outcome."""
 
     n_requests: int
     n_prompt_tokens: int
@@ -120,7 +120,7 @@ class StoredUnit(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where an outcome came from.
+    """Origin of an outcome.
 
     Attributes:
         kind: "generate", "score", "choose" or "similarity".
@@ -156,7 +156,7 @@ class StoredServer(NamedTuple):
 
 
 class ServerUse(NamedTuple):
-    """How many outcomes of a model one server gave; `run` as in `StoredServer`.
+    """Number of a model's outcomes that one server gave; `run` as in `StoredServer`.
 
     `epoch` tells the model's servers apart, 0 for the first.
     """
@@ -207,7 +207,7 @@ class Sizes(NamedTuple):
 
 
 def spent_on(outcome: Outcome | Failure) -> Spent:
-    """What an outcome took, as far as it says."""
+    """Return the requests and tokens spent on an outcome, as far as it records them."""
     match outcome:
         case Choice(n_requests=n, n_prompt_tokens=prompt, n_cached_tokens=cached):
             return Spent(n, prompt, cached, 0)

@@ -30,7 +30,7 @@ def network_fs(path: Path) -> str | None:
 
 
 def is_network_fs(path: Path) -> bool:
-    """Whether `path` is on a file system shared between machines."""
+    """Return True if `path` is on a file system shared between machines."""
     return network_fs(path) is not None
 
 

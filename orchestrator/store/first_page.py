@@ -54,7 +54,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _fits(path: Path, new: Path, page_bytes: int) -> bool:
-    """Whether tables of a file begin where those of a new store do."""
+    """Return True if tables of a file begin where those of a new store do."""
     with closing(sqlite3.connect(new)) as connection:
         roots = [root for (root,) in connection.execute("SELECT rootpage FROM sqlite_master")]
     n_right = 0

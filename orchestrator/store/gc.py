@@ -1,4 +1,4 @@
-"""What no plan that is kept asks for: counted, and dropped.
+"""Garbage collection: count and drop the outcomes that no kept plan asks for.
 
 Dropping is one transaction; then SQLite writes the file anew without the room that became free.
 Where either is cut off, the store is as it was before it.
@@ -39,7 +39,7 @@ _FEWER_FAILURES: Final = """UPDATE failure SET n=n-?
 
 
 class Unplanned(msgspec.Struct, frozen=True):
-    """What no kept plan asks for.
+    """Outcomes that no kept plan asks for.
 
     Attributes:
         outcomes: How many, by model and kind of ask.

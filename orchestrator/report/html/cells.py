@@ -74,7 +74,7 @@ def grid(table: Table, key: str) -> Grid:
 
 
 def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
-    """What the intervals of a column reach over; None where there are fewer than two."""
+    """Return the range of a column's intervals; None if there are fewer than two."""
     ends = [
         value
         for cell in cells

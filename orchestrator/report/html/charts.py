@@ -112,7 +112,7 @@ def _zero(picture: Picture) -> list[alt.Chart]:
 
 
 def _diagonal(low: float, high: float) -> Any:  # noqa: ANN401
-    """Where both axes say the same."""
+    """Draw the line on which both axes have the same value."""
     ends = [{"a": at, "b": at} for at in (low, high)]
     line = alt.Chart(alt.InlineData(values=ends))
     line = line.mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)

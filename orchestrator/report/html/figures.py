@@ -19,7 +19,7 @@ MAX_ROWS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What `charts` draws.
+    """Input of `charts` for one picture.
 
     Attributes:
         kind: Which chart.

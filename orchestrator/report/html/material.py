@@ -1,4 +1,4 @@
-"""What a report is made of, read from a run by the runner; nothing here reads files."""
+"""Material of a report, read from a run by the runner; nothing here reads files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -58,17 +58,17 @@ class Section:
     examples: Sequence[Examples] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it."""
+        """Return True if there is anything in it."""
         return any((self.figures, self.tables, self.folded, self.examples))
 
 
 def can_draw() -> bool:
-    """Whether charts can be drawn here."""
+    """Return True if charts can be drawn here."""
     return not undrawn()
 
 
 def undrawn() -> str:
-    """What charts need that is not here; empty where they can be drawn."""
+    """Name the missing requirements of charts; empty if charts can be drawn."""
     if any(importlib.util.find_spec(name) is None for name in _NEEDED):
         return "pip install 'selfeval-orchestrator[report]'"
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -249,7 +249,7 @@ def _parts(material: Material) -> Iterator[Section]:
 
 
 def glance(material: Material) -> list[str]:
-    """What the run found, in a few sentences."""
+    """Summarise the findings of the run in a few sentences."""
     found = _distrust(material)
     for one in material.rankings:
         if one.neighbours:
@@ -269,7 +269,7 @@ def _distrust(material: Material) -> list[str]:
 
 
 def _best(table: Table) -> list[str]:
-    """What a method's first table says about its models: their order by its first measure."""
+    """State the order of models by the first measure of a method's first table."""
     first = next((i for i, c in enumerate(table.columns) if i and c.form != "text"), None)
     if first is None or table.columns[0].name != "model" or table.warning:
         return []
@@ -287,7 +287,7 @@ def _best(table: Table) -> list[str]:
 
 
 def warnings(material: Material, *, drawn: bool) -> list[str]:
-    """What a reader should know first.
+    """Return the warnings that a reader needs first.
 
     Args:
         material: The run.

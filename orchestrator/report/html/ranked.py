@@ -253,7 +253,7 @@ def _who(one: RankingAnalysis, among: Sequence[RankingAnalysis]) -> str:
 
 
 def coverage(rankings: Sequence[RankingAnalysis]) -> Table | None:
-    """How much probability is on the labels, and whether reading all of it matters, by judge."""
+    """Tabulate label coverage, and agreement of mean and mode, by judge."""
     judged = [one for one in rankings if one.n_judged and one.judge is not None]
     if not judged:
         return None

@@ -1,4 +1,4 @@
-"""What a run rests on: rows by method, what is missing and why, requests, servers, settings."""
+"""Basis of a run: rows by method, what is missing and why, requests, servers, settings."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -76,7 +76,7 @@ def _n_items(material: Material, frame: str) -> int:
 
 
 def requests(material: Material) -> Table | None:
-    """What the last call that sent something did."""
+    """Tabulate the requests of the last call that sent any."""
     models = material.progress.get("models") or ()
     rows = [
         [
@@ -144,7 +144,7 @@ def epochs(material: Material) -> Table | None:
 
 
 def probes(material: Material) -> list[Table]:
-    """What each server was found to do, a table a model."""
+    """Tabulate the findings of the probes, a table a model."""
     columns = [Column("question"), Column("answer"), Column("what was seen")]
     return [
         as_table(
@@ -163,7 +163,7 @@ def _short(value: str) -> str:
 
 
 def facts(material: Material) -> list[tuple[str, str]]:
-    """What was asked and how, as pairs of words."""
+    """Return the settings of the run as pairs of words."""
     settings = material.settings
     statistics = settings.get("statistics") or {}
     found = [
