@@ -21,7 +21,7 @@ _NO_FEATURES: Final = "{} gives no {}; the embedded server does"
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What is to be scored.
+    """A continuation to score.
 
     Attributes:
         prompt: Ids of the prompt.
@@ -48,7 +48,7 @@ class Labels(msgspec.Struct):
     walk: Walk
 
     def choice(self, method: str, n_cached: int, n_requests: int) -> Choice:
-        """What the readings say."""
+        """Return the choice that the readings make."""
         values = [
             trie.total([trie.value(path, self.walk.read) for path in dict.fromkeys(group)])
             for group in self.cut.paths

@@ -142,7 +142,7 @@ class _Pool:
         self._is_closed = False
 
     async def send(self, request: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
-        """What `read` makes of the reply to a request; `timeout_s` bounds all of it."""
+        """Send a request and return `read` of its reply; `timeout_s` bounds all of it."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         if self._slots.locked():
             try:

@@ -16,10 +16,10 @@ from typing import Final
 SHARE: Final = 0.02
 """Share of the time that may be lost to requests for ids while others wait."""
 LINGER_S: Final = 0.002
-"""How long nobody must read before requests for ids go in for nothing: replies come in batches, and
-who gets one asks again at once."""
+"""Seconds without a reader after which requests for ids go in: replies come in batches, and
+a client that gets one asks again at once."""
 MOST_WAIT_S: Final = 10.0
-"""How long requests for ids wait at most until others are held up for them."""
+"""Longest wait in seconds of requests for ids before others are held up for them."""
 
 _gates: Final[weakref.WeakValueDictionary[tuple[int, str], "Gate"]] = weakref.WeakValueDictionary()
 

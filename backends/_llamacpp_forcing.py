@@ -40,7 +40,7 @@ class Forcer:
         self._has_grammar = True
 
     async def force(self, prompt: Ids, tokens: Ids, n_listed: int) -> Step:
-        """What the tokens weigh one after the other, with the most likely ones at each place.
+        """Return ln p of tokens one after the other, with the most likely ones at each place.
 
         Raises:
             Failed: If the server does not say.
@@ -79,7 +79,7 @@ class Forcer:
         ]
 
     async def step(self, before: Ids, token: int, n_listed: int) -> Step:
-        """What one token weighs after others.
+        """Return the log-probability of one token after others.
 
         Raises:
             Failed: If the server does not say.
@@ -130,5 +130,5 @@ class Forcer:
 
 
 def is_of_grammar(failure: Failure) -> bool:
-    """Whether a failure comes from a grammar that the server can't follow."""
+    """Return True if a failure comes from a grammar that the server can't follow."""
     return failure.status in {400, 500} and "grammar" in failure.message.lower()

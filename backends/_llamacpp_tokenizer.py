@@ -88,7 +88,7 @@ class LlamacppTokenizer:
         return self._letter
 
     async def _begins(self) -> Ids:
-        """What the tokenizer puts before a text: its BOS, or nothing."""
+        """Return the tokens that the tokenizer puts before a text: its BOS, or none."""
         if self._bos is None:
             self._bos = await self.plain("", special=True)
         return self._bos

@@ -1,4 +1,4 @@
-"""What back-ends that compare texts on this machine share: one worker thread, no server."""
+"""Base of back-ends that compare texts on this machine: one worker thread, no server."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _UNSUPPORTED: Final = Failure("unsupported", "it only compares texts", permanent
 
 
 class Comparer(Protocol):
-    """What compares the texts of one item; called in the worker thread only."""
+    """A comparer of the texts of one item; called in the worker thread only."""
 
     def compare(self, texts: Sequence[str]) -> PairScores:
         """Precision and recall of every ordered pair."""

@@ -22,7 +22,7 @@ T = TypeVar("T")
 Decode: TypeAlias = Callable[[bytes], T | Failure]
 """Makes something of a reply's body."""
 CONTROL_TIMEOUT_S: Final = 10.0
-"""How long a question about the server itself may take."""
+"""Timeout in seconds of a question about the server itself."""
 _NO_SUCH_ROUTE: Final = (404, 405, 501)
 _NO_SCORE: Final = (
     "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) of such "
@@ -54,7 +54,7 @@ class OpenaiCompatible:
     kind = "openai"
     path = "/v1"
     knows_template = False
-    """Whether its chat route takes our own field `template`; else base models are completed."""
+    """True if its chat route takes our own field `template`; else base models are completed."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class OpenaiCompatible:
         )
 
     def _dialect_of(self, ask: GenerateAsk) -> Dialect:  # noqa: ARG002 (for those that tell apart)
-        """What the server wants to see for this ask."""
+        """Return the dialect of the server for this ask."""
         return self._dialect
 
     def _turns(self, messages: Messages) -> Failure | None:
@@ -129,7 +129,7 @@ class OpenaiCompatible:
         )
 
     async def provenance(self) -> Provenance | Failure:
-        """What the server says it is; hosted endpoints say little."""
+        """Ask the server for its name and version; hosted endpoints say little."""
         reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure):
             return reply
@@ -148,7 +148,7 @@ class OpenaiCompatible:
     async def _post(
         self, route: str, encode: Callable[[], bytes], decode: Decode[T]
     ) -> T | Failure:
-        """What `decode` makes of a reply with status 200, from a route under `path`."""
+        """Post to a route under `path`; return `decode` of a reply with status 200."""
         return await self._post_to(self.path + route, encode, decode)
 
     async def _post_to(
@@ -169,7 +169,7 @@ class OpenaiCompatible:
         encode: Callable[[], bytes],
         decode: Callable[[bytes, str], T | Failure],
     ) -> T:
-        """What a reply says.
+        """Post to a path; return the decoded reply.
 
         Raises:
             Failed: If there is none.
@@ -291,7 +291,7 @@ def native_transport(endpoint: Endpoint, config: NativeConfig) -> Transport:
 
 
 def _unmodified(sampling: Sampling) -> bool:
-    """Whether these settings leave the softmax as it is on every server."""
+    """Return True if these settings leave the softmax as it is on every server."""
     if sampling.temperature == 0:
         return True
     return sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0

@@ -52,12 +52,12 @@ class AskServer(Protocol):
         encode: Callable[[], bytes],
         decode: Callable[[bytes, str], V | Failure],
     ) -> Awaitable[V]:
-        """What the reply says."""
+        """Return the decoded reply."""
         ...
 
 
 class Tokenizer(Protocol):
-    """What a server has to offer; every call is a request, and raises `Failed`."""
+    """The tokenizer routes of a server; every call is a request, and raises `Failed`."""
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
         """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message."""
@@ -72,11 +72,11 @@ class Tokenizer(Protocol):
         ...
 
     async def spells_spaces(self) -> bool:
-        """Whether it puts a space before every text (SentencePiece)."""
+        """Return True if it puts a space before every text (SentencePiece)."""
         ...
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
-        """Whether the model, after `ids`, ends its answer by this token."""
+        """Return True if the model, after `ids`, ends its answer by this token."""
         ...
 
 
@@ -262,7 +262,7 @@ class Contexts:
         return length if 0 < length <= 2 * _TAIL else _TAIL
 
     async def _find_opening(self) -> Ids:
-        """What every prompt ends with: the opening of the assistant's turn."""
+        """Return the tokens that every prompt ends with: the opening of the assistant's turn."""
         if self._is_plain:
             return ()
         one, other = [await self.prompt((Message("user", word),)) for word in _WORDS]
@@ -310,7 +310,7 @@ NO_TEXT: Final = Failure(
 
 
 async def outcome(work: Awaitable[V]) -> V | Failure:
-    """What `work` gives, or the failure that ended it."""
+    """Await `work`; return its result, or the failure that ended it."""
     try:
         return await work
     except Failed as failed:

@@ -26,7 +26,7 @@ CONTROL_CONNECTIONS: Final = 2
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """What came back: status, the headers in `KEPT_HEADERS` (lower case), and the whole body."""
+    """A reply: status, the headers in `KEPT_HEADERS` (lower case), and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -46,7 +46,7 @@ class Transport(Protocol):
     """Sends bytes to one server."""
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
-        """What `read` makes of the reply to JSON that is posted to `path` under the base URL.
+        """Post JSON to `path` under the base URL; return `read` of the reply.
 
         It is read as soon as it is whole, so that many long replies that come together need not be
         held together. `timeout_s` is the deadline of the whole. What `read` raises is raised here.

@@ -51,7 +51,7 @@ class Config(BertScoreSettings):
 
 
 def identity(config: Config, base: Path) -> dict[str, str]:
-    """What decides its numbers: weights, tokeniser, layer, idf and length.
+    """Return all that decides its numbers: weights, tokeniser, layer, idf and length.
 
     Args:
         config: Its settings.
@@ -117,7 +117,7 @@ class _ByEncoder:
 
 
 def load(name: str, config: Config) -> Comparer:
-    """What compares texts, loaded; `config` is `located`.
+    """Load the encoder that compares texts; `config` is `located`.
 
     Raises:
         UsageError: If the encoder can't be loaded.

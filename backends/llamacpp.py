@@ -108,7 +108,7 @@ def create(endpoint: Endpoint, config: Config) -> Backend:
 
 
 class _Server(msgspec.Struct, frozen=True):
-    """What was learnt of a llama-server before the first ask.
+    """Facts about a llama-server, learnt before the first ask.
 
     Attributes:
         props: What it says of itself.
@@ -270,14 +270,14 @@ class Llamacpp(ByIds):
         return n_cached, n_requests
 
     def _n_listed(self, n_vocab: int) -> int:
-        """How many alternatives labels are looked for among."""
+        """Return the number of alternatives among which labels are looked for."""
         usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
         return min(self._config.choose_top_logprobs or usual, n_vocab)
 
     # -- what the server is -----------------------------------------------------------------------
 
     async def _server(self) -> _Server | None:
-        """What is known of llama-server; None for llama-cpp-python's.
+        """Return the facts about llama-server; None for llama-cpp-python's.
 
         Raises:
             Failed: If it does not say, or its numbers can't be right.
@@ -311,7 +311,7 @@ class Llamacpp(ByIds):
 
 
 def _fingerprint(server: _Server) -> str:
-    """What is known of the weights and the template, shortened."""
+    """Return a short hash of the known facts about weights and template."""
     model, props = server.model, server.props
     stated = (props.ftype, model.n_vocab, model.n_params, model.n_bytes, props.template)
     return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]

@@ -98,7 +98,7 @@ class Config(BaseModel):
 
 
 def capabilities(config: Config) -> Capabilities:
-    """What such an endpoint can do by its settings."""
+    """Return the capabilities of an endpoint with these settings."""
     has_logprobs = config.logprobs and not config.reasoning
     return msgspec.structs.replace(
         CAPABILITIES,

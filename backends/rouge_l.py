@@ -31,7 +31,7 @@ class Config(RougeLSettings):
 
 
 def identity(config: Config, base: Path) -> dict[str, str]:  # noqa: ARG001 (no file takes part)
-    """What decides its numbers."""
+    """Return all that decides its numbers."""
     return {"kind": "rouge_l", "algorithm": "1", "tokens": config.tokens}
 
 

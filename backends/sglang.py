@@ -182,7 +182,7 @@ class Sglang(ByIds):
 
 
 def _unscaled(sampling: Sampling) -> bool:
-    """Whether the temperature leaves log-probabilities as they are.
+    """Return True if the temperature leaves log-probabilities as they are.
 
     The server draws greedily for 0 without scaling; top-p and top-k never touch its numbers.
     """

@@ -267,7 +267,7 @@ class Vllm(ByIds):
             raise Failed(Failure("unsupported", said, permanent=True))
 
     async def _most(self) -> int:
-        """How many alternatives the server lists at most, learnt from its refusal of too many."""
+        """Return the most alternatives that the server lists, as its refusal of too many says."""
         if self._cap is not None:
             return self._cap
         async with self._cap_lock:
@@ -312,14 +312,14 @@ class Vllm(ByIds):
 
 
 def _is_raw(config: Config) -> bool | None:
-    """Whether draws' numbers are raw; None where neutral sampling settings make them so."""
+    """Return True if draws' numbers are raw; None if neutral sampling settings make them so."""
     if config.raw_logprobs:
         return True
     return False if config.extra_body else None
 
 
 def _cap(body: bytes | Failure) -> int:
-    """How many alternatives a server lists that was asked for `ABSURD` ones."""
+    """Return the number of alternatives that a server lists, by its reply to `ABSURD` ones."""
     if not isinstance(body, Failure):
         return wire.ABSURD
     found = wire.cap_in(body.message)

@@ -1,4 +1,4 @@
-"""Which of our environment variables a server gets, and what may not be written in a recipe.
+"""Environment variables that a server gets, and those that a recipe must not hold.
 
 A server is a foreign program that runs for hours and writes logs: it gets what it needs to find its
 libraries, devices and caches, and no credentials. A recipe names those that it needs by `env_from`.
@@ -70,7 +70,7 @@ def secrets_in(variables: Mapping[str, str], names: Collection[str] = ()) -> lis
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable or an argument is called a secret."""
+    """Return True if the name of a variable or an argument suggests a secret."""
     return _SECRET_NAME.search(name) is not None
 
 

@@ -42,7 +42,7 @@ Value = int | float | str | bool | list[int]
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a GGUF file says before its weights.
+    """The metadata that a GGUF file holds before its weights.
 
     Attributes:
         values: By key; arrays only where they are short and of whole numbers.
@@ -164,7 +164,7 @@ def footprint(
     flash_attention: bool = True,
     adapters: int = 0,
 ) -> Footprint:
-    """What llama-server needs on GPUs. It takes its whole cache when it starts.
+    """Return the GPU memory that llama-server needs. It takes its whole cache when it starts.
 
     Args:
         files: The parts of the model, the first first.
@@ -212,7 +212,7 @@ def footprint(
 
 
 def _is_on_gpu(tensor: str, first: int, *, is_tied: bool) -> bool:
-    """Whether llama.cpp puts it there; the table of the input's embeddings stays with the CPU."""
+    """Return True if llama.cpp puts it there; the input's embeddings stay with the CPU."""
     if tensor.startswith("blk."):
         number = tensor.split(".")[1]
         return number.isdecimal() and int(number) >= first

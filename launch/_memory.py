@@ -37,7 +37,7 @@ def footprint(
     batched_tokens: int = 8192,
     quantization: str | None = None,
 ) -> Footprint:
-    """What a server of this model needs.
+    """Return the GPU memory that a server of this model needs.
 
     Args:
         folder: With config.json and *.safetensors.

@@ -22,7 +22,7 @@ SAFE_VARIABLES: Final = frozenset({
 
 
 class Settings(Protocol):
-    """What the settings of the kinds that launch foreign servers have in common."""
+    """Common settings of the kinds that launch foreign servers."""
 
     @property
     def extra_args(self) -> tuple[str, ...]:

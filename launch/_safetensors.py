@@ -1,4 +1,4 @@
-"""Which files of a model folder are loaded, and headers of safetensors files."""
+"""The files of a model folder that are loaded, and headers of safetensors files."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the settings of several launch kinds share: paths, programs, arguments, GPUs."""
+"""Settings that several launch kinds share: paths, programs, arguments, GPUs."""
 
 import json
 import os
@@ -100,7 +100,7 @@ def refuse(settings: Settings, arguments: Collection[str], variables: Collection
 
 
 def identity(settings: Settings) -> dict[str, str]:
-    """What may decide the numbers of every kind: further arguments and variables."""
+    """Return the settings that may decide the numbers of every kind: arguments and variables."""
     found = {}
     if settings.extra_args:
         found["extra_args"] = json.dumps(settings.extra_args)
@@ -137,7 +137,7 @@ def visible(gpus: Iterable[int | str] | None) -> dict[str, str]:
 
 
 def names_its_gpus(settings: Settings) -> bool:
-    """Whether the recipe says which GPUs a server takes, so that placement leaves it alone."""
+    """Return True if the recipe names the GPUs of a server, so that placement leaves it alone."""
     return settings.gpus is not None or _CUDA in settings.env
 
 

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """How to start a server.
+    """A server to start.
 
     Attributes:
         kind: Launch kind, for messages.
@@ -246,7 +246,7 @@ async def start_server(spec: ServerSpec, log_path: Path) -> Server:
 
 @dataclass(frozen=True, slots=True)
 class _NotReady:
-    """How an attempt to start ended."""
+    """A failed attempt to start."""
 
     cause: str
     log_tail: str

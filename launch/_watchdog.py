@@ -123,7 +123,7 @@ class _Owner:
         os.set_blocking(self.pipe, False)
 
     def is_gone(self) -> bool:
-        """Whether it ended without having said that the server is to be kept."""
+        """Return True if it ended without having said that the server is to be kept."""
         # Before its pipe is read: what it wrote there last must count.
         has_ended = os.getppid() != self._pid
         try:
@@ -136,7 +136,7 @@ class _Owner:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether the server is dead, without reaping it."""
+    """Return True if the server is dead, without reaping it."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

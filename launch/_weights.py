@@ -1,4 +1,4 @@
-"""Where a model's weights are, and what in them decides the numbers; nothing is downloaded."""
+"""Location of a model's weights, and the files that decide its numbers; no downloads."""
 
 import hashlib
 import json

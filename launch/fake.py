@@ -45,7 +45,7 @@ def programs(config: Config) -> tuple[tuple[str, str], ...]:  # noqa: ARG001 (al
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
-    """What decides the numbers: the rules and the name given in place of weights."""
+    """Return all that decides the numbers: the rules and the name given in place of weights."""
     rules = hashlib.sha256(_canonical(config.rules).encode()).hexdigest()
     return {"kind": KIND, "weights": weights, "rules": rules}
 

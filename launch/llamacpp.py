@@ -136,7 +136,7 @@ class Config(BaseModel):
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
-    """What decides the numbers: hash of the GGUF, which holds tokenizer and template; formats.
+    """Return all that decides the numbers: hash of the GGUF with tokenizer and template; formats.
 
     Raises:
         LaunchError: If a file is not there.

@@ -112,7 +112,7 @@ class Config(BaseModel):
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
-    """What decides the numbers: hashes of weights, tokenizer, template; number formats, adapters.
+    """Return all that decides the numbers: hashes of weights, tokenizer, template; formats, adapters.
 
     Raises:
         LaunchError: If the weights or an adapter are not there.
@@ -200,7 +200,7 @@ def environment(config: Config) -> dict[str, str]:
 
 
 def backend_settings(config: Config, model: str) -> dict[str, Any]:
-    """What the back-end can't learn from the server; an adapter of the model's name answers."""
+    """Return settings that the back-end can't learn from the server, such as the adapter to ask."""
     adapter = {"lora_path": model} if model in config.lora_paths else {}
     return {"original_logprobs": True, **adapter}
 

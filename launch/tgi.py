@@ -101,7 +101,7 @@ class Config(BaseModel):
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
-    """What decides the numbers: hashes of weights, tokenizer, template; number formats, image.
+    """Return all that decides the numbers: hashes of weights, tokenizer, template; formats, image.
 
     Raises:
         LaunchError: If the weights are not there.
@@ -225,7 +225,7 @@ def environment(config: Config) -> dict[str, str]:
 
 
 def backend_settings(config: Config, model: str) -> dict[str, Any]:  # noqa: ARG001 (all alike)
-    """What the back-end can't learn from the server: how many alternatives it lists."""
+    """Return settings that the back-end can't learn from the server: alternatives listed."""
     return {"top_n_tokens": config.max_top_n_tokens}
 
 

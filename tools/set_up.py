@@ -100,7 +100,7 @@ def _set_up(torch_index: str) -> None:
 
 
 def stamp(project: dict[str, object], constraints: bytes, torch_index: str) -> str:
-    """What decides the content of `.venv`, as a hash; tool settings play no part."""
+    """Return a hash of all that decides the content of `.venv`; tool settings play no part."""
     parts = {
         "root": str(ROOT),
         "torch_index": torch_index,
@@ -174,7 +174,7 @@ def _make_venv() -> None:
 
 
 def _runs() -> bool:
-    """Whether the environment that is there still works, with whatever Python it was made."""
+    """Return True if the present environment still works, whatever Python it was made with."""
     code = "import pip, sys; sys.exit(sys.version_info < (3, 11))"
     return (
         subprocess.run([str(PYTHON), "-c", code], capture_output=True, check=False).returncode == 0
@@ -296,7 +296,7 @@ def _pip(arguments: list[str], log: IO[str]) -> float:
 
 
 def pip_failure(tail: str) -> str:
-    """What to tell of a failed pip, from the end of its output."""
+    """Explain a failure of pip, from the end of its output."""
     hint = ""
     causes = r"connection|timed out|name resolution|could not find a version"
     if "DO NOT MATCH THE HASHES" in tail:

@@ -49,7 +49,7 @@ def metadata() -> str:
 
 
 def requirements(text: str) -> list[str]:
-    """What a wheel needs on this platform, as pip takes it, without extras and `LEFT_OUT`."""
+    """Return a wheel's requirements on this platform for pip, without extras and `LEFT_OUT`."""
     found = email.message_from_string(text).get_all("Requires-Dist") or []
     return [
         line

@@ -85,7 +85,7 @@ def pinned(line: str) -> str | None:
 
 
 class Places:
-    """Where pip looks for files on this machine."""
+    """Places in which pip looks for files on this machine."""
 
     def __init__(self) -> None:
         settings = json.loads(

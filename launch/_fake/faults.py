@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: replies that never come, and replies that are bad."""
+"""Faults on purpose: replies that never come, and replies that are bad."""
 
 import random
 from typing import Any, Final, TypeGuard
@@ -178,7 +178,7 @@ def _marked(value: object, marker: str) -> object:
 
 
 def _is_table(value: object) -> TypeGuard[list[list[float]]]:
-    """Whether these are the alternatives of a score; a chat's are objects."""
+    """Return True if these are the alternatives of a score; a chat's are objects."""
     return isinstance(value, list) and all(isinstance(row, list) for row in value)
 
 

@@ -33,7 +33,7 @@ class HttpRequest(msgspec.Struct, gc=False):
 
 
 class Action(msgspec.Struct):
-    """What to send, after how many seconds, and what then becomes of the connection.
+    """Bytes to send, the delay before them, and the fate of the connection after them.
 
     Attributes:
         data: All bytes to send, head included; may be cut short or empty.

@@ -1,4 +1,4 @@
-"""How fake models judge: by the quality that can be read off fake answers, with some noise."""
+"""Judgments of fake models: by the quality that fake answers show, with some noise."""
 
 import math
 import re
@@ -29,7 +29,7 @@ _ONE_ANSWER: Final = re.compile(r"Answer:|Assistant's Answer")
 
 
 class Case(NamedTuple):
-    """What a prompt shows: a view in [-1, 1], and over how many answers (0, 1, 2)."""
+    """The content of a prompt: a view in [-1, 1], and over how many answers (0, 1, 2)."""
 
     view: float
     n_answers: int
@@ -64,7 +64,7 @@ def distribution(case: Case, names: Sequence[str], *, evenly: bool = False) -> l
 
 
 def verdict(prompt: str, case: Case, *, evenly: bool = False) -> str:
-    """What a judge writes at the end of its reasons; empty where none was asked for."""
+    """Return the end of a judge's reasons, its verdict; empty if none was asked for."""
     if case.n_answers == 2 and _SCORES_PROMPT.search(prompt):
         lead = 0 if evenly else round(3 * case.view)
         return f" {5 + lead} {5 - lead}"

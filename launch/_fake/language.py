@@ -71,7 +71,7 @@ def decode(ids: list[int]) -> str:
 
 @lru_cache(maxsize=65536)
 def token(token_id: int) -> Token:
-    """How a token is written."""
+    """Return the text and bytes of a token."""
     if token_id < N_BYTES:
         utf8 = bytes([max(token_id, 0)])
     elif token_id in _MARKS:
@@ -84,7 +84,7 @@ def token(token_id: int) -> Token:
 
 
 def is_id(value: int) -> bool:
-    """Whether there is such a token."""
+    """Return True if there is such a token."""
     return 0 <= value < VOCABULARY
 
 

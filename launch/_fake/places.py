@@ -1,4 +1,4 @@
-"""How many requests the fake server computes at a time; others wait for their turn."""
+"""Limit on the requests that the fake server computes at a time; others wait for their turn."""
 
 import heapq
 

@@ -29,7 +29,7 @@ class Speaker:
         self._rules = rules
 
     def quality(self, model: str) -> float:
-        """How good a model is, in [0, 1]."""
+        """Return the quality of a model, in [0, 1]."""
         if model in self._rules.quality:
             return self._rules.quality[model]
         stated = _QUALITY.search(model)

@@ -119,7 +119,7 @@ class Case(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """What the rules say about one request; `noise` is how much, and what it is drawn by."""
+    """Effects of the rules on one request; `noise` is its strength and the seed of its draw."""
 
     latency_s: float = 0.0
     latency_per_token_s: float = 0.0
@@ -172,7 +172,7 @@ class Referee:
         }
 
     def judge(self, case: Case) -> Verdict:
-        """What happens to a request."""
+        """Return the effects of the rules on a request."""
         verdict: dict[str, Any] = {}
         for at, rule in enumerate(self._rules.rules):
             if rule.route not in {"*", case.route} or not fnmatchcase(case.model, rule.model):

@@ -35,7 +35,7 @@ TRUNCATED: Final = 64
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a next token is wanted.
+    """A place in a text at which a next token is wanted.
 
     Attributes:
         model: Who writes.
@@ -60,7 +60,7 @@ class Draw(msgspec.Struct, frozen=True):
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How to draw."""
+    """Settings of a draw."""
 
     limit: int
     temperature: float = 0.0
@@ -83,7 +83,7 @@ class Toy:
         self._greedy = lru_cache(_GREEDY)(self._written)
 
     def has(self, quirk: str) -> bool:
-        """Whether the server has a quirk."""
+        """Return True if the server has a quirk."""
         return quirk in self.rules.quirks
 
     # -- prompts -----------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Toy:
         return ids
 
     def place(self, model: str, ids: Sequence[int]) -> Place:
-        """Where the next token after `ids` is wanted."""
+        """Return the place of the next token after `ids`."""
         split = len(ids)
         while split and ids[split - 1] != language.ASSISTANT:
             split -= 1

@@ -73,7 +73,7 @@ def programs(config: Config) -> tuple[tuple[str, str], ...]:  # noqa: ARG001 (al
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
-    """What decides the numbers: hashes of weights, configuration, tokenizer and template; dtype.
+    """Return all that decides the numbers: hashes of weights, tokenizer and template; dtype.
 
     Raises:
         LaunchError: If the weights are not there.

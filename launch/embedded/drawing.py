@@ -17,7 +17,7 @@ from launch.embedded.served import Served
 from launch.embedded.tokens import Tokens
 
 LOWEST = -9999.0
-"""What stands for minus infinity on the wire, as in vLLM (JSON has no infinity)."""
+"""Stand-in for minus infinity on the wire, as in vLLM (JSON has no infinity)."""
 
 _INT_64 = 1 << 63
 
@@ -73,7 +73,7 @@ def _stop(request: Sampled, served: Served, max_tokens: int) -> Stop:
 
 
 def token_limit(wanted: int | None, n_prompt: int, served: Served, least: int = 1) -> int:
-    """How many tokens an answer may have: what is asked, clamped to the room that is left.
+    """Return the token limit of an answer: the requested one, clamped to the room that is left.
 
     Raises:
         ApiError: 400 for a number out of range or a prompt that leaves no room.
@@ -166,7 +166,7 @@ def usage(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def envelope(kind: str, prefix: str, served: Served) -> dict[str, Any]:
-    """What every reply of the OpenAI routes begins with."""
+    """Return the fields that begin every reply of the OpenAI routes."""
     return {
         "id": f"{prefix}-{secrets.token_hex(12)}",
         "object": kind,

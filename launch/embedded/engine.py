@@ -113,7 +113,7 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether there is any request."""
+        """True if there is any request."""
         return self._n_waiting + self._n_running > 0
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong while a request is answered, as the wire tells it."""
+"""Errors of requests, in the form of the wire."""
 
 from orchestrator.errors import LaunchError
 

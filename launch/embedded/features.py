@@ -94,7 +94,7 @@ class AttentionEntropy:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request wants to have observed.
+    """Features that a request asks for.
 
     Attributes:
         names: As asked.
@@ -108,7 +108,7 @@ class Wanted:
 
     @classmethod
     def of(cls, names: Sequence[str], n_prompt: int) -> Wanted:
-        """What `names` need, in a sequence whose prompt has so many tokens."""
+        """Return the observers that `names` need, for a prompt of so many tokens."""
         plain = dict.fromkeys(name.removeprefix(_COMPAT) for name in names)
         observers = tuple(_OBSERVERS[name] for name in plain if name in _OBSERVERS)
         attention = AttentionEntropy(n_prompt) if _ATTENTION in names else None
@@ -116,7 +116,7 @@ class Wanted:
 
     @property
     def after_last(self) -> bool:
-        """Whether the distribution behind the last scored token is needed too."""
+        """True if the distribution behind the last scored token is needed too."""
         return any(name.startswith(_COMPAT) for name in self.names)
 
     def reply(

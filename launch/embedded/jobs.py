@@ -14,7 +14,7 @@ from launch.embedded.tokens import Tokens
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """When an answer ends.
+    """Conditions that end an answer.
 
     Attributes:
         max_tokens: Stop token included.

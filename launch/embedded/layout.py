@@ -1,4 +1,4 @@
-"""Where keys and values lie: in flat vectors between passes, in pools of rows while decoding."""
+"""Layout of keys and values: flat vectors between passes, pools of rows while decoding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LayerShape:
 
 
 class Layout:
-    """How the keys and values of one token lie in a flat vector of `width` numbers."""
+    """Layout of the keys and values of one token in a flat vector of `width` numbers."""
 
     def __init__(self, layers: dict[int, LayerShape]) -> None:
         self.layers = dict(sorted(layers.items()))

@@ -139,5 +139,5 @@ class Prefiller:
 
 
 def _watched(job: Job) -> bool:
-    """Whether the attention of a job's next chunk is wanted; such a chunk is computed alone."""
+    """Return True if the attention of a job's next chunk is wanted; it is then computed alone."""
     return job.attention is not None and job.n_done >= job.n_prompt

@@ -15,7 +15,7 @@ BLOCK = 32
 
 
 class Known(NamedTuple):
-    """What is known of a prompt: keys and values of its first tokens, and the blocks' names."""
+    """Cached part of a prompt: keys and values of its first tokens, and the blocks' names."""
 
     flat: Tensor | None
     names: list[bytes]
@@ -58,7 +58,7 @@ class Prefixes:
         return Known(torch.cat(hits) if hits else None, names)
 
     def missing(self, names: Sequence[bytes]) -> bool:
-        """Whether any of the blocks is not kept yet."""
+        """Return True if any of the blocks is not kept yet."""
         return any(name not in self._blocks for name in names)
 
     def keep(self, names: Sequence[bytes], flat: Tensor) -> None:

@@ -90,7 +90,7 @@ class CompletionRequest(Sampled, kw_only=True):
 
 
 class Prefix(msgspec.Struct):
-    """What the assistant has already written."""
+    """Text that the assistant has already written."""
 
     text: str | None = None
     token_ids: list[int] | None = None

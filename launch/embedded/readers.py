@@ -1,4 +1,4 @@
-"""What is read off the logits of given tokens, and where other readings hook in.
+"""Readers of the logits of given tokens, and the hook for other readings.
 
 A reader names the places of a sequence whose logits it wants and is fed them in order, possibly in
 pieces. An `Observer` sees the same rows (`features` has those of the whole vocabulary).

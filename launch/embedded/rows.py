@@ -24,7 +24,7 @@ class Row:
 
     @property
     def answer(self) -> Answer:
-        """What is being drawn."""
+        """The answer being drawn."""
         return self.job.answers[self.index]
 
 

@@ -185,7 +185,7 @@ class Runner:
         raise UnsupportedModelError(text)
 
     def _allowed(self, plain: Tensor) -> float:
-        """How far a logit may be from those of a plain pass."""
+        """Return the allowed distance of a logit from that of a plain pass."""
         allowed = 1e-3 if self.dtype == torch.float32 else 0.1
         return allowed * max(1.0, float(plain.abs().max()))
 
@@ -240,7 +240,7 @@ class Runner:
 
 
 def _prefill_mask(chunks: Sequence[Chunk], longest: int, known: Sequence[int]) -> Tensor:
-    """Which keys each token sees: bool, shape `(rows, 1, longest, max(known) + longest)`."""
+    """Return the keys each token sees: bool, shape `(rows, 1, longest, max(known) + longest)`."""
     before = max(known)
     mask = torch.zeros((len(chunks), 1, longest, before + longest), dtype=torch.bool)
     mask[..., before:] = torch.ones((longest, longest), dtype=torch.bool).tril()

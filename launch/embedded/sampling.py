@@ -23,7 +23,7 @@ Alternatives = tuple[list[int], list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row is drawn.
+    """Settings for drawing one row.
 
     Attributes:
         temperature: 0 is greedy; ties go to the lowest id.
@@ -140,7 +140,7 @@ class Sampler:
 
 
 def _kept(weights: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    """Which tokens top-k and then top-p leave, bool like `weights`; the first always stays.
+    """Return the tokens that top-k, then top-p leave, bool like `weights`; the first stays.
 
     Ties are ranked by id. Top-p counts in the distribution that top-k left.
     """

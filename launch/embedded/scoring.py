@@ -24,7 +24,7 @@ _MOST_NODES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a continuation follows."""
+    """The context that a continuation follows."""
 
     ids: list[int]
     context: Context
@@ -114,7 +114,7 @@ class Scoring:
 
 
 def _continuation(request: ScoreRequest, served: Served, begun: Begun) -> Continuation:
-    """What is scored.
+    """Return the continuation to score.
 
     Raises:
         ApiError: 400 for ids that there are not, or an end of the turn that the model has not.

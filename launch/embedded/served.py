@@ -28,7 +28,7 @@ BUNDLED = Path(__file__).parent / "models"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How models are loaded and run.
+    """Settings for loading and running models.
 
     Attributes:
         dtype: Of weights and activations; log-probabilities are float32 whatever it is.
@@ -61,7 +61,7 @@ class Served:
 
     @property
     def fingerprint(self) -> str:
-        """What besides the weights decides the numbers."""
+        """All that decides the numbers besides the weights."""
         dtype = str(self.runner.dtype).removeprefix("torch.")
         return f"embedded-{__version__}-torch-{torch.__version__}-{dtype}-{self.runner.device.type}"
 

@@ -25,7 +25,7 @@ _SWITCH_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where to listen, and the key wanted there (empty for none; never shown)."""
+    """Address to listen on, and the key required there (empty for none; never shown)."""
 
     host: str = "127.0.0.1"
     port: int = 8000

@@ -26,7 +26,7 @@ def event(fields: dict[str, Any]) -> bytes:
 
 @dataclass(slots=True)
 class _Told:
-    """What of one answer has been sent: characters and tokens."""
+    """The part of one answer that has been sent: characters and tokens."""
 
     text: str = ""
     n_tokens: int = 0

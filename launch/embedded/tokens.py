@@ -134,7 +134,7 @@ class Tokens:
 
     @property
     def spelled(self) -> bool:
-        """Whether the bytes of single tokens, joined, are those of the text."""
+        """True if the bytes of single tokens, joined, are those of the text."""
         return self._kind != ""
 
     def piece(self, token: int) -> Piece:
@@ -173,7 +173,7 @@ class Tokens:
         return self.decode([token], skip_special=False).encode()
 
     def _find_kind(self) -> str:
-        """How token names spell bytes, where that is known and a sample comes back whole."""
+        """Return the way in which token names spell bytes; empty if unknown or a sample fails."""
         if self._fast is None:
             return ""
         decoder = json.dumps(json.loads(self._fast.to_str()).get("decoder"), ensure_ascii=False)

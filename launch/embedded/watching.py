@@ -37,7 +37,7 @@ class Watcher:
         self._modules = [module for module in model.modules() if isinstance(_index(module), int)]
 
     def tokens(self, n_keys: int) -> int:
-        """How many tokens to compute at a time, so that the memory of their weights is bounded."""
+        """Return the number of tokens to compute at a time, so that memory is bounded."""
         return max(1, _MOST_WEIGHTS // (self._heads * n_keys))
 
     def n_bytes(self, n_keys: int) -> int:

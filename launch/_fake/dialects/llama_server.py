@@ -201,7 +201,7 @@ def _piece(utf8: bytes) -> str | list[int]:
 
 
 def _ends_inside(text: bytes) -> bool:
-    """Whether a character is begun and not ended."""
+    """Return True if a text ends inside a character."""
     for n_after, byte in enumerate(reversed(text[-3:])):
         wanted = 3 if byte >= 0xF0 else 2 if byte >= 0xE0 else 1 if byte >= 0xC0 else 0
         if n_after < wanted:

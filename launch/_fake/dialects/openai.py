@@ -32,7 +32,7 @@ class Openai(Dialect):
         "/v1/completions": "completions",
     }
     ignores_unknown = False
-    """Whether fields it does not know are passed over in silence."""
+    """True if unknown fields are silently ignored."""
 
     def answer(self, path: str, body: dict[str, Any], verdict: Verdict) -> tuple[bytes, int]:
         """See `Dialect`."""

@@ -203,7 +203,7 @@ def _last_as_user(messages: Any) -> Any:  # noqa: ANN401 (JSON)
 
 
 def _of(value: Any, at: int, name: str, *, batch: bool) -> Any:  # noqa: ANN401 (JSON)
-    """What a batch says of one of its requests."""
+    """Return the part of a batch's field for one of its requests."""
     per_request = name == "token_ids_logprob" and isinstance(value, list)
     per_request = per_request and bool(value) and isinstance(value[0], list)
     if batch and (per_request or (name == "logprob_start_len" and isinstance(value, list))):

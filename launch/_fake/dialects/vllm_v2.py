@@ -61,7 +61,7 @@ class Vllm(Dialect):
                 return None
 
     def spoils(self, body: Mapping[str, Any]) -> bool:  # noqa: ARG002 (of the other runner)
-        """Whether a request that reads alternatives is answered with those of another."""
+        """Return True if a request that reads alternatives is answered with those of another."""
         return False
 
     def _tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class Vllm(Dialect):
     def _listed(
         self, place: Place, one: int, k: int, body: Mapping[str, Any], verdict: Verdict
     ) -> list[tuple[int, float]]:
-        """What is listed beside a drawn token: what was asked for, first the drawn one."""
+        """Return the tokens listed beside a drawn one: the requested ones, first the drawn one."""
         exact = body.get("logprob_token_ids")
         if exact:
             check_ids(exact)

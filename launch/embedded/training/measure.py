@@ -20,7 +20,7 @@ from orchestrator.datasets.demo import CATEGORIES, DemoItem
 from orchestrator.prompts import compact
 
 LEANINGS = (1.0, 1.0, 0.5, 0.0, 0.0)
-"""How much each of `compact.LABELS` speaks for answer A."""
+"""Weight of each of `compact.LABELS` in favour of answer A."""
 
 
 @dataclass(frozen=True, slots=True)
