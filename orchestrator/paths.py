@@ -26,7 +26,7 @@ def is_text(path: Path) -> bool:
 
 
 def answers(place: Path, what: Callable[[Path], bool]) -> bool:
-    """Whether `what` is true of a place, such as `Path.is_file`; never of one that can't be."""
+    """Return `what` of a path, such as `Path.is_file`; False for a path that can't exist."""
     try:
         return what(place)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a method or an analysis has to say: tables of plain values, drawn by `orchestrator.report`.
+"""Tables of plain values from methods and analyses, drawn by `orchestrator.report`.
 
 A cell says what it rests on (`Measured`), and one without a value says why there is none.
 """
@@ -121,7 +121,7 @@ def untrusted(table: Table, warnings: Mapping[str, str]) -> Table:
 
 
 def clustered_words(n_clusters: int) -> str:
-    """What the reader of numbers over clusters of prompts must know."""
+    """Explain numbers over clusters of prompts to their reader."""
     words = (
         "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
         f"tests over prompts are over clusters of prompts, {n_clusters:,} in all"

@@ -124,7 +124,7 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
 
 
 def _place(wins: Floats) -> tuple[Bools, Floats]:
-    """Which models have a finite strength, shape (B, M), and +inf, -inf or nan for the others."""
+    """Find the models with a finite strength, shape (B, M); give +inf, -inf or nan for others."""
     n_fits, n_models = wins.shape[:2]
     totals = wins + wins.transpose(0, 2, 1)
     beats = wins > NEGLIGIBLE_SHARE * totals

@@ -57,7 +57,7 @@ class Unplanned(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to drop."""
+        """True if there is nothing to drop."""
         return not (self.outcomes or self.n_units or self.n_plans)
 
 
@@ -74,7 +74,7 @@ def plan_hashes(path: Path) -> set[bytes]:
 
 
 def unplanned(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
-    """What can be dropped; changes nothing.
+    """Find what can be dropped, without changing anything.
 
     Args:
         path: The store.

@@ -1,4 +1,4 @@
-"""Which keys have an outcome, told without asking the file wherever that can be known.
+"""Keys with an outcome, looked up without asking the file where possible.
 
 Most keys that are looked up are new. A filter of fixed size answers for these; what waits for the
 disk and what was written last is found by a dictionary; only the rest is a query.

@@ -39,7 +39,7 @@ class Lent(NamedTuple):
     prompt_hash: bytes
 
     def entry(self, key: bytes, kind: int, model: int, server: int, cause: int) -> OutcomeEntry:
-        """What the store that borrows writes; the numbers are its own."""
+        """Return the entry for the store that borrows; the numbers are its own."""
         return OutcomeEntry(
             key, kind, model, server, cause, self.attempts, self.latency_s, self.at_ms,
             self.prompt_hash, self.packed, None, spent_on(self.outcome), None,

@@ -48,7 +48,7 @@ def blobs(query: reading.Query, key: bytes) -> tuple[bytes, bytes] | None:
 
 
 def origin(query: reading.Query, key: bytes) -> Origin | None:
-    """Where a committed outcome came from."""
+    """Return the origin of a committed outcome."""
     found = query(_ORIGIN, (key,))
     return Origin(*found[0]) if found else None
 
@@ -88,7 +88,7 @@ def get_many(
 
 
 def n_outcomes(query: reading.Query, pending: Pending, keys: Iterable[bytes]) -> int:
-    """How many of these keys, each counted once, have an outcome."""
+    """Count the keys that have an outcome, each key once."""
     n = 0
     seen: set[bytes] = set()
     for part in reading.in_slices(keys, _KEYS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Who writes a run, and the locks that keep it to one.
+"""The writer of a run, and the locks that keep it to one.
 
 On a local disk that is `flock`, which the kernel drops with the process, whatever ends it. On a
 network file system it is a file that its owner touches every few seconds: another machine can't
@@ -51,11 +51,11 @@ class Owner(msgspec.Struct, frozen=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs on this machine."""
+        """True if it runs on this machine."""
         return self.host == socket.gethostname()
 
     def is_alive(self) -> bool:
-        """Whether the process still runs; only this machine's can be asked."""
+        """True if the process still runs; only this machine's can be asked."""
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.started_s) < _START_TOLERANCE_S

@@ -42,7 +42,7 @@ def open_plan(connection: sqlite3.Connection, plan_hash: bytes, n_units: int) ->
 
 
 def has_units(connection: sqlite3.Connection) -> bool:
-    """Whether any unit is stored."""
+    """Return True if any unit is stored."""
     return connection.execute("SELECT 1 FROM unit LIMIT 1").fetchone() is not None
 
 
@@ -73,7 +73,7 @@ def _is_there(found: tuple[int, bytes, int], unit: tuple[int, bytes]) -> bool:
 
 
 def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:
-    """How many units of the plan are done or failed for good; it has adopted them all."""
+    """Mark a plan as having adopted all; return its units that are done or failed for good."""
     connection.execute(_NO_MORE)
     connection.execute("UPDATE plan SET adopted=1, stamp=stamp+1 WHERE id=?", (plan_id,))
     (n,) = connection.execute(_N_ENDED, (plan_id,)).fetchone()

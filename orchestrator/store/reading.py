@@ -123,7 +123,7 @@ def current_plan(query: Query) -> int | None:
 
 
 def is_current_plan(query: Query, plan_hash: bytes) -> bool:
-    """Whether this plan was opened last, and holds all that it shares with others."""
+    """Return True if this plan was opened last, and holds all that it shares with others."""
     return bool(query("SELECT 1 FROM plan WHERE current AND adopted AND hash=?", (plan_hash,)))
 
 
@@ -258,7 +258,7 @@ def sizes(path: Path) -> Sizes:
 
 
 def server_text(server: StoredServer) -> str:
-    """What is stored of a server."""
+    """Encode a server for the store."""
     said = msgspec.to_builtins(server.provenance)
     return msgspec.json.encode(said | {"lent_by": server.run} if server.run else said).decode()
 

@@ -29,7 +29,7 @@ def pack_rows(rows: Sequence[Sequence[object]]) -> bytes:
 
 
 def compress_rows(packed: Sequence[bytes]) -> list[bytes]:
-    """What `pack_rows` gave as it is stored: shorter where it is long, and with checksums."""
+    """Compress the rows of `pack_rows` where they are long, and add checksums."""
     return [blobs.checked(blob) for blob in blobs.shorten(packed)]
 
 

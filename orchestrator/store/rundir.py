@@ -38,7 +38,7 @@ _REMOTE_ALIVE_S: Final = 30.0
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """What makes a folder a run directory: its name without number, and its number."""
+    """The mark of a run directory: its name without number, and its number."""
 
     name: str
     number: int = 1
@@ -46,7 +46,7 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """What a run last said about itself.
+    """The last status of a run.
 
     Attributes:
         values: As given to `write_status`.
@@ -235,7 +235,7 @@ class RunDirectory:
         return found if isinstance(found, dict) else {}
 
     def read_status(self) -> RunStatus | None:
-        """What the run last said about itself; None where it said nothing (that can be read)."""
+        """Return the last status of the run; None if there is none that can be read."""
         try:
             found = self._status()
             writer = msgspec.convert(found["writer"], Owner)
@@ -363,7 +363,7 @@ def _unmarked(path: Path) -> str:
 
 
 def _guessed(path: Path) -> _Mark:
-    """What a run directory's mark said, by its name and those beside it."""
+    """Guess a run directory's mark, by its name and those beside it."""
     numbered = re.fullmatch(r"(.+)\.([1-9][0-9]{0,8})", path.name)
     if numbered and int(numbered[2]) > 1 and path.with_name(numbered[1]).is_dir():
         return _Mark(numbered[1], int(numbered[2]))

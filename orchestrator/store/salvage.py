@@ -1,4 +1,4 @@
-"""What can be read of a damaged store, copied into a new one.
+"""Salvage of a damaged store: all that can be read is copied into a new one.
 
 Outcomes are what was paid for; plans and units are made again from them by the next call, which
 sends nothing for that. An outcome is kept only if its checksums are right.
@@ -71,7 +71,7 @@ Advance = Callable[[int], None]
 
 
 class Salvaged(msgspec.Struct, frozen=True):
-    """What became of a damaged store.
+    """Result of salvaging a damaged store.
 
     Attributes:
         kept: Outcomes by model and kind of ask.
@@ -170,7 +170,7 @@ class _Source:
         return found if all(left < right for left, right in pairwise(numbers)) else None
 
     def counted(self) -> Counter[Group]:
-        """How many outcomes there were; empty where that can't be read."""
+        """Count the outcomes there were; empty if the counts can't be read."""
         try:
             rows = self._connection.execute(_TALLY).fetchall()
         except sqlite3.Error:
@@ -186,7 +186,7 @@ class _Source:
         return {key: value for key, value in found if isinstance(value, str)}
 
     def is_sound(self) -> bool:
-        """Whether no damage is found in the whole file."""
+        """Return True if no damage is found in the whole file."""
         try:
             if any(self._connection.execute(sql).fetchone()[0] for sql in _FAULTS):
                 return False
@@ -317,7 +317,7 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
 
 
 def _is_server(value: str) -> bool:
-    """Whether a value says what a server is: a bit makes another field of a name, in good JSON."""
+    """Return True if a value describes a server: one bit can rename a field in good JSON."""
     try:
         reading.stored_server("", value)
     except StoreError:
@@ -326,7 +326,7 @@ def _is_server(value: str) -> bool:
 
 
 def _is_meta(key: str, value: str) -> bool:
-    """Whether a value that begins like JSON is JSON: others have no form to be held to.
+    """Return True if a value that begins like JSON is JSON: others have no form to be held to.
 
     What a run says of its frames is held to more: their names become names of files.
     """

@@ -192,7 +192,7 @@ def _open_foreign(path: Path) -> sqlite3.Connection:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether a run on a network file system holds its store; then its files are no whole."""
+    """Return True if a run on a network file system holds its store, so its files are not whole."""
     try:
         _open_reader(path, "ro&readonly_shm=1", _SNAPSHOT_BUSY_S, BoundedConnection).close()
     except sqlite3.Error as error:
@@ -203,7 +203,7 @@ def _is_held(path: Path) -> bool:
 
 
 def snapshot_path(path: Path) -> Path:
-    """Where a run on a network file system publishes a copy of its store."""
+    """Return the path at which a run on a network file system publishes a copy of its store."""
     return path.with_suffix(".snapshot.sqlite")
 
 
@@ -221,7 +221,7 @@ def file_size(path: Path) -> int:
 
 
 def explain(path: Path, error: sqlite3.Error) -> StoreError:
-    """What went wrong with the file, and what to do."""
+    """Return the error to raise for a fault of the file, with the remedy."""
     match _code(error):
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
             advice = (
@@ -319,7 +319,7 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is still empty."""
+    """Check that the file may be used; return True if it is still empty."""
     application_id = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
     if application_id == APPLICATION_ID:

@@ -134,11 +134,11 @@ class Store:
         return lookup.get_many(self._query, self._pending, keys)
 
     def n_outcomes(self, keys: Iterable[bytes]) -> int:
-        """How many of these keys, each counted once, have an outcome."""
+        """Count the keys that have an outcome, each key once."""
         return lookup.n_outcomes(self._query, self._pending, keys)
 
     def origin(self, key: bytes) -> Origin | None:
-        """Where an outcome came from; None where there is none."""
+        """Return the origin of an outcome; None if there is no outcome."""
         return lookup.origin(self._flushed_query(), key)
 
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
@@ -215,7 +215,7 @@ class Store:
         return self._servers.number(server, self._names.number(model))
 
     def server_epoch(self, key: bytes) -> int:
-        """Which server of its model gave an outcome, from 0; 0 also where that is not known."""
+        """Return the number of the server that gave an outcome, from 0; 0 also if it is unknown."""
         if self._held is None or not self._servers.are_several:
             return 0
         return self._servers.epoch(self._held.server(key))
@@ -250,7 +250,7 @@ class Store:
     # -- plans and units ---------------------------------------------------------------------------
 
     def is_current_plan(self, plan_hash: bytes) -> bool:
-        """Whether this plan was opened last and has adopted what it shares with others."""
+        """Return True if this plan was opened last and has adopted what it shares with others."""
         return reading.is_current_plan(self._query, plan_hash)
 
     @property

@@ -23,7 +23,7 @@ WAL_WARNING_BYTES: Final = 256 << 20
 _RESTART_WAIT_MS: Final = 200
 _RESTART_S: Final = 10.0
 CHECKPOINT_S: Final = 5.0
-"""How long what is committed stays out of the file itself at most, seconds, while nobody reads."""
+"""Longest time in seconds that committed data stays out of the file while nobody reads."""
 # How often a run on a network file system publishes a copy, seconds, and how many times longer
 # than the copy itself takes that has to be at least.
 _PUBLISH_S: Final = 60.0
@@ -96,7 +96,7 @@ class Tables:
 
     @property
     def rest_s(self) -> float:
-        """How long after the last write to call `rest`, seconds."""
+        """Seconds after the last write at which to call `rest`."""
         return CHECKPOINT_S
 
     def query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -105,7 +105,7 @@ class Tables:
             return self._connection.execute(sql, values).fetchall()
 
     def explain(self, error: Exception) -> StoreError:
-        """What a failed write means to the user."""
+        """Return the error that tells the user of a failed write."""
         if isinstance(error, sqlite3.Error):
             return schema.explain(self._path, error)
         return StoreError(f"{self._path}: writing failed: {error!r}")

@@ -30,7 +30,7 @@ class Entry(Protocol):
 
 
 class Target(Protocol):
-    """What the thread writes to."""
+    """The destination of the thread's writes."""
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Commit the entries in one transaction, in order."""
@@ -46,11 +46,11 @@ class Target(Protocol):
 
     @property
     def rest_s(self) -> float:
-        """How long after the last write that is, seconds."""
+        """Seconds after the last write at which to call `rest`."""
         ...
 
     def explain(self, error: Exception) -> StoreError:
-        """What a failed write means to the user."""
+        """Return the error that tells the user of a failed write."""
         ...
 
 
@@ -191,7 +191,7 @@ class Writer:
             self._target.write(batch)
 
     def _next_batch(self) -> list[Entry] | None:
-        """What is to be committed together; nothing where it is time to rest, None at the end."""
+        """Return the entries to commit together; none when it is time to rest, None at the end."""
         with self._lock:
             if not self._work.wait_for(
                 self._has_work, None if self._rests else self._target.rest_s

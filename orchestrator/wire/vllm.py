@@ -291,7 +291,7 @@ def tried(body: bytes, secret: str) -> Trial | Failure:
 
 
 def cap_in(message: str) -> int | None:
-    """How many alternatives a server lists at most, from its refusal of `ABSURD` ones."""
+    """Return the most alternatives that a server lists, from its refusal of `ABSURD` ones."""
     found = _CAP.search(message)
     return int(found[1]) if found else None
 
@@ -319,7 +319,7 @@ def _answers(
 def _listings(
     body: bytes, prompts: Sequence[Path], secret: str
 ) -> tuple[list[dict[int, float]], int] | Failure:
-    """What is listed at the first place after each prompt, and how many tokens were cached."""
+    """Return the tokens listed at the first place after each prompt, and the count of cached ones."""
     found = _answers(body, len(prompts), sum(map(len, prompts)), secret)
     if isinstance(found, Failure):
         return found
