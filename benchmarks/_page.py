@@ -48,7 +48,7 @@ def publish(name: str, text: str, figures: Mapping[str, float], *, write: bool) 
 
 
 def figures_in(page: str) -> dict[str, float]:
-    """What the sections of a page measured of targets."""
+    """Return the figures of targets in the sections of a page."""
     found: dict[str, float] = {}
     for figures in _FIGURES.findall(page):
         found |= json.loads(figures)
@@ -69,7 +69,7 @@ def replaced(page: str, name: str, text: str) -> str:
 
 
 def machine() -> str:
-    """What a figure's reader must know of the machine: processor, cores, memory, system, Python."""
+    """Describe the machine: processor, cores, memory, system, Python."""
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
         f"{_processor()}, {os.cpu_count()} cores, {gib:.0f} GiB, {platform.system()} "

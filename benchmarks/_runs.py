@@ -40,11 +40,11 @@ class Server(NamedTuple):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port on which it listens."""
         return int(self.url.rpartition(":")[2])
 
     def asked(self, path: str) -> Any:  # noqa: ANN401 (JSON)
-        """What it says about itself."""
+        """Return the server's reply about itself."""
         with urllib.request.urlopen(self.url + path) as reply:  # noqa: S310 (loopback)
             return json.load(reply)
 
@@ -54,7 +54,7 @@ class Server(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What one call of the command took.
+    """Resources that one call of the command took.
 
     Attributes:
         n_requests: That the server counted.

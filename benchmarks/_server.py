@@ -1,4 +1,4 @@
-"""What the benchmarks' own servers share: HTTP/1.1 with keep-alive, as fast as Python can.
+"""Base of the benchmarks' own servers: HTTP/1.1 with keep-alive, as fast as Python can.
 
 Enough for well-behaved clients: whole requests with a Content-Length, one after another.
 """

@@ -49,7 +49,7 @@ class Sent(NamedTuple):
 
     @property
     def computes(self) -> bool:
-        """Whether the engine has to do with it; its HTTP server tokenises."""
+        """True if the engine takes part; the HTTP server tokenises."""
         return self.path != "/tokenize"
 
 
@@ -67,12 +67,12 @@ class Processors(NamedTuple):
     engine: float
 
     def since(self, before: "Processors") -> "Processors":
-        """What was used after `before`."""
+        """Return the processor time used after `before`."""
         return Processors(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 def processors(server: RunningServer) -> Processors:
-    """What the client and a vLLM have used."""
+    """Return the processor time that the client and a vLLM have used."""
     started = psutil.Process(server.pid)
     routes = engine = 0.0
     for one in (started, *started.children(recursive=True)):
@@ -168,7 +168,7 @@ async def run(recipe: Path, run_dir: Path, *overrides: str) -> tuple[float, dict
 
 @contextmanager
 def recorded() -> Iterator[list[Sent]]:
-    """What a server is sent for units inside this block, in the order of its answers."""
+    """Record the requests sent for units inside this block, in the order of their answers."""
     sent: list[Sent] = []
     post = DirectTransport.post
 

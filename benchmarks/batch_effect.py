@@ -1,4 +1,4 @@
-"""How far the embedded server's numbers depend on what shares their batch.
+"""Measure the effect of a request's batch on the embedded server's numbers.
 
 `python benchmarks/batch_effect.py` asks a server about items of the demo dataset one at a time, and
 another, just started, up to 32 at a time in other orders: greedy answers with log-probabilities,
@@ -29,7 +29,7 @@ Replies = dict[tuple[str, int], dict[str, Any]]
 
 @dataclass
 class Found:
-    """What was compared of one route, all rounds added."""
+    """Comparisons of one route, over all rounds."""
 
     gaps: list[float] = field(default_factory=list)
     most: float = 0.0

@@ -1,4 +1,4 @@
-"""How often intervals of means in [0, 1] hold the truth, and what they detect, by simulation.
+"""Simulate the coverage and power of intervals of means in [0, 1].
 
     python benchmarks/bounded_means.py --simulations 4000 > bounded.md
 

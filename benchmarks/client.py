@@ -1,4 +1,4 @@
-"""What the client costs: processor time, memory, resuming, and bytes stored.
+"""Measure the costs of the client: processor time, memory, resuming, and bytes stored.
 
 `orchestrator run` of whole recipes against a fixed-reply server that answers at once: plan, render,
 schedule, send, decode, distribution, durable store, rows, tables. Each figure is measured on
@@ -53,7 +53,7 @@ class Edit(NamedTuple):
 
 
 def verdict(value: float, target: float) -> str:
-    """Whether a target is met, in words."""
+    """State in words if a target is met."""
     return "met" if value <= target else f"**missed** by {100 * (value / target - 1):.0f} %"
 
 

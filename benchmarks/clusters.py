@@ -1,4 +1,4 @@
-"""How often intervals cover, and stopping declares a wrong order, where items come in clusters.
+"""Simulate coverage, and wrong orders of sequential stopping, for items in clusters.
 
     python -m benchmarks.clusters --tables coverage --simulations 1000
     python -m benchmarks.clusters --tables orders --simulations 1000
@@ -38,7 +38,7 @@ POPULATION = 60_000
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What is simulated.
+    """The size of a simulated study.
 
     Attributes:
         n_models: Models.

@@ -1,4 +1,4 @@
-"""What the commands cost that look at a large run: time, processor time and memory of each.
+"""Measure the commands that read a large run: time, processor time and memory of each.
 
     python benchmarks/commands.py [--sizes N …] [--keep DIR] [--write]
 
@@ -28,7 +28,7 @@ _VIEW = "view"
 
 
 class Cost(NamedTuple):
-    """What a command took.
+    """Time and memory of one command.
 
     Attributes:
         name: Of the command.

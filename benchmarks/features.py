@@ -1,4 +1,4 @@
-"""What the features of a scoring pass cost beside a plain score, and what memory they take.
+"""Measure the cost of a scoring pass's features beside a plain score, and their memory.
 
 `python benchmarks/features.py` scores answers after a prompt of 300 tokens with a bundled model
 (or `--model DIR`), in this process, one thread, without HTTP. For each kind of feature it shows the

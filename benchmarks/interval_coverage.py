@@ -1,4 +1,4 @@
-"""How often the intervals of `orchestrator.statistics` cover, by simulation.
+"""Simulate the coverage of the intervals of `orchestrator.statistics`.
 
     python benchmarks/interval_coverage.py --simulations 1000 > coverage.md
     python benchmarks/interval_coverage.py --simulations 2000 --win-rates
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 
 @dataclasses.dataclass
 class Tally:
-    """How often an interval held the truth, and how often there was none or it was open."""
+    """Counts of intervals that held the truth, that were undefined, and that were open."""
 
     asked: int = 0
     covered: int = 0

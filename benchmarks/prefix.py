@@ -1,4 +1,4 @@
-"""How much of the prompts a real vLLM computes anew, against what can't be avoided.
+"""Measure the prompt tokens that a real vLLM computes anew, against the least possible.
 
     python benchmarks/prefix.py [--items 20] [--blocks 320] [--write]
 

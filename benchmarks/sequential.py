@@ -1,4 +1,4 @@
-"""How often sequential stopping declares a wrong order, and what it saves, by simulation.
+"""Simulate sequential stopping: its wrong orders, and its savings.
 
     python benchmarks/sequential.py --tables orders
     python benchmarks/sequential.py --tables sequences --judges soft hard
@@ -33,7 +33,7 @@ GAPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2)
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """What is simulated.
+    """A simulated study.
 
     Attributes:
         judge: One of `JUDGES`.
@@ -52,7 +52,7 @@ class Study:
 
 @dataclasses.dataclass
 class Found:
-    """What came of the simulations of a study.
+    """Results of the simulations of a study.
 
     Attributes:
         n: Simulations.

@@ -1,4 +1,4 @@
-"""How much a server's log-probabilities vary, and how far another model's lie from them.
+"""Measure the noise of a server's log-probabilities, and the distance of another model's.
 
     python -m benchmarks.server_noise [KIND] [--dtype bfloat16]
 

@@ -1,4 +1,4 @@
-"""What commands take that send nothing: `python benchmarks/start_up.py [--repeat 9] [--write]`.
+"""Measure commands that send nothing: `python benchmarks/start_up.py [--repeat 9] [--write]`.
 
 `orchestrator --help` and `orchestrator check recipes/pairwise_ranking.yaml`, as the shell starts
 them; compiled modules are kept, as they are for users.

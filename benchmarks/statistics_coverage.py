@@ -1,4 +1,4 @@
-"""How often intervals of means, shares, correlations, kappas and Elo cover, by simulation.
+"""Simulate the coverage of intervals of means, shares, correlations, kappas and Elo.
 
     python benchmarks/statistics_coverage.py --simulations 2000 > coverage.md
 
@@ -132,7 +132,7 @@ def estimates(world: World, rng: np.random.Generator) -> dict[str, Found]:
 
 @dataclasses.dataclass
 class Tally:
-    """How often an interval held the truth, and how often there was none."""
+    """Counts of intervals that held the truth, and of undefined ones."""
 
     asked: int = 0
     covered: int = 0
@@ -154,7 +154,7 @@ class Tally:
 
 @functools.cache
 def truths(population: int) -> dict[str, float]:
-    """What the estimates are with as many prompts as that."""
+    """Return the estimates for that many prompts."""
     rng = np.random.default_rng(0)
     found = estimates(draw(rng, population, 1), rng)
     return {name: float(estimate.value) for name, estimate in found.items() if estimate.value}

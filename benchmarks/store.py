@@ -1,4 +1,4 @@
-"""What the store costs: records a second, processor time and bytes a record, look-ups, start-up.
+"""Measure the store: records a second, processor time and bytes a record, look-ups, start-up.
 
     python benchmarks/store.py [--records N] [--folder DIR]
 
@@ -96,7 +96,7 @@ def measure_store(folder: Path, name: str, outcomes: list[Outcome], n: int) -> N
 
 
 def written_bytes() -> int:
-    """What this process has handed to the disk so far (Linux)."""
+    """Return the bytes that this process has handed to the disk so far (Linux)."""
     counters = Path("/proc/self/io").read_text(encoding="utf-8").split()
     return int(counters[counters.index("wchar:") + 1])
 
@@ -133,7 +133,7 @@ def measure_commits(folder: Path, n: int) -> None:
 
 
 def measure_lending(folder: Path, n: int) -> None:
-    """What a run of `reuse` costs: looking for a key, and copying its outcome."""
+    """Measure the cost of `reuse`: looking for a key, and copying its outcome."""
     with RunDirectory.lock(folder / "lends") as run, Store.open(run.store_path) as store:
         for number in range(n):
             logprobs = (-1.0 - number / n, -2.0, -3.0)

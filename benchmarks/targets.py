@@ -31,7 +31,7 @@ class Target(NamedTuple):
     is_least: bool = False
 
     def verdict(self, value: float | None) -> str:
-        """Whether the figure reaches the target, in words."""
+        """State in words if the figure reaches the target."""
         if value is None:
             return "not measured"
         if (value >= self.most) if self.is_least else (value <= self.most):

@@ -1,4 +1,4 @@
-"""What a keystroke in the viewer's search costs: `python benchmarks/view_search.py`.
+"""Measure a keystroke in the viewer's search: `python benchmarks/view_search.py`.
 
 Prints the texts' size, the time to gather them, and for each keystroke of a few searches the time
 from the query to the first hundred rows, in milliseconds of wall and processor time.

@@ -1,4 +1,4 @@
-"""What it costs on a real vLLM that labels which are not listed spoil no other request.
+"""Measure, on a real vLLM, the cost of keeping unlisted labels from spoiling other requests.
 
 `python benchmarks/vllm_gate.py [N] [REPEATS]` launches vLLM with a bundled judge on this machine's
 CPU (nothing is measured where there is no vLLM) and asks for verdicts over five symbols, among

@@ -85,7 +85,7 @@ def compare(clients: Sequence[Ours | Peer], *, full: bool) -> str:
 
 
 def in_flight() -> tuple[str, dict[str, float]]:
-    """What `orchestrator run` keeps open, with replies that come 200 ms or 2 s late."""
+    """Measure the requests that `orchestrator run` keeps open, with replies 200 ms or 2 s late."""
     figures: dict[str, float] = {}
     where = machine()
     rows = [
@@ -139,7 +139,7 @@ def _measure(client: Ours | Peer, server: Server, shown: Sequence[str], *, full:
 
 
 def _open_requests(client: Ours | Peer, line: Line, levels: Sequence[int]) -> None:
-    """How many requests a client has open where none is answered before that many are."""
+    """Measure a client's open requests if none is answered before that many are open."""
     files = bodies.served()["judge"]
     for level in levels:
         with counting(files, "--hold", str(level)) as url:

@@ -1,4 +1,4 @@
-"""What the servers answer, and what the clients ask: the same for all.
+"""Replies of the servers, and requests of the clients: the same for all.
 
 The chat replies are those recorded from a real vLLM (`../shared/data/vllm_replies`). In that of the
 judge two of the 20 alternatives are renamed to A and B, so that a verdict can be read from it.
@@ -79,7 +79,7 @@ def _with_verdicts(chat: bytes) -> bytes:
 
 
 def _echo() -> bytes:
-    """What lm-eval's loglikelihood reads: the prompt's tokens with log-probabilities."""
+    """Return the reply that lm-eval's loglikelihood reads: prompt tokens with log-probabilities."""
     tokens = [f" t{i}" for i in range(N_ECHOED)]
     logprobs = {
         "tokens": tokens,

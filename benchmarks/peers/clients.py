@@ -1,4 +1,4 @@
-"""Who is measured: `orchestrator run`, and the peers, each in an environment of its own."""
+"""Measured clients: `orchestrator run`, and the peers, each in an environment of its own."""
 
 import json
 import os
@@ -23,7 +23,7 @@ _TOKENIZER = ROOT / "launch" / "embedded" / "models" / "judge"
 
 @dataclass(frozen=True)
 class Job:
-    """What a client is to do.
+    """A job for a client.
 
     Attributes:
         url: Base URL, without /v1.
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Did:
-    """What came of it: answers, and those with log-probabilities in the client's own result."""
+    """Result of a job: answers, and those with log-probabilities in the client's own result."""
 
     answered: int
     with_logprobs: int
@@ -115,7 +115,7 @@ class Peer:
         return {**os.environ, "PYTHONPATH": "", "OPENAI_API_KEY": "none"}
 
     def did(self, job: Job, output: str) -> Did:
-        """What it says it did, by the last line of its output."""
+        """Return the result that the last line of its output states."""
         del job
         said: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
         return Did(said["answered"], said["with_logprobs"])
@@ -155,7 +155,7 @@ class Ours:
         return dict(os.environ)
 
     def did(self, job: Job, output: str) -> Did:
-        """What its frames hold."""
+        """Return the result that its frames hold."""
         del output
         results = job.folder / "run" / "results"
         if job.body == "judge":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def tiktoken_files() -> str:
-    """Where litellm has the encoding that tiktoken would fetch from the network."""
+    """Return litellm's copy of the encoding that tiktoken would fetch from the network."""
     found = importlib.util.find_spec("litellm")
     places = found.submodule_search_locations if found else None
     return str(Path(next(iter(places or ["."]))) / "litellm_core_utils" / "tokenizers")

@@ -44,7 +44,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Slope:
-    """What one request more takes, start-up left out: medians over the repeats.
+    """Cost of one more request, start-up left out: medians over the repeats.
 
     Attributes:
         cpu_ms: Of the processor.
@@ -91,7 +91,7 @@ def run(client: Ours | Peer, url: str, body: str, n: int, in_flight: int) -> Mea
 
 
 def last_words(text: str) -> str:
-    """What a program that failed says of why: of a group of tasks the last one's exception.
+    """Return the reason a failed program gives: of a group of tasks the last one's exception.
 
     Where an exception came of another one, the first is named too.
     """
@@ -105,7 +105,7 @@ def last_words(text: str) -> str:
 def slope(
     client: Ours | Peer, url: str, body: str, n: int, *, in_flight: int, repeats: int
 ) -> Slope:
-    """What a request more costs, from runs of n and of `GROWTH` times n requests.
+    """Measure the cost of one more request, from runs of n and of `GROWTH` times n requests.
 
     Raises:
         ClientError: If a run failed.

@@ -9,7 +9,7 @@ from benchmarks.peers.measure import Slope
 
 @dataclass
 class Line:
-    """What was measured of one client.
+    """Measurements of one client.
 
     Attributes:
         title: Its name on the page.
