@@ -1,4 +1,4 @@
-"""What holds for every test: which may be skipped, and an event loop that nobody leaks."""
+"""Rules for every test: the skips allowed, and an event loop that nobody leaks."""
 
 import asyncio
 import functools
@@ -62,7 +62,7 @@ def lacks_llamacpp() -> bool:
 
 @functools.cache
 def lacks_namespaces() -> bool:
-    """Whether this user may not make network namespaces, or has no `ip` to make them with."""
+    """Return True if this user may not make network namespaces, or has no `ip` for it."""
     if shutil.which("ip") is None:
         return True
     name = f"orchestrator-{os.getpid()}"

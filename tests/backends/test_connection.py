@@ -41,7 +41,7 @@ class Wire(asyncio.Transport):
 
 
 def fed(*parts):
-    """What a connection makes of the bytes it is given."""
+    """Feed bytes to a connection and return the reply."""
 
     async def ask():
         connection = Connection(lambda _: None, lambda _: None, Sending(), 2**20, "")

@@ -32,7 +32,7 @@ def body(model="m", words="hi"):
 
 
 async def ended(transport, request=None):
-    """What a request ended with, and when."""
+    """Return the outcome of a request, and its time."""
     outcome = await transport.post(CHAT, request or body(), 300.0, whole)
     return outcome, time.monotonic()
 

@@ -38,7 +38,7 @@ LONG_S = 60.0
 
 
 class Ended:
-    """How a command ended: its exit code and all it said, on one line."""
+    """The end of a command: its exit code and its whole output, on one line."""
 
     def __init__(self, code: int, words: str) -> None:
         self.code = code
@@ -110,7 +110,7 @@ class Arena:
         )
 
     def sent(self) -> Counter[str]:
-        """How often each request came, over all servers of this arena."""
+        """Count each request, over all servers of this arena."""
         lines = self.log.read_text(encoding="utf-8").splitlines()
         return Counter(line.partition("\t")[0] for line in lines)
 
@@ -201,7 +201,7 @@ def until_recorded(process: subprocess.Popen[str], run_dir: Path) -> None:
 
 
 def _copied_outcomes(run_dir: Path) -> int:
-    """How many outcomes a copy of the store holds: reading the store itself would make files."""
+    """Count the outcomes in a copy of the store: reading the store itself would make files."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("store.sqlite", "store.sqlite-wal"):
             with contextlib.suppress(FileNotFoundError):
@@ -214,7 +214,7 @@ def _copied_outcomes(run_dir: Path) -> int:
 
 
 def end_of(process: subprocess.Popen[str], seconds: float = LONG_S) -> Ended:
-    """How a process ends, which it must within `seconds`."""
+    """Return the end of a process, which must come within `seconds`."""
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

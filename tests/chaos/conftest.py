@@ -1,4 +1,4 @@
-"""What every fault is held to, and where it is written down what the tests measured."""
+"""Checks after every fault, and the record of the tests' measurements."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a power cut leaves of files: whatever was synced, and of the rest any part.
+"""Files after a power cut: all that was synced, and of the rest any part.
 
 The model is the strict one of POSIX: bytes are safe once their file was synced; that a name exists,
 or is another file's now, once its folder was. Of unsynced writes any may have reached the disk,

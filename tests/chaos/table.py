@@ -27,7 +27,7 @@ _HEAD: Final = ("fault", "times", "exit", "what the user reads", "recorded", "lo
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one fault.
+    """Measurements of one fault.
 
     Attributes:
         section: Of the table.

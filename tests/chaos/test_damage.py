@@ -114,7 +114,7 @@ def go_on(arena, run_dir):
 
 
 def settled(arena):
-    """What was sent, once the server has also met what was in flight when the command ended."""
+    """Return the requests sent, once the server has met those in flight at the command's end."""
     while True:
         found = arena.sent()
         time.sleep(0.05)

@@ -169,7 +169,7 @@ def test_a_file_system_without_shared_memory(arena, note, tmp_path):
 
 
 def as_owner(run_dir, host, age_s):
-    """What a process on a machine leaves that went away so long ago."""
+    """Leave the files of a process that went away from a machine so long ago."""
     owner = run_dir / "owner.json"
     owner.write_text(f'{{"host":"{host}","pid":1,"started_s":0.0,"token":"t"}}', encoding="utf-8")
     then = time.time() - age_s  # noqa: TID251 (a file's time is wall time)

@@ -101,7 +101,7 @@ def test_what_was_acknowledged_survives_a_power_cut_at_any_moment(shim, note, tm
 
 
 def number_kept(path):
-    """How many outcomes in a row are there, each as it was put, with their units."""
+    """Count the outcomes in a row that are kept, each as it was put, with their units."""
     if not path.exists():
         return 0
     with Store.open(path) as store:

@@ -124,7 +124,7 @@ def test_what_passes_leaves_no_trace_and_what_lasts_fails_its_own_units(arena, n
 
 
 def shown(ended):
-    """How many units failed of what, as the command says."""
+    """Return the failed units by cause, as the command prints them."""
     n_failed = re.search(r"orchestrator: \d+ units? failed", ended.words)
     table = re.search(r"failed units ((?:· \w+ \d+ ?)+)", ended.words)
     assert n_failed, ended.words

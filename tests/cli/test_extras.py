@@ -1,4 +1,4 @@
-"""What an optional part of the installation is needed for says so in one line."""
+"""Commands that need an optional part of the installation say so in one line."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""What a command imports, by the modules that are loaded; how long it takes is in benchmarks/."""
+"""Imports of a command, by the modules that are loaded; their time is in benchmarks/."""
 
 import argparse
 import json

@@ -51,7 +51,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def at_terminal(folder: Path, width: int, *arguments: str, **changes: str) -> str:
-    """What the command writes at a terminal so many columns wide."""
+    """Return the output of the command at a terminal so many columns wide."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What is refused before anything is sent: exit code 2, in words, and nothing left behind."""
+"""Refusals before anything is sent: exit code 2, in words, and nothing left behind."""
 
 import pytest
 

@@ -10,7 +10,7 @@ LEVEL, ERROR = 0.95, clusters.ERROR
 
 
 def faults(found, n_simulations, slack):
-    """What is covered less often than its level, beyond Monte-Carlo error and `slack`."""
+    """Name the intervals whose coverage is too low, beyond Monte-Carlo error and `slack`."""
     error = 3 * math.sqrt(LEVEL * (1 - LEVEL) / n_simulations)
     return {
         name: tally.coverage

@@ -1,4 +1,4 @@
-"""How far a server's numbers are from a float32 forward pass of the same weights.
+"""Distances of a server's numbers from a float32 forward pass of the same weights.
 
 Each measurement goes through our back-end, so that requests, replies and arithmetic are all in it.
 """

@@ -1,4 +1,4 @@
-"""What a model's own forward pass says, in float32, without any server."""
+"""A model's own forward pass in float32, without any server."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What every server must do with asks, sound and unsound, whatever its numbers are."""
+"""Behaviour required of every server with asks, sound and unsound, whatever its numbers."""
 
 import asyncio
 import json
@@ -171,7 +171,7 @@ async def test_a_request_that_is_given_up_stops_being_computed(server, backend):
 
 
 async def n_drawn(transport):
-    """How many tokens the server has drawn since it started."""
+    """Return the number of tokens that the server has drawn since it started."""
     reply = await transport.get("/metrics", 10.0)
     (line,) = DRAWN.findall(reply.body)
     return float(line.split()[-1])

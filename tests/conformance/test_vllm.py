@@ -1,4 +1,4 @@
-"""What is peculiar to vLLM, and what of it our back-end keeps out of the numbers.
+"""Peculiarities of vLLM, and those that our back-end keeps out of the numbers.
 
 Where a test says that the server does something odd, it is there to tell when that ends.
 """

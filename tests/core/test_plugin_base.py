@@ -38,7 +38,7 @@ class Kind(Family[Threads]):
 
 
 class Shared(Family[ThreadsT]):
-    """What several plug-ins share."""
+    """Settings that several plug-ins share."""
 
 
 def test_the_brackets_hold_the_settings():

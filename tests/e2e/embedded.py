@@ -62,7 +62,7 @@ def answers_of(found: dict[str, pl.DataFrame]) -> Callable[[Row, str], Row]:
 
 
 def ask(url: str, path: str, **body: Any) -> Any:
-    """What the server itself says."""
+    """Return the server's own reply."""
     request = urllib.request.Request(  # noqa: S310 (loopback)
         f"{url}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
     )

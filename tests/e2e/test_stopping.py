@@ -25,7 +25,7 @@ def server():
 
 
 def orders(run_dir):
-    """What the report's table of orders says, as (better, worse, order)."""
+    """Return the report's table of orders, as (better, worse, order)."""
     (table,) = [table for table in api.load(run_dir).tables if table.key.endswith(".orders")]
     return [tuple(row[:3]) for row in table.rows]
 

@@ -36,7 +36,7 @@ SERVER = {
 
 @dataclass
 class Story:
-    """What was seen of one run in two calls.
+    """Observations of one run in two calls.
 
     Attributes:
         run_dir: Of the run.

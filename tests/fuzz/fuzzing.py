@@ -1,4 +1,4 @@
-"""How hard a fuzz test tries, and what it throws."""
+"""Effort of a fuzz test, and its inputs."""
 
 import json
 import os

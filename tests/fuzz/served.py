@@ -143,7 +143,7 @@ def connected(kind: Kind, url: str = "http://127.0.0.1:1") -> Any:
 
 
 def answer(kind: str, call: str, at: int, body: bytes) -> Answer:
-    """What a back-end makes of a call whose reply of number `at` is `body`."""
+    """Return the answer of a back-end to a call whose reply of number `at` is `body`."""
 
     async def made() -> Answer:
         backend = connected(KINDS[kind])

@@ -32,7 +32,7 @@ PATHS = (
 
 
 def faults_of(content: bytes) -> list[Fault]:
-    """What is wrong with a recipe; any other error passes through."""
+    """Return the faults of a recipe; any other error passes through."""
     try:
         loads(content, FILE)
     except RecipeError as error:
@@ -41,7 +41,7 @@ def faults_of(content: bytes) -> list[Fault]:
 
 
 def read(content: bytes) -> bool:
-    """Whether it is loaded; if it is not, every fault says where it stands, and soon."""
+    """Return True if it is loaded; if not, every fault names its place, and soon."""
     begun = time.process_time()
     faults = faults_of(content)
     assert time.process_time() - begun < MOST_CPU_S

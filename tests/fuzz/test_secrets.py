@@ -23,7 +23,7 @@ SPELLINGS = {KEY, json.dumps(KEY)[1:-1], quote(KEY, safe=""), "0123456789abcdef"
 
 
 def call(folder: Path, *arguments: str) -> bytes:
-    """What a command writes to both streams."""
+    """Return the output of a command on both streams."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "ignore", "-m", "orchestrator", *arguments],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), "A_KEY": KEY}, timeout=100,

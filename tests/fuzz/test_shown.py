@@ -42,7 +42,7 @@ def obeyed(text: str, *, lines: bool = False) -> list[str]:
 
 
 def is_a_command(character: str) -> bool:
-    """Whether a terminal obeys it or it reorders text."""
+    """Return True if a terminal obeys it or it reorders text."""
     return unicodedata.category(character) in {"Cc", "Cs"} or character in BIDI
 
 

@@ -1,4 +1,4 @@
-"""What is computed for one judgment at a time is what is computed for many at once."""
+"""Numbers computed for one judgment at a time equal those computed for many at once."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is read back from the log of a server."""
+"""Reading back the log of a server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a recipe may have this machine run without `--allow-code`."""
+"""Programs that a recipe may have this machine run without `--allow-code`."""
 
 import os
 

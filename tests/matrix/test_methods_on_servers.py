@@ -68,7 +68,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "consistency": {"kind": "consistency", "similarity": {"kind": "rouge_l"}, "answer": ANSWER},
 }  # fmt: skip
 FRAMES_OF_TEXTS = {"verdicts"}
-"""Where a made-up judge may write no verdict, which is a failed row and right."""
+"""Frames in which a made-up judge may write no verdict, which is a failed row and right."""
 PLAIN = ("plain", "vllm_as_openai", "openai", "ollama")
 """Servers of which only the alternatives of one token are known."""
 LONG_LABELS = (

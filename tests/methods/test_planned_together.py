@@ -1,4 +1,4 @@
-"""What several methods that ask the same judge cost together."""
+"""Joint cost of several methods that ask the same judge."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""Who is sent a key or a password, and that no other file or variable adds one."""
+"""Receivers of keys and passwords; no other file or variable adds one."""
 
 import contextlib
 import socketserver

@@ -1,4 +1,4 @@
-"""Whether methods get what they ask for, told from one ask of a made-up item."""
+"""Checks that methods get what they ask for, told from one ask of a made-up item."""
 
 import math
 

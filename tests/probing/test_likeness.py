@@ -26,7 +26,7 @@ from tests.probing.bodies import chat
 
 
 def model(rng, n_prompts=6, n_tokens=8, k=5):
-    """What some model says to every prompt."""
+    """Return some model's answers to every prompt."""
     return [
         Seen(
             tuple("t0" for _ in range(n_tokens)),

@@ -145,7 +145,7 @@ def test_what_is_not_utf_8_is_reported_with_its_line():
 
 
 def outcome(content: bytes | str) -> Source | RecipeError:
-    """What comes of a content; anything but data or a RecipeError fails the test."""
+    """Parse a content; anything but data or a RecipeError fails the test."""
     try:
         return parse(content, "f") if isinstance(content, str) else parse_bytes(content, "f")
     except RecipeError as error:

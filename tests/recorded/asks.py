@@ -1,4 +1,4 @@
-"""What is asked of a real server for a recording, and of the recording afterwards."""
+"""Requests to a real server for a recording, and to the recording afterwards."""
 
 from typing import Final
 
@@ -57,7 +57,7 @@ FAULTY: Final[dict[str, GenerateAsk | ScoreAsk]] = {
 async def asked(
     backend: Backend, ask: GenerateAsk | ScoreAsk | ChooseAsk
 ) -> Generation | Scored | Choice | Failure:
-    """What a back-end answers."""
+    """Return the answer of a back-end."""
     match ask:
         case GenerateAsk():
             return await backend.generate(ask, SEED)

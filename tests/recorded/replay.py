@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass
 class Recording:
-    """What was sent and what came back, and what a forward pass says of the same.
+    """Requests and replies of a server, and numbers of a forward pass for the same requests.
 
     Attributes:
         about: Server, version, settings and model.
@@ -84,7 +84,7 @@ _METRICS = re.compile(
 
 
 def request_of(path: str, body: bytes | None) -> str:
-    """What a recording knows a request by: bodies that say the same are the same."""
+    """Return the key of a request in a recording; equal bodies have equal keys."""
     said = "" if body is None else json.dumps(json.loads(body), sort_keys=True)
     return f"{path} {said}".rstrip()
 

@@ -115,7 +115,7 @@ def _judged(item, category, pair, judge, prefer):
 
 
 def printed(renderable, width=100, encoding="utf-8"):
-    """What is printed, without the blanks at the ends of lines."""
+    """Return the printed text, without the blanks at the ends of lines."""
     stream = Stream(encoding)
     print_to(stream, renderable, width)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

@@ -1,4 +1,4 @@
-"""What is said of a changed recipe before anything is sent."""
+"""Announcements of a changed recipe before anything is sent."""
 
 import types
 from typing import cast

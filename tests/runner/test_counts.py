@@ -1,4 +1,4 @@
-"""What a plan counts where items have several turns."""
+"""Counts of a plan whose items have several turns."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Which kind a server is taken for where the recipe names none, and what that leaves as it was."""
+"""The kind taken for a server if the recipe names none; other settings stay as they were."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What displays are told of servers' own queues and caches."""
+"""Servers' own queues and caches, as displays are told of them."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which units are begun first where a run goes on."""
+"""Order of the units that a resumed run begins with."""
 
 import pytest
 from hypothesis import given

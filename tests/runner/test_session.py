@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime
 
 
 class MemoryStore:
-    """What a session needs of a store, and when each unit ended."""
+    """The part of a store that a session needs, with the time at which each unit ended."""
 
     pending_bytes = 0
 

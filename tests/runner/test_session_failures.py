@@ -1,4 +1,4 @@
-"""What ends a session early, or must not: stores, connections and methods that fail, and stops."""
+"""Early ends of a session: stores, connections and methods that fail, and stops."""
 
 import asyncio
 import time

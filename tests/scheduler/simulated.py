@@ -10,7 +10,7 @@ from orchestrator.scheduler.limits import Change, Controller, Seen
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a server can do.
+    """Capacity of a server.
 
     Attributes:
         slots: Requests that it computes at a time; others wait in its queue.
@@ -34,7 +34,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct):
-    """What came of it: answers by time, and changes of the limit."""
+    """Result of a run: answers by time, and changes of the limit."""
 
     ended: list[float] = []
     changes: list[Change] = []

@@ -1,4 +1,4 @@
-"""Who goes next: the item that is being sent, then begun units, then new ones; who waited long."""
+"""Order of requests: the item being sent, begun units, new ones; those that waited long."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -20,7 +20,7 @@ def covered(judge, n_models, n_prompts, n_simulations):
 
 
 def fault(tally, n_simulations, slack):
-    """How far the coverage is below the level, beyond Monte-Carlo error and `slack`."""
+    """Return the shortfall of coverage below the level, beyond Monte-Carlo error and `slack`."""
     error = math.sqrt(LEVEL * (1 - LEVEL) / n_simulations)
     return LEVEL - slack - 3 * error - tally.coverage
 

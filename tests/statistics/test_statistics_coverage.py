@@ -15,7 +15,7 @@ SHORT = {"mean, log-normal", "pearson, log-normal", "share, near 2 %"}
 
 
 def fault(tally, slack):
-    """How far the coverage is from the level, beyond Monte-Carlo error and `slack`."""
+    """Return the distance of coverage from the level, beyond Monte-Carlo error and `slack`."""
     error = math.sqrt(LEVEL * (1 - LEVEL) / max(tally.asked, 1))
     return abs(tally.coverage - LEVEL) - slack - 3 * error
 

@@ -1,4 +1,4 @@
-"""What is recorded is soon in the file itself, and a run says when a part of it was left behind."""
+"""Records are soon in the file itself, and a run says when a part of it was left behind."""
 
 import shutil
 import time

@@ -103,7 +103,7 @@ outcomes = generations | scores | choices | pair_scores | failures
 
 
 def bits(value: object) -> object:
-    """What two records must share to be the same bit for bit, nan and -0.0 included."""
+    """Return a value that is equal for records equal bit for bit, nan and -0.0 included."""
     match value:
         case np.ndarray():
             return value.dtype.str, value.shape, value.tobytes()

@@ -46,7 +46,7 @@ def write_until_killed(path: Path, lines: int) -> int:
 
 
 def check_what_is_there(path: Path, last: int) -> int:
-    """How many units are there; all is as it was put and nothing acknowledged is missing."""
+    """Count the units; all are as they were put, and no acknowledged one is missing."""
     with Store.open(path) as store:
         store.check()
         plan = store.current_plan

@@ -1,4 +1,4 @@
-"""What no kept plan asks for is dropped, and nothing else changes by a bit."""
+"""Outcomes that no kept plan asks for are dropped, and nothing else changes by a bit."""
 
 import sqlite3
 from contextlib import closing

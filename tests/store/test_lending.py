@@ -1,4 +1,4 @@
-"""What other runs hold is found, copied byte for byte, and nothing is written there."""
+"""Outcomes of other runs are found, copied byte for byte, and nothing is written there."""
 
 import sqlite3
 import tempfile

@@ -32,7 +32,7 @@ def change(path: Path, start: int, content: bytes) -> None:
 
 
 def held(path: Path) -> int:
-    """How many outcomes are held; each is as it was put."""
+    """Count the outcomes held; each is as it was put."""
     with Store.open(path) as store:
         store.check()
         found = store.get_many(key(number) for number in range(N))

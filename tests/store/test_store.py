@@ -1,4 +1,4 @@
-"""What is put comes back: at once, after closing, once, and in order."""
+"""Records come back as put: at once, after closing, once, and in order."""
 
 import asyncio
 import sqlite3

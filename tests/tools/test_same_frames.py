@@ -1,4 +1,4 @@
-"""Which differences between two reports count."""
+"""Differences between two reports that count."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Who gets in, and what is refused."""
+"""Visitors that are let in, and those that are refused."""
 
 import pytest
 

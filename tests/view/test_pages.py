@@ -1,4 +1,4 @@
-"""What the page is told, without a browser."""
+"""Data of the page, without a browser."""
 
 import csv
 import io

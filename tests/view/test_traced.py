@@ -1,4 +1,4 @@
-"""What was asked for an item, replayed over the store of a real run against a fake server."""
+"""Requests of an item, replayed over the store of a real run against a fake server."""
 
 import pytest
 import yaml

@@ -113,7 +113,7 @@ def test_alternatives_are_read_by_id_in_the_order_of_the_prompts():
 
 
 def test_a_reply_that_v1_has_mixed_up_is_to_be_asked_again():
-    """What was seen: the drawn token and id 0 at minus infinity, whatever was asked for."""
+    """The reply as seen: the drawn token and id 0 at minus infinity, whatever was asked for."""
     found = vllm.looked(completion(listed(t7=-0.1, t0=-9999.0)), [(1, 2, 3)], 4, "")
     assert found is vllm.MIXED_UP
     assert not vllm.MIXED_UP.permanent
@@ -192,7 +192,7 @@ def test_a_server_that_draws_what_it_likes_is_told_from_one_that_can_be_forced()
 
 @pytest.mark.parametrize("value", [0.0, -0.3])
 def test_a_token_that_is_likely_only_because_it_is_forced_has_no_number(value):
-    """What a server with processed log-probabilities says of every such token."""
+    """The reply of a server with processed log-probabilities for every such token."""
     body = completion(listed(t5=value))
     found = failure(vllm.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
     assert "raw_logprobs: false" in found.message

@@ -1,4 +1,4 @@
-"""What judges write, well and badly; every parser on every text."""
+"""Texts of judges, good and bad; every parser on every text."""
 
 import math
 import re

@@ -101,5 +101,5 @@ def forced(served: Served, ids: list[int]) -> torch.Tensor:
 
 
 def taken(logprobs: torch.Tensor, n_prompt: int, ids: list[int]) -> list[float]:
-    """What `ids` got behind the first `n_prompt` tokens."""
+    """Return the log-probabilities of `ids` behind the first `n_prompt` tokens."""
     return [float(logprobs[n_prompt - 1 + place, token]) for place, token in enumerate(ids)]

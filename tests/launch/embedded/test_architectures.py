@@ -1,4 +1,4 @@
-"""Which models can be served: what the check at loading says of other architectures."""
+"""Models that can be served: verdicts of the check at loading on other architectures."""
 
 from __future__ import annotations
 

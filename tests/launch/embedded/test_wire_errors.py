@@ -1,4 +1,4 @@
-"""What the server says of itself, and what it refuses."""
+"""The server's replies about itself, and its refusals."""
 
 from __future__ import annotations
 
