@@ -112,7 +112,7 @@ class Config(BaseModel):
 
 
 def identity(config: Config, weights: str) -> dict[str, str]:
-    """Return all that decides the numbers: hashes of weights, tokenizer, template; formats, adapters.
+    """Return what decides the numbers: hashes of weights, tokenizer, template; formats, adapters.
 
     Raises:
         LaunchError: If the weights or an adapter are not there.

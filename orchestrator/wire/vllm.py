@@ -319,7 +319,7 @@ def _answers(
 def _listings(
     body: bytes, prompts: Sequence[Path], secret: str
 ) -> tuple[list[dict[int, float]], int] | Failure:
-    """Return the tokens listed at the first place after each prompt, and the count of cached ones."""
+    """Return the tokens listed right after each prompt, and the number of cached tokens."""
     found = _answers(body, len(prompts), sum(map(len, prompts)), secret)
     if isinstance(found, Failure):
         return found
