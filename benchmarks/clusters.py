@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.interval_coverage import LEVEL, MODELS, Tally
+from benchmarks.interval_coverage import LEVEL, MODELS, Tally, add_ratings
 from orchestrator.scheduler.blocks import StoppingRule
-from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, to_elo
+from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.ratings import rate
@@ -127,12 +127,7 @@ def _rated(
 ) -> None:
     names = [f"m{i}" for i in range(sums.n_models)]
     found = rate(sums, names, confidence_level=LEVEL, n_resamples=0, rng=rng)
-    tallies["rating"].add(found.low, found.high, to_elo(strengths))
-    for i, j in itertools.pairwise(range(sums.n_models)):
-        interval = found.difference(i, j, sums.n_prompts).interval
-        bounds = (interval.low, interval.high) if interval else (math.nan, math.nan)
-        truth = np.array([ELO_SCALE * (strengths[i] - strengths[j])])
-        tallies["difference"].add(np.array(bounds[:1]), np.array(bounds[1:]), truth)
+    add_ratings(tallies, found, strengths, sums.n_prompts)
 
 
 def coverage(n_simulations: int) -> Iterator[str]:

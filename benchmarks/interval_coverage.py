@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, to_elo
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
-from orchestrator.statistics.ratings import rate
+from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.win_rate import win_rates
 
 MODELS = {
@@ -117,6 +117,25 @@ def _source(cell: Cell, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, JUDGES.index(cell.judge), cell.n_models, cell.n_prompts])
 
 
+def add_ratings(
+    tallies: dict[str, Tally], found: Ratings, strengths: Floats, n_prompts: int
+) -> None:
+    """Add intervals of ratings and of neighbours' differences.
+
+    Args:
+        tallies: By name; "rating" and "difference" are added to.
+        found: Ratings of M models.
+        strengths: True strengths, natural log, shape (M,).
+        n_prompts: Prompts on which every two models were compared.
+    """
+    tallies["rating"].add(found.low, found.high, to_elo(strengths))
+    for i, j in itertools.pairwise(range(len(strengths))):
+        interval = found.difference(i, j, n_prompts).interval
+        bounds = (interval.low, interval.high) if interval else (np.nan, np.nan)
+        truth = np.array([ELO_SCALE * (strengths[i] - strengths[j])])
+        tallies["difference"].add(np.array(bounds[:1]), np.array(bounds[1:]), truth)
+
+
 def _add_win_rates(tally: Tally, sums: PromptSums, truth: Floats) -> None:
     shares = win_rates(sums, LEVEL)
     at = (sums.first, sums.second)
@@ -140,12 +159,7 @@ def simulate(
     for _ in range(n_simulations):
         sums = summed(preferences(rng, cell.n_prompts, qualities, cell.judge), cell.n_models)
         result = rate(sums, names, confidence_level=LEVEL, n_resamples=n_resamples, rng=rng)
-        tallies["rating"].add(result.low, result.high, to_elo(strengths))
-        for i, j in itertools.pairwise(range(cell.n_models)):
-            interval = result.difference(i, j, cell.n_prompts).interval
-            bounds = (interval.low, interval.high) if interval else (np.nan, np.nan)
-            truth = np.array([ELO_SCALE * (strengths[i] - strengths[j])])
-            tallies["difference"].add(np.array(bounds[:1]), np.array(bounds[1:]), truth)
+        add_ratings(tallies, result, strengths, cell.n_prompts)
         _add_win_rates(tallies["win rate"], sums, win_truth)
         held = (result.rank_low <= true_rank) & (true_rank <= result.rank_high)
         tallies["ranks"].add(np.zeros(1), np.ones(1), np.array([0.5 if held.all() else 2.0]))
