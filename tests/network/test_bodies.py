@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.network import bodies
 from orchestrator.network.bodies import FREE_BYTES, Ledger, collect
 from orchestrator.records import Failure
+from tests.network.watched import Watched
 
 TEXT = b"some words, said again and again; " * 4000
 
@@ -121,15 +122,6 @@ def test_a_server_that_holds_all_the_room_does_not_keep_another_from_being_read(
 
 
 async def test_readers_wait_for_room_and_all_are_read(monkeypatch) -> None:
-    most = 0
-
-    class Watched(Ledger):
-        def hold(self, *arguments) -> bool:
-            nonlocal most
-            may_go_on = super().hold(*arguments)
-            most = max(most, self.n_bytes)
-            return may_go_on
-
     part = bytes(FREE_BYTES)
     watched = Watched(8 * FREE_BYTES)
     monkeypatch.setattr(bodies, "ledger", lambda: watched)
@@ -143,7 +135,7 @@ async def test_readers_wait_for_room_and_all_are_read(monkeypatch) -> None:
         tasks = [group.create_task(collect(slow(), "s")) for _ in range(20)]
     assert all(task.result() == part * 6 for task in tasks)
     # Of 120 parts: each reader has one that is free, and one that made it wait.
-    assert most <= (8 + 2 * 20) * FREE_BYTES
+    assert watched.peak <= (8 + 2 * 20) * FREE_BYTES
     assert watched.n_bytes == 0
 
 

@@ -13,10 +13,11 @@ from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply, Transport, whole
 from orchestrator.backend import Endpoint
 from orchestrator.network import bodies
-from orchestrator.network.bodies import FREE_BYTES, Ledger
+from orchestrator.network.bodies import FREE_BYTES
 from orchestrator.records import Failure
 from orchestrator.runner.http import Http
 from tests.network.hostile import ATTACKS, ENDLESS, HEAD, attacking
+from tests.network.watched import Watched
 
 T = TypeVar("T")
 KINDS = (DirectTransport, AiohttpTransport, OpenaiTransport)
@@ -61,15 +62,6 @@ async def test_a_probe_reads_no_more_than_its_limit(attack) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_long_replies_that_come_together_are_not_all_held(kind, monkeypatch) -> None:
     n, body = 12, bytes(4 * FREE_BYTES)
-    most = 0
-
-    class Watched(Ledger):
-        def hold(self, *arguments) -> bool:
-            nonlocal most
-            may_go_on = super().hold(*arguments)
-            most = max(most, self.n_bytes)
-            return may_go_on
-
     watched = Watched(2 * len(body))
     monkeypatch.setattr(bodies, "ledger", lambda: watched)
     monkeypatch.setattr("backends._connection.ledger", lambda: watched)
@@ -86,4 +78,4 @@ async def test_long_replies_that_come_together_are_not_all_held(kind, monkeypatc
     assert [one.result() for one in asked] == [Reply(200, {}, body)] * n
     assert watched.n_bytes == 0
     # Each connection may have read the part that made it wait, and one reply always goes on.
-    assert most <= 3 * len(body) + n * 2 * FREE_BYTES
+    assert watched.peak <= 3 * len(body) + n * 2 * FREE_BYTES
