@@ -3,6 +3,7 @@ import json
 import pytest
 
 from orchestrator.cli import main
+from tests.launched import recipe_data
 
 
 @pytest.fixture
@@ -36,22 +37,8 @@ def recipe(here):
     """Write a recipe of launched fake servers; keywords replace parts of it."""
 
     def write(name="made", **changes):
-        data = {
-            "name": name,
-            "models": {
-                "weak": {"server": "fake", "weights": "a:0.2"},
-                "strong": {"server": "fake", "weights": "b:0.9"},
-                "judge": {"server": "fake", "weights": "j:1.0"},
-            },
-            "dataset": {"kind": "demo", "n": 6},
-            "methods": [
-                {"kind": "pairwise_ranking", "judges": ["judge"], "answer": {"max_tokens": 4}}
-            ],
-            "statistics": {"n_resamples": 50},
-            **changes,
-        }
         path = here / f"{name}.yaml"
-        path.write_text(json.dumps(data), encoding="utf-8")
+        path.write_text(json.dumps(recipe_data(name, **changes)), encoding="utf-8")
         return str(path.relative_to(here))
 
     return write

@@ -7,23 +7,13 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import RecipeError, RunDirectoryError, UsageError
+from tests.launched import recipe_data
 
 
 @pytest.fixture
 def recipe(tmp_path):
-    data = {
-        "name": "made",
-        "models": {
-            "weak": {"server": "fake", "weights": "a:0.2"},
-            "strong": {"server": "fake", "weights": "b:0.9"},
-            "judge": {"server": "fake", "weights": "j:1.0"},
-        },
-        "dataset": {"kind": "demo", "n": 8},
-        "methods": [{"kind": "pairwise_ranking", "judges": ["judge"], "answer": {"max_tokens": 4}}],
-        "statistics": {"n_resamples": 50},
-    }
     path = tmp_path / "made.yaml"
-    path.write_text(json.dumps(data), encoding="utf-8")
+    path.write_text(json.dumps(recipe_data(n=8)), encoding="utf-8")
     return path
 
 

@@ -8,23 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.launched import recipe_data
+
 ROOT = Path(__file__).resolve().parents[2]
-RECIPE = {
-    "name": "made",
-    "models": {
-        "weak": {"server": "fake", "weights": "a:0.2"},
-        "strong": {"server": "fake", "weights": "b:0.9"},
-        "judge": {"server": "fake", "weights": "j:1.0"},
-    },
-    "dataset": {"kind": "demo", "n": 2},
-    "methods": [{"kind": "pairwise_ranking", "judges": ["judge"], "answer": {"max_tokens": 4}}],
-    "statistics": {"n_resamples": 50},
-}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "made.yaml").write_text(json.dumps(RECIPE), encoding="utf-8")
+    (tmp_path / "made.yaml").write_text(json.dumps(recipe_data(n=2)), encoding="utf-8")
     for name in ("backends", "launch"):
         package = tmp_path / name
         package.mkdir()
