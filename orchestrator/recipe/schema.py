@@ -311,7 +311,7 @@ class Recipe:
         seed: Decides sampled texts and bootstraps.
         limit: Use only the first so many items; None for all.
         models: By name, in the recipe's order.
-        dataset: Where the items come from; a `path` among its settings is absolute.
+        dataset: Source of the items; a `path` among its settings is absolute.
         methods: In the recipe's order.
         analyses: In the recipe's order.
         statistics: How uncertainty is given.
