@@ -125,6 +125,7 @@ OTHERS = [
     ("server", SERVER, "del BACKEND", "it has no 'BACKEND'"),
     ("server", SERVER, "MULTI_MODEL = 'no'", "its 'MULTI_MODEL' must be a bool"),
     ("server", SERVER, "def start(config, models, log_path): pass", "must be a coroutine function"),
+    ("server", SERVER, "def programs(): return ()", "its 'programs' must take (config)"),
     ("server", SERVER, "def identity(config, weights): return 1 / 0", "mine.py:2: "),
 ]
 

@@ -25,6 +25,25 @@ def test_every_option_says_what_it_does(command):
                 assert said, (name, line)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("run", "run code and programs that the recipe names"),
+        ("probe", "run code and programs that the recipe names"),
+        ("check", "import code that the recipe names, and accept its programs; starts none"),
+        ("plan", "import code that the recipe names, and accept its programs; starts none"),
+        ("report", "import code that the recipe names"),
+        ("view", "import code that the recipe names"),
+        ("gc", "import code that the recipe names"),
+    ],
+)
+def test_help_says_what_allow_code_permits(command, name, said):
+    words = " ".join(command(name, "--help")[1].split())
+    after = words.rpartition("--allow-code ")[2]
+    assert after.startswith(said)
+    assert ("program" in after[:80]) == ("program" in said)
+
+
 def test_help_gives_the_exit_codes(command):
     assert "130 interrupted" in command("--help")[1]
 
