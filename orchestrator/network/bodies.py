@@ -25,6 +25,9 @@ UNASKED_ENCODING: Final = Failure(
 )
 
 _GZIP: Final = ("gzip", "x-gzip")
+# A text that gzip can't shrink grows by 5 bytes in 16,384, and some bytes are its head and padding.
+_GZIP_ROOM_BYTES: Final = 64 << 10
+_GZIP_GROWTH: Final = 1.001
 _WITH_GZIP_HEADER: Final = 16 + zlib.MAX_WBITS
 
 
@@ -112,7 +115,7 @@ async def collect(
         chunks: As they come from the network, not decompressed.
         server: Stands for the server that sends them, in the ledger.
         encoding: The reply's Content-Encoding; of gzip the inflated bytes are counted.
-        most_bytes: Longer bodies are failures.
+        most_bytes: Longer bodies are failures; so is gzip that is longer as it comes.
 
     Failures: "unparseable" for a body that is too long or compressed otherwise, and "connection"
     for compressed data that is damaged or breaks off. What `chunks` raises is raised.
@@ -124,13 +127,16 @@ async def collect(
     else:
         return UNASKED_ENCODING
     counted, body, parts, n_bytes = ledger(), object(), [], 0
+    left = most_bytes * _GZIP_GROWTH + _GZIP_ROOM_BYTES
     try:
         async for chunk in chunks:
+            left -= len(chunk)
             part = inflater.inflate(chunk, most_bytes + 1 - n_bytes) if inflater else chunk
             parts.append(part)
             n_bytes += len(part)
-            if n_bytes > most_bytes:
-                return too_large(n_bytes, most_bytes)
+            # Padding, and members that hold nothing, may come without end.
+            if n_bytes > most_bytes or left < 0:
+                return too_large(max(n_bytes, most_bytes + 1), most_bytes)
             if n_bytes > FREE_BYTES:
                 await _room(counted, body, server, n_bytes)
     except zlib.error as error:
@@ -171,7 +177,10 @@ class _Gzip:
         parts: list[bytes] = []
         while data and most_bytes > 0:
             if self._member.eof:
-                # Members of a file follow one another without a sign.
+                # Members of a file follow one another without a sign; zeros may pad each.
+                data = data.lstrip(b"\0")
+                if not data:
+                    break
                 self._member = zlib.decompressobj(_WITH_GZIP_HEADER)
             parts.append(self._member.decompress(data, most_bytes))
             most_bytes -= len(parts[-1])

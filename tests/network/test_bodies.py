@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import random
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
@@ -59,6 +60,35 @@ async def test_a_body_may_be_as_long_as_the_limit_and_no_longer(encoding: str) -
 async def test_gzip_that_breaks_off_is_a_failure_of_the_connection() -> None:
     failure = await collect(stream([gzip.compress(TEXT)[:-9]]), "s", "gzip")
     assert failure == Failure("connection", "the reply broke off")
+
+
+@pytest.mark.parametrize("size", [1, 17, 10**6])
+@pytest.mark.parametrize("more", [b"", gzip.compress(b"!")], ids=["end", "member"])
+async def test_zeros_behind_gzip_are_padding(size: int, more: bytes) -> None:
+    # gzip(1) takes them too: a tape's last block is filled with them.
+    parts = cut(gzip.compress(TEXT) + bytes(1000) + more, size)
+    assert await collect(stream(parts), "s", "gzip") == TEXT + (b"!" if more else b"")
+
+
+async def endless(beginning: bytes, part: bytes) -> AsyncIterator[bytes]:
+    yield beginning
+    for _ in range(100_000):
+        yield part
+    pytest.fail("read without end")
+
+
+@pytest.mark.parametrize("part", [bytes(1000), gzip.compress(b"") * 50], ids=["zeros", "members"])
+async def test_padding_and_empty_members_without_end_are_refused(part: bytes) -> None:
+    failure = await collect(endless(gzip.compress(TEXT), part), "s", "gzip", len(TEXT))
+    assert isinstance(failure, Failure)
+    assert (failure.cause, failure.permanent) == ("unparseable", True)
+
+
+async def test_what_gzip_can_not_shrink_may_be_as_long_as_the_limit() -> None:
+    noise = random.Random(1).randbytes(1 << 20)
+    for level in (0, 9):
+        parts = cut(gzip.compress(noise, level), 10_000)
+        assert await collect(stream(parts), "s", "gzip", len(noise)) == noise
 
 
 @pytest.mark.parametrize("data", [b"no gzip", gzip.compress(TEXT) + b"rest"])
