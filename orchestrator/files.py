@@ -6,16 +6,24 @@ folder. Nothing here follows a link, waits for a pipe, or reads more than a boun
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import os
+import shutil
 import stat
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 from zlib import crc32
 
 MOST_BYTES: Final = 16 << 20
 """More than any small file of a run has."""
+
+_TEMPORARY: Final = "orchestrator-lent-"
+_LOCK: Final = ".lock"
+# Longer than it takes to lock a folder that was just made.
+_STALE_S: Final = 60.0
 
 # Not on every system; there a link in the last part of a path is followed.
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -120,6 +128,45 @@ def set_aside(path: Path) -> Path:
     return path.rename(aside)
 
 
+def tail(path: Path, n_bytes: int, secrets: Sequence[str], begin: int = 0) -> str:
+    """Return the last bytes of a file as text, with `***` for each secret.
+
+    A secret in which the last bytes begin is left out whole.
+
+    Args:
+        path: The file.
+        n_bytes: At most so many are returned.
+        secrets: Not to be returned.
+        begin: Bytes of the file that are not read.
+
+    Raises:
+        OSError: If it can't be read.
+    """
+    hidden = blots(secrets)
+    with path.open("rb") as file:
+        cut = max(begin, file.seek(0, os.SEEK_END) - n_bytes)
+        before = min(cut - begin, max(map(len, hidden), default=1) - 1)
+        file.seek(cut - before)
+        content = file.read(before + n_bytes)
+    for secret in hidden:
+        at = content.find(secret, max(0, before - len(secret) + 1), before + len(secret) - 1)
+        if at >= 0:
+            before = at + len(secret)
+    return blot(content[before:], hidden).decode(errors="replace")
+
+
+def blots(secrets: Iterable[str]) -> list[bytes]:
+    """Return secrets in the order in which `blot` takes them: a longer one may hold a shorter."""
+    return sorted({secret.encode() for secret in secrets if secret}, key=len, reverse=True)
+
+
+def blot(content: bytes, secrets: Sequence[bytes]) -> bytes:
+    """Return a text with `***` for each secret."""
+    for secret in secrets:
+        content = content.replace(secret, b"***")
+    return content
+
+
 def checksum(path: Path) -> str:
     """Return length and CRC-32 of a file: damage changes them.
 
@@ -162,3 +209,50 @@ def sync_folder(path: Path) -> None:
             os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A new folder of this user alone, which goes at the end.
+
+    Folders that killed processes of this user left are removed: the lock in them is free.
+
+    Raises:
+        OSError: If it can't be made.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+    _remove_stale(folder.parent, folder.stat().st_mtime - _STALE_S)
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_stale(above: Path, before: float) -> None:
+    """Remove what killed processes of this user left in a folder before some time."""
+    with contextlib.suppress(OSError), os.scandir(above) as found:
+        for entry in found:
+            if entry.name.startswith(_TEMPORARY):
+                _remove_if_stale(above / entry.name, before)
+
+
+def _remove_if_stale(folder: Path, before: float) -> None:
+    try:
+        found = folder.lstat()
+        is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if not is_own or found.st_mtime > before:
+            return
+        lock = open_plain(folder / _LOCK, os.O_RDWR)
+    except OSError:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        pass  # its process lives
+    finally:
+        os.close(lock)

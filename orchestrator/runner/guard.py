@@ -12,12 +12,12 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from orchestrator import files
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from orchestrator.foreign import distrust, is_foreign
 from orchestrator.runner.options import RUNS
@@ -87,10 +87,10 @@ def _runs(places: Sequence[Path]) -> list[Path]:
 def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
     """Run the command in a bounded process, and return its exit code."""
     # No place for what it leaves: it may be killed.
-    with tempfile.TemporaryDirectory(prefix="orchestrator-") as side, _ends_by_sigterm():
+    with files.temporary_folder() as side, _ends_by_sigterm():
         process = subprocess.Popen(  # noqa: S603 (this program)
             [sys.executable, "-P", "-c", _START, _package(), *arguments],
-            env=os.environ | _FEW_THREADS | {_MARK: options.handler, "TMPDIR": side},
+            env=os.environ | _FEW_THREADS | {_MARK: options.handler, "TMPDIR": str(side)},
             # Ctrl-C comes to this process alone, which knows how long to wait.
             process_group=0,
         )

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from orchestrator import files
 from orchestrator.errors import UsageError
 from orchestrator.serving import Keepable, RunningServer
 from orchestrator.store.clock import wall_ms
@@ -26,6 +27,7 @@ _STOP_S: Final = 30.0
 # The watchdog must be the process that it was: its number may have been given to another.
 _SAME_START_S: Final = 1.0
 _GONE: Final = 1
+_TAIL_BYTES: Final = 64 * 1024
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +90,8 @@ class KeptServer:
     def log_tail(self, n_lines: int = 20) -> str:
         """The last lines of its log."""
         with contextlib.suppress(OSError):
-            text = self.log_path.read_bytes()[-65_536:].decode(errors="replace")
-            return "\n".join(text.replace(self.api_key, "***").splitlines()[-n_lines:])
+            text = files.tail(self.log_path, _TAIL_BYTES, [self.api_key])
+            return "\n".join(text.splitlines()[-n_lines:])
         return ""
 
     def first_error(self) -> str:

@@ -1,9 +1,8 @@
 """Frames of a run that is only read: those of its own folder, or made from its store elsewhere."""
 
 import os
-import shutil
-import tempfile
 import weakref
+from contextlib import ExitStack
 from pathlib import Path
 
 import polars as pl
@@ -28,10 +27,10 @@ def frames_of(store: Store, directory: RunDirectory, apart: Path | None) -> Fram
     Raises:
         StoreError: If the run is damaged, or a file can't be written.
     """
-    side = None
+    side = ExitStack()
     if is_foreign(directory.path):
         # What its results hold need not be what its store does.
-        apart = apart or (side := Path(tempfile.mkdtemp(prefix="orchestrator-")))
+        apart = apart or side.enter_context(files.temporary_folder())
     elif apart is None or is_exported(store, directory.results):
         check_items(directory)
         export(store, directory.results)
@@ -39,16 +38,11 @@ def frames_of(store: Store, directory: RunDirectory, apart: Path | None) -> Fram
     try:
         export(store, apart)
     except BaseException:
-        _remove(side)
+        side.close()
         raise
     frames = FrameFiles(apart, found_items(directory))
-    weakref.finalize(frames, _remove, side)
+    weakref.finalize(frames, side.close)
     return frames
-
-
-def _remove(folder: Path | None) -> None:
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_items(run_dir: RunDirectory) -> None:

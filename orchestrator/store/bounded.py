@@ -3,10 +3,12 @@
 import atexit
 import shutil
 import sqlite3
-import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
+
+from orchestrator import files
 
 _STATEMENT_S: Final = 60.0
 # A slow disk reads so many, and checking what was read takes less.
@@ -16,11 +18,15 @@ _STEPS: Final = 100_000
 # Longer than any stored value, which is compressed, can be.
 _MOST_VALUE_BYTES: Final = 256 << 20
 
+_held: Final = ExitStack()
+atexit.register(_held.close)
 _copies: dict[tuple[tuple[Path, int, int], ...], Path] = {}
 
 
 def copy_of(store: Path, log: Path) -> Path:
     """Return a copy of a store and its log, made once, that goes when this process ends.
+
+    What a killed process left goes when the next one makes a copy.
 
     Raises:
         OSError: If it can't be made.
@@ -28,8 +34,7 @@ def copy_of(store: Path, log: Path) -> Path:
     stamp = tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in (store, log))
     found = _copies.get(stamp)
     if found is None:
-        found = _copies[stamp] = Path(tempfile.mkdtemp(prefix="orchestrator-"))
-        atexit.register(shutil.rmtree, found, ignore_errors=True)
+        found = _copies[stamp] = _held.enter_context(files.temporary_folder())
         for path in (store, log):
             shutil.copyfile(path, found / path.name, follow_symlinks=False)
     return found / store.name

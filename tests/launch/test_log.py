@@ -6,7 +6,8 @@ from launch._causes import first_error
 from launch._environment import secrets_in
 from launch._log import ServerLog
 
-KEY = "k" * 40
+KEY_LENGTH = 40
+KEY = "k" * KEY_LENGTH
 
 
 @pytest.fixture
@@ -36,6 +37,29 @@ def test_no_secret_is_read_back(log):
     write(log, f"ValueError: key {KEY} and token hf_secret\n")
     assert first_error(log.lines()) == "ValueError: key *** and token ***"
     assert log.text() == "ValueError: key *** and token ***\n"
+
+
+@pytest.mark.parametrize("place", range(KEY_LENGTH + 3))
+def test_no_part_of_a_secret_is_read_back_where_the_last_64_kb_begin_in_it(log, place):
+    write(log, f"key {KEY}{'.' * (64 * 1024 - place)}")
+    assert "k" not in log.text()
+    assert log.text().endswith("." * 60_000)
+
+
+@pytest.mark.parametrize("place", range(KEY_LENGTH + 3))
+def test_no_part_of_a_secret_is_read_back_where_a_long_line_is_cut_in_it(log, place):
+    write(log, f"{'.' * (64 * 1024 - place)}{KEY}{'.' * 70_000}\nValueError: x\n")
+    log.mark()
+    said = [*log.lines(whole=True)]
+    assert "k" not in "".join(said)
+    assert "".join(said).count("***") == 1
+    assert said[-1] == "ValueError: x\n"
+
+
+def test_a_secret_that_begins_like_another_is_not_shown_in_part(tmp_path):
+    log = ServerLog(tmp_path / "m.log", ("hf_abc", "hf_abcdef"))
+    write(log, "hf_abcdef hf_abc\n")
+    assert log.text() == "*** ***\n"
 
 
 def test_a_log_without_line_ends_is_read_in_parts(log):
