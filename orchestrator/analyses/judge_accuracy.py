@@ -1,4 +1,4 @@
-"""Share of better answers that judges name: by setting and estimator, mean against mode.
+"""Accuracy of judges in naming the better answer, by setting and estimator: mean against mode.
 
 The rule for ties. Pairs whose label is a tie have no right verdict and are left out (their number
 is given). A verdict that is a tie counts half: it is what a coin would get. What a judge did not

@@ -36,7 +36,7 @@ class Findings:
 
     @property
     def warning(self) -> str:
-        """Return the warning to show before all results of a run that is not complete."""
+        """Warning to show before all results of a run that is not complete."""
         return "" if self.completeness is None else self.completeness.words()
 
 

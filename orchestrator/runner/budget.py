@@ -192,7 +192,7 @@ class Budget:
 
     @property
     def money(self) -> float | None:
-        """Return the money spent; None if no model has a price."""
+        """Money spent; None if no model has a price."""
         return self.spent.money if any(p.input or p.output for p in self._prices.values()) else None
 
     def run_for(self, elapsed_s: float) -> None:

@@ -55,7 +55,7 @@ class Owner(msgspec.Struct, frozen=True):
         return self.host == socket.gethostname()
 
     def is_alive(self) -> bool:
-        """True if the process still runs; only this machine's can be asked."""
+        """Return True if the process still runs; only this machine's can be asked."""
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.started_s) < _START_TOLERANCE_S
