@@ -29,7 +29,6 @@ from orchestrator.ask import (
 )
 from orchestrator.errors import MethodError
 from orchestrator.methods._rows import failed_row
-from orchestrator.plan import Plan, Work
 from orchestrator.records import (
     DONE,
     FAILED,
@@ -42,6 +41,7 @@ from orchestrator.records import (
     Row,
     Unit,
 )
+from orchestrator.units import Plan, Work
 
 _KINDS: dict[type, str] = {
     GenerateAsk: "generate",

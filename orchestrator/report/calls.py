@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.errors import OrchestratorError, RecipeError
-from orchestrator.plan import PlanCount, StageCount
 from orchestrator.report import numbers
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged
 from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.units import PlanCount, StageCount
 
 _MAX_NAME: Final = 32
 _MIN_NAME: Final = 8

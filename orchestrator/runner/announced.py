@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from orchestrator.plan import StageCount
 from orchestrator.runner.counts import Ints, by_end, count_items
 from orchestrator.runner.execute import Opened
 from orchestrator.runner.prepare import Prepared
 from orchestrator.store import Store
+from orchestrator.units import StageCount
 
 # Units driven, at most, of the items that are done and of the others: 0.1 s each.
 _DRIVEN: Final = 1_000

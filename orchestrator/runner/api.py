@@ -17,7 +17,6 @@ from orchestrator.errors import RunDirectoryError, StoreError, UsageError
 from orchestrator.foreign import distrust, is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.paths import STORE_NAME
-from orchestrator.plan import PlanCount
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.completeness import Completeness
@@ -54,6 +53,7 @@ from orchestrator.runner.stopping import Orders, declared_only, read_orders, tab
 from orchestrator.runner.tables import summarise
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
+from orchestrator.units import PlanCount
 
 RUNS = Path(_RUNS)
 

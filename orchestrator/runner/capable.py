@@ -10,9 +10,9 @@ from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Capabilities
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Stage
-from orchestrator.plan import Part
 from orchestrator.recipe.schema import ModelSpec, Recipe
 from orchestrator.records import NO_PREFIX
+from orchestrator.units import Part
 
 _REMEDY: Final = {
     "score": "scoring given tokens takes a back-end that scores, such as embedded, vllm, sglang",

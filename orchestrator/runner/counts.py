@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.driver import Driver
-from orchestrator.plan import Plan, PlanCount, StageCount
 from orchestrator.records import Failure, Outcome
 from orchestrator.runner.budget import Price
 from orchestrator.runner.prepare import Prepared
 from orchestrator.runner.stopping import new_blocks, open_blocks
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.store import Store
+from orchestrator.units import Plan, PlanCount, StageCount
 
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
 # low: an estimate that is too high disappoints nobody.

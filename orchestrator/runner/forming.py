@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.plan import Part, Plan
 from orchestrator.records import Row
 from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.statistics.coverage import LOW, is_untrusted
 from orchestrator.statistics.forming import Forming, Standing
+from orchestrator.units import Part, Plan
 
 _COMPARED: Final = {"model_a", "model_b", "prefer_a"}
 _LEVEL: Final = 0.95

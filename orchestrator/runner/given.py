@@ -7,9 +7,9 @@ import msgspec
 from orchestrator.ask import GenerateAsk
 from orchestrator.datasets import Dataset
 from orchestrator.errors import DatasetError
-from orchestrator.plan import Given
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure, Sampling
+from orchestrator.units import Given
 
 
 class GivenModel(msgspec.Struct, frozen=True):

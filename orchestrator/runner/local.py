@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from orchestrator import plugins
 from orchestrator.backend import LOCAL
 from orchestrator.errors import UsageError
-from orchestrator.plan import Part
 from orchestrator.recipe.schema import Limits, ModelSpec, Price, Recipe
+from orchestrator.units import Part
 
 
 class LocalModel(msgspec.Struct, frozen=True):

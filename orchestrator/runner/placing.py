@@ -8,7 +8,6 @@ import msgspec
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import GIB, Demand, Inventory, Placement, place
-from orchestrator.plan import Plan
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.launching import launch_module
 from orchestrator.runner.machine import inventory
@@ -16,6 +15,7 @@ from orchestrator.runner.prepare import Prepared
 from orchestrator.runner.servers import Places, grouped
 from orchestrator.runner.waves import PlacedServer, Waves
 from orchestrator.serving import Footprint, RunsOnGpus, ServedModel
+from orchestrator.units import Plan
 
 _log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from orchestrator import contracts, plugins
 from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import Method
-from orchestrator.plan import Part, Plan, make_part, settings_of
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.capable import refuse_impossible
 from orchestrator.runner.given import open_given
 from orchestrator.runner.identity import identity_key, model_identity
 from orchestrator.runner.local import local_models
+from orchestrator.units import Part, Plan, make_part, settings_of
 
 if TYPE_CHECKING:
     from orchestrator.runner.reuse import Lenders

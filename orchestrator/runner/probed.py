@@ -15,7 +15,6 @@ import msgspec
 from orchestrator import plugins
 from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
-from orchestrator.plan import Part
 from orchestrator.probing.examples import Example, name_of
 from orchestrator.probing.likeness import compare
 from orchestrator.probing.record import BAD, WARNING, ProbeRecord, differences
@@ -26,6 +25,7 @@ from orchestrator.runner.http import Http
 from orchestrator.runner.identity import LAUNCHED, server_label
 from orchestrator.runner.probe import AT_ONCE, Target, probe_model
 from orchestrator.store import Lender, Store, StoredServer
+from orchestrator.units import Part
 
 _log = logging.getLogger(__name__)
 

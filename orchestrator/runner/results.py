@@ -26,7 +26,6 @@ from orchestrator.frames import (
 )
 from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
 from orchestrator.paths import STORE_NAME
-from orchestrator.plan import Plan
 from orchestrator.records import Message
 from orchestrator.report.completeness import Completeness
 from orchestrator.runner.identity import provenance_words, server_label
@@ -34,6 +33,7 @@ from orchestrator.runner.late import Late
 from orchestrator.runner.marks import is_marked, write_mark
 from orchestrator.runner.probed import likeness_notes
 from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged, is_network_fs
+from orchestrator.units import Plan
 
 _UNITS = "units"
 NOT_NEEDED = "units not needed"

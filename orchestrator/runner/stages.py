@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.plan import Plan
 from orchestrator.report.progress import StageProgress
+from orchestrator.units import Plan
 
 Ints = NDArray[np.int64]
 

@@ -11,7 +11,6 @@ import numpy as np
 from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.methods._base import Compared
-from orchestrator.plan import Part, Plan
 from orchestrator.recipe.schema import Recipe
 from orchestrator.runner.results import NOT_NEEDED
 from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
@@ -19,6 +18,7 @@ from orchestrator.statistics.sequential import PairOrder
 from orchestrator.store import Store
 from orchestrator.summaries._orders import orders_table
 from orchestrator.tables import Table
+from orchestrator.units import Part, Plan
 
 _RULE = "stopping rule"
 

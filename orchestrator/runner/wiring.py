@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.plan import Plan
 from orchestrator.runner.adaptive import KeptLimit
 from orchestrator.runner.budget import Budget
 from orchestrator.runner.fleet import Hold
@@ -18,6 +17,7 @@ from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.limits import Controller
 from orchestrator.scheduler.loop import Connect
 from orchestrator.store import Store
+from orchestrator.units import Plan
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):

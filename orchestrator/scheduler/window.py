@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from orchestrator.plan import Plan
+from orchestrator.units import Plan
 
 # Bounds the work of one call, so that looking for a unit never holds up those that run.
 _SCANNED_AT_ONCE = 256

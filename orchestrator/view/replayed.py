@@ -19,7 +19,6 @@ from orchestrator.driver import Driver
 from orchestrator.errors import RunDirectoryError
 from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
-from orchestrator.plan import Plan
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure, Item, Message, Outcome
@@ -28,6 +27,7 @@ from orchestrator.runner.identity import identity_key
 from orchestrator.runner.prepare import parts_of
 from orchestrator.runner.revisions import last_revision
 from orchestrator.store import RunDirectory, Store
+from orchestrator.units import Plan
 
 _TOGETHER: Final = 500
 _KEPT: Final = 2

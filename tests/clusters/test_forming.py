@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.plan import Plan
 from orchestrator.runner.forming import Board
 from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.ratings import rate
+from orchestrator.units import Plan
 from tests.core.fakes import Config, Items, digest, make_part, method
 from tests.runner.test_forming import MODELS, PAIRS, end_item, nothing
 from tests.statistics.test_forming import NAMES, judged

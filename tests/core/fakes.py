@@ -8,7 +8,6 @@ from typing import Any, cast
 from orchestrator.ask import AskFailed, Request, Several, digest
 from orchestrator.methods._base import STATUS_COLUMNS, Combination, Method, Stage
 from orchestrator.methods._rows import RowContract
-from orchestrator.plan import Part, Plan, make_part
 from orchestrator.records import (
     Choice,
     Failure,
@@ -22,6 +21,7 @@ from orchestrator.records import (
     Unit,
 )
 from orchestrator.settings import Settings
+from orchestrator.units import Part, Plan, make_part
 
 SAMPLING = Sampling(max_tokens=8)
 

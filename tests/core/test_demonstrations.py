@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ask import digest
-from orchestrator.plan import Plan, make_part
 from orchestrator.records import Item, Message
+from orchestrator.units import Plan, make_part
 from tests.core import fakes
 
 

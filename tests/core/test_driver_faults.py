@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from orchestrator.driver import Driver
-from orchestrator.plan import Plan
 from orchestrator.records import FAULTY
+from orchestrator.units import Plan
 from tests.core.fakes import BAD, columns, contract, plan
 from tests.core.test_driver import make, one
 

@@ -1,5 +1,5 @@
 from orchestrator.ask import digest, item_digest
-from orchestrator.plan import Plan, make_part
+from orchestrator.units import Plan, make_part
 from tests.core.fakes import Config, Items, method
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.ask import digest
 from orchestrator.methods import judged_rewrites, pairwise_ranking, pairwise_scoring, pointwise
-from orchestrator.plan import Plan, make_part
+from orchestrator.units import Plan, make_part
 from tests.core.fakes import Items
 
 METHODS = {

@@ -6,9 +6,9 @@ import pytest
 
 from orchestrator import plugins
 from orchestrator.errors import RecipeError
-from orchestrator.plan import make_part
 from orchestrator.prompts import PromptError, render
 from orchestrator.recipe.load import load
+from orchestrator.units import make_part
 
 TEMPLATE = "{{ prompt }}\nA: {{ answer_a }}\nB: {{ answer_b }}\n"
 

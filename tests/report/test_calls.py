@@ -3,8 +3,8 @@ import pytest
 from rich.cells import cell_len
 
 from orchestrator.errors import Fault, LaunchError, RecipeError
-from orchestrator.plan import PlanCount, StageCount
 from orchestrator.report import tables
+from orchestrator.units import PlanCount, StageCount
 from tests.report.samples import a_model, a_progress, printed
 
 

@@ -5,9 +5,9 @@ import numpy as np
 from orchestrator.ask import digest
 from orchestrator.driver import Driver
 from orchestrator.methods import probdiff, samples
-from orchestrator.plan import Plan, make_part
 from orchestrator.records import Generation, Item, Message
 from orchestrator.runner.counts import Sample, count_plan
+from orchestrator.units import Plan, make_part
 from tests.core.fakes import Items
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from orchestrator.methods._base import Combination
-from orchestrator.plan import Plan
 from orchestrator.runner.forming import Board
+from orchestrator.units import Plan
 from tests.core.fakes import Config, Items, digest, make_part, method
 
 MODELS = ("a", "b", "c")

@@ -2,8 +2,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.methods._base import Combination
-from orchestrator.plan import Plan
 from orchestrator.runner.stages import Stages
+from orchestrator.units import Plan
 from tests.core.fakes import plan
 
 

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.methods._base import Combination
-from orchestrator.plan import Plan
 from orchestrator.scheduler.window import Window
+from orchestrator.units import Plan
 from tests.core.fakes import Config, Items, digest, generation, make_part, method
 
 NAMES = ("a", "b", "c", "judge")

@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from orchestrator.datasets import from_items
 from orchestrator.frames import polars_schema
 from orchestrator.methods import alpaca_eval
-from orchestrator.plan import settings_of
 from orchestrator.records import Item, Message
 from orchestrator.runner.keeping import Keeping
 from orchestrator.runner.results import export_items
 from orchestrator.statistics.length import length_controlled_win_rate
 from orchestrator.store import RunDirectory
 from orchestrator.summaries import alpaca_eval as summary
+from orchestrator.units import settings_of
 from tests.summaries.test_harness import lines
 
 N = 200
