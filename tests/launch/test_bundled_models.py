@@ -11,14 +11,14 @@ ABSENT = "torch and the bundled models are absent"
 torch = pytest.importorskip("torch", reason=ABSENT)
 transformers = pytest.importorskip("transformers", reason=ABSENT)
 
-from launch.embedded.training import measure  # noqa: E402 - needs torch
-from launch.embedded.training.batches import Encoder  # noqa: E402
-from launch.embedded.training.corpus import render  # noqa: E402
-from launch.embedded.training.export import ANSWERERS, MODELS, NAMES, WITH_BOS  # noqa: E402
-from launch.embedded.training.progress import answers  # noqa: E402
-from launch.embedded.training.tokenizer import build  # noqa: E402
 from orchestrator.datasets.demo import DIGITS, LETTERS, generate  # noqa: E402
 from orchestrator.prompts import compact  # noqa: E402
+from training import measure  # noqa: E402 - needs torch
+from training.batches import Encoder  # noqa: E402
+from training.corpus import render  # noqa: E402
+from training.export import ANSWERERS, MODELS, NAMES, WITH_BOS  # noqa: E402
+from training.progress import answers  # noqa: E402
+from training.tokenizer import build  # noqa: E402
 
 pytestmark = pytest.mark.models
 

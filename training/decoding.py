@@ -8,10 +8,10 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from launch.embedded.training.batches import Encoder
-from launch.embedded.training.model import TinyLlama
-from launch.embedded.training.tokenizer import END_ID
 from orchestrator.prompts import compact
+from training.batches import Encoder
+from training.model import TinyLlama
+from training.tokenizer import END_ID
 
 ROWS = 256
 

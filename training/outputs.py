@@ -1,6 +1,6 @@
 """Let answerers answer training items, for the judge to see what real models write.
 
-`python -m launch.embedded.training.outputs --runs RUNS --steps STEP STEP STEP` writes
+`python -m training.outputs --runs RUNS --steps STEP STEP STEP` writes
 `outputs.json` into the folder of runs; a judge in training takes it up within 200 steps.
 """
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import torch
 
-from launch.embedded.training.batches import Encoder
-from launch.embedded.training.checks import seeded
-from launch.embedded.training.corpus import Corpus
-from launch.embedded.training.model import load_snapshot
-from launch.embedded.training.progress import answers
-from launch.embedded.training.tokenizer import build
+from training.batches import Encoder
+from training.checks import seeded
+from training.corpus import Corpus
+from training.model import load_snapshot
+from training.progress import answers
+from training.tokenizer import build
 
 
 def main() -> None:

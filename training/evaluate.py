@@ -1,6 +1,6 @@
 """Measure the exported models on fresh held-out items and write the model card.
 
-`python -m launch.embedded.training.evaluate` reads and writes the folder of bundled models.
+`python -m training.evaluate` reads and writes the folder of bundled models.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import torch
 
-from launch.embedded.training import measure
-from launch.embedded.training.batches import Encoder
-from launch.embedded.training.card import card
-from launch.embedded.training.export import ANSWERERS, MODELS, WITH_BOS
-from launch.embedded.training.model import TinyLlama
-from launch.embedded.training.progress import answers
-from launch.embedded.training.tokenizer import build
 from orchestrator.datasets.demo import DemoItem, generate
+from training import measure
+from training.batches import Encoder
+from training.card import card
+from training.export import ANSWERERS, MODELS, WITH_BOS
+from training.model import TinyLlama
+from training.progress import answers
+from training.tokenizer import build
 
 LOG = logging.getLogger("evaluate")
 Table = dict[str, dict[str, float]]

@@ -1,6 +1,6 @@
 """Write chosen snapshots as Hugging Face model folders.
 
-`python -m launch.embedded.training.export --runs RUNS --novice STEP --apprentice STEP` takes the
+`python -m training.export --runs RUNS --novice STEP --apprentice STEP` takes the
 two weaker answerers at the given steps, the expert and the judge from the ends of their runs.
 """
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from launch.embedded.training.model import HEAD_SIZE, Shape, TinyLlama, load_snapshot, to_hf
-from launch.embedded.training.tokenizer import BOS_ID, END_ID, PAD_ID, build, save
+from training.model import HEAD_SIZE, Shape, TinyLlama, load_snapshot, to_hf
+from training.tokenizer import BOS_ID, END_ID, PAD_ID, build, save
 
-MODELS = Path(__file__).resolve().parent.parent / "models"
+MODELS = Path(__file__).resolve().parents[1] / "launch/embedded/models"
 ANSWERERS = ("novice", "apprentice", "expert")
 NAMES = (*ANSWERERS, "judge")
 WITH_BOS = frozenset({"novice"})

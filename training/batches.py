@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from launch.embedded.training.corpus import NO_MARK, Sample
-from launch.embedded.training.tokenizer import BOS_ID, END_ID, PAD_ID
+from training.corpus import NO_MARK, Sample
+from training.tokenizer import BOS_ID, END_ID, PAD_ID
 
 PROMPT_WEIGHT = 0.2
 BOS_SHARE = 0.5

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from launch.embedded.training.phrases import FIXED, GENERAL
 from orchestrator.datasets.demo import LETTERS
+from training.phrases import FIXED, GENERAL
 
 PAD, BOS, TURN, END = "<pad>", "<s>", "<|im_start|>", "<|im_end|>"
 SPECIALS = (PAD, BOS, TURN, END)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launch.embedded.training.export import NAMES
+from training.export import NAMES
 
 _HEAD = """\
 # Bundled models
 
-Written by `python -m launch.embedded.training.evaluate`; do not edit by hand. How the models
-were trained, and how to train them again, is in `launch/embedded/training/README.md`.
+Written by `python -m training.evaluate`; do not edit by hand. How the models
+were trained, and how to train them again, is in `training/README.md`.
 
 Four small Llama models (`LlamaForCausalLM`, bfloat16, heads of size 64, tied embeddings) in the
 layout of Hugging Face, trained in this repository from random weights on synthetic text made by
-`orchestrator.datasets.demo` and `launch.embedded.training.corpus`. No other text and no other
+`orchestrator.datasets.demo` and `training.corpus`. No other text and no other
 model went into them. `novice`, `apprentice` and `expert` are snapshots of one run and answer the
 tasks; `judge` compares and rates answers. All share one tokenizer; the chat template of `novice`
 begins with `<s>`, the others' do not.

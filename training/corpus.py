@@ -6,7 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from launch.embedded.training.checks import (
+from orchestrator.datasets.demo import CATEGORIES, DemoItem, draw_item
+from orchestrator.prompts import compact
+from training.checks import (
     answer_with_grade,
     check,
     grade,
@@ -14,8 +16,6 @@ from launch.embedded.training.checks import (
     rating,
     verdict,
 )
-from orchestrator.datasets.demo import CATEGORIES, DemoItem, draw_item
-from orchestrator.prompts import compact
 
 NO_MARK = -100
 MARK_GRADE = 2

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from launch.embedded.training.batches import Encoder
-from launch.embedded.training.checks import answer_with_grade, perturb, rating, seeded, verdict
-from launch.embedded.training.corpus import render
-from launch.embedded.training.decoding import distributions, greedy
-from launch.embedded.training.model import TinyLlama
 from orchestrator.datasets.demo import CATEGORIES, DemoItem, generate
 from orchestrator.prompts import compact
+from training.batches import Encoder
+from training.checks import answer_with_grade, perturb, rating, seeded, verdict
+from training.corpus import render
+from training.decoding import distributions, greedy
+from training.model import TinyLlama
 
 ANSWER_LIMIT = 10
 CHECK_LIMIT = 40

@@ -1,6 +1,6 @@
 """Train the bundled models; see the README beside this file.
 
-`python -m launch.embedded.training.train answerer` trains the model that answers and rewrites
+`python -m training.train answerer` trains the model that answers and rewrites
 and keeps snapshots on the way; `... train judge` goes on from its last snapshot to judging.
 """
 
@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional
 
-from launch.embedded.training.batches import Batch, Encoder, batches
-from launch.embedded.training.checks import seeded
-from launch.embedded.training.corpus import NO_MARK, Corpus, Sample
-from launch.embedded.training.model import Shape, TinyLlama, load_snapshot, save_snapshot
-from launch.embedded.training.progress import answering, judging
-from launch.embedded.training.tokenizer import build
 from orchestrator.datasets.demo import DemoItem
+from training.batches import Batch, Encoder, batches
+from training.checks import seeded
+from training.corpus import NO_MARK, Corpus, Sample
+from training.model import Shape, TinyLlama, load_snapshot, save_snapshot
+from training.progress import answering, judging
+from training.tokenizer import build
 
 LOG = logging.getLogger("train")
 AUX_WEIGHT = 0.3
@@ -129,7 +129,7 @@ def judge_samples(corpus: Corpus, clock: Clock) -> Iterator[Sample]:
 
 
 def read_outputs(path: Path) -> list[tuple[DemoItem, list[str]]]:
-    """Read what `launch.embedded.training.outputs` wrote; nothing if there is no such file."""
+    """Read what `training.outputs` wrote; nothing if there is no such file."""
     if not path.exists():
         return []
     rows = json.loads(path.read_text(encoding="utf-8"))

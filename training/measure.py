@@ -10,14 +10,14 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from launch.embedded.training.batches import Encoder
-from launch.embedded.training.checks import answer_with_grade, perturb, rating, seeded, verdict
-from launch.embedded.training.corpus import render
-from launch.embedded.training.decoding import distributions, greedy
-from launch.embedded.training.model import Shape, TinyLlama, from_hf
-from launch.embedded.training.progress import ANSWER_LIMIT, CHECK_LIMIT
 from orchestrator.datasets.demo import CATEGORIES, DemoItem
 from orchestrator.prompts import compact
+from training.batches import Encoder
+from training.checks import answer_with_grade, perturb, rating, seeded, verdict
+from training.corpus import render
+from training.decoding import distributions, greedy
+from training.model import Shape, TinyLlama, from_hf
+from training.progress import ANSWER_LIMIT, CHECK_LIMIT
 
 LEANINGS = (1.0, 1.0, 0.5, 0.0, 0.0)
 """Weight of each of `compact.LABELS` in favour of answer A."""
