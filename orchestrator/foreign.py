@@ -5,9 +5,13 @@ A run is foreign if another user owns its folder, or if this process was told to
 
 import os
 import pwd
+import shlex
 import stat
 from pathlib import Path
 from typing import Final
+
+TRUSTED: Final = "ORCHESTRATOR_TRUST_DIRS"
+"""Variable with folders, separated as in PATH, in which runs may lie though others own them."""
 
 _ROOT: Final = 0
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -66,11 +70,27 @@ def _place_fault(folder: Path) -> str:
     """Say why others could put another folder in the place of one that stands in `folder`."""
     found = folder.stat()
     if found.st_uid not in {os.geteuid(), _ROOT}:
-        return f"{folder} belongs to {_name(found.st_uid)}, who could replace what is in it"
+        fault = f"{folder} belongs to {_name(found.st_uid)}, who could replace what is in it"
     # With the sticky bit, as of /tmp, only the owner may.
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        return f"everybody could replace what is in {folder}"
-    return ""
+    elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        fault = f"everybody could replace what is in {folder}"
+    else:
+        return ""
+    place = folder.resolve()
+    if _is_trusted(place):
+        return ""
+    # A list of folders can't name this one otherwise.
+    if os.pathsep in str(place):
+        return fault
+    return f"{fault} (if you trust them, set {TRUSTED}={shlex.quote(str(place))})"
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Return whether the user said so of a resolved folder, or of one above it."""
+    said = {Path(entry) for entry in os.environ.get(TRUSTED, "").split(os.pathsep)}
+    # A relative one would be another in each working directory.
+    places = {entry.resolve() for entry in said if entry.is_absolute()}
+    return any(one in places for one in (folder, *folder.parents))
 
 
 def _name(uid: int) -> str:

@@ -1,11 +1,14 @@
 """A run is written where its user alone can write, and obeys nobody else."""
 
 import os
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import RunDirectoryError
+from orchestrator.foreign import TRUSTED
 from orchestrator.runner import control
 from orchestrator.store import RunDirectory, newest
 from tests.others import NOBODY, given_to
@@ -52,6 +55,64 @@ def test_a_run_in_a_folder_of_another_user_could_be_replaced(tmp_path: Path) -> 
     owned_by_nobody(run.parent).chmod(0o777)
     with pytest.raises(RunDirectoryError, match="who could replace"), RunDirectory.lock(run):
         pass
+
+
+def test_the_refusal_names_the_way_out_which_works(tmp_path: Path, monkeypatch) -> None:
+    # As for root in a container on a mounted folder, or in the folder of a project of several.
+    run = tmp_path / "our project" / "runs" / "made"
+    run.parent.mkdir(parents=True)
+    owned_by_nobody(run.parent)
+    with pytest.raises(RunDirectoryError) as caught, RunDirectory.lock(run):
+        pass
+    found = re.search(rf"set {TRUSTED}=(.*?)\)", str(caught.value))
+    assert found
+    (folder,) = shlex.split(found[1])
+    assert folder == str(run.parent)
+
+    monkeypatch.setenv(TRUSTED, folder)
+    with RunDirectory.lock(run):
+        assert run.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("said", "is_trusted"),
+    [
+        ("{}/a", True),
+        ("/nowhere:{}", True),
+        ("{}/link", True),
+        ("{}/a/run", False),
+        ("{}/aa", False),
+        ("", False),
+        (".", False),
+        ("a", False),
+    ],
+)
+def test_only_a_named_folder_and_those_in_it_are_trusted(
+    tmp_path: Path, monkeypatch, said, is_trusted
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(TRUSTED, said.format(tmp_path))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    owned_by_nobody(tmp_path / "a")
+    if is_trusted:
+        with RunDirectory.lock(tmp_path / "a" / "run"):
+            pass
+    else:
+        no_place = pytest.raises(RunDirectoryError, match="who could replace")
+        with no_place, RunDirectory.lock(tmp_path / "a" / "run"):
+            pass
+
+
+def test_a_run_of_another_user_is_refused_in_a_trusted_folder_too(
+    tmp_path: Path, monkeypatch
+) -> None:
+    run = tmp_path / "run"
+    with RunDirectory.lock(run):
+        pass
+    owned_by_nobody(run)
+    monkeypatch.setenv(TRUSTED, str(tmp_path))
+    refused(run, "belongs to user")
 
 
 @pytest.mark.parametrize(("mode", "is_taken"), [(0o777, False), (0o1777, True)])
