@@ -73,7 +73,7 @@ class Config(BaseModel):
     )
     cache_prompt: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
-        description="Whether the server goes on from what a slot has of the prompt; false computes "
+        description="True: the server goes on from what a slot has of the prompt; false computes "
         "each prompt anew, so that numbers depend on nothing before, at many times the cost.",
     )
     chat_template_kwargs: dict[str, Any] = Field(

@@ -39,11 +39,11 @@ class Config(BaseModel):
 
     transport: Literal["auto", "openai", "aiohttp"] = Field(
         "auto",
-        description="Who sends: the openai package, or aiohttp (eight times cheaper). auto: "
+        description="Client library: the openai package, or aiohttp (eight times cheaper). auto: "
         "a client of our own for plain http on this network (again half of that), aiohttp for "
         "other servers on this network and plain http, openai otherwise.",
     )
-    logprobs: bool = Field(True, description="Whether to ask for log-probabilities.")  # noqa: FBT003
+    logprobs: bool = Field(True, description="Ask for log-probabilities.")  # noqa: FBT003
     top_logprobs: int = Field(
         20, ge=1, le=1000, description="The most alternatives the endpoint lists."
     )
@@ -52,12 +52,12 @@ class Config(BaseModel):
     )
     top_k_off: int | None = Field(
         None,
-        description="What to send for no top-k; left out by default, as OpenAI refuses the field. "
+        description="Value to send for no top-k; left out by default, as OpenAI refuses the field. "
         "vLLM and llama.cpp: 0, SGLang: -1.",
     )
     reasoning: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether it is a hosted reasoning model: asked with max_completion_tokens, "
+        description="True for a hosted reasoning model: asked with max_completion_tokens, "
         "without temperature, top_p and log-probabilities, which it refuses.",
     )
     omit: tuple[str, ...] = Field(
@@ -68,12 +68,12 @@ class Config(BaseModel):
     )
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether the endpoint goes on from a begun assistant turn when asked by "
+        description="True if the endpoint goes on from a begun assistant turn when asked by "
         "continue_final_message; endpoints that don't know the field ignore it silently.",
     )
     raw_logprobs: bool | None = Field(
         None,
-        description="Whether log-probabilities are those before temperature and top-p; by default "
+        description="True if log-probabilities are those before temperature and top-p; by default "
         "only where these change nothing.",
     )
     keepalive_s: float = Field(

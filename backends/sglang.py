@@ -52,7 +52,7 @@ class Config(BaseModel):
     )
     original_logprobs: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether the server was started with SGLANG_RETURN_ORIGINAL_LOGPROB=1: then "
+        description="True if the server was started with SGLANG_RETURN_ORIGINAL_LOGPROB=1: then "
         "log-probabilities are those before the temperature. True of those that a run launches.",
     )
     lora_path: str = Field(

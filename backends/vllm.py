@@ -74,12 +74,12 @@ class Config(BaseModel):
     )
     raw_logprobs: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
-        description="Whether log-probabilities are those of the unmodified softmax; false for a "
+        description="True if log-probabilities are those of the unmodified softmax; false for a "
         "server with --logprobs-mode processed_logprobs.",
     )
     gate: bool = Field(
         True,  # noqa: FBT003
-        description="Whether the server may have the V1 model runner, which spoils alternatives "
+        description="True if the server may have the V1 model runner, which spoils alternatives "
         "beside requests for given ids: then labels that are not listed are drawn by force, and "
         "with raw_logprobs: false such requests are kept apart. false (V2): asked for by id.",
     )

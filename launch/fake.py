@@ -31,7 +31,7 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rules: list[JsonValue] | dict[str, JsonValue] | None = Field(
-        None, description="How it answers, delays and fails, as the fake server reads them."
+        None, description="Rules of answers, delays and faults, as the fake server reads them."
     )
     start_timeout_s: float = Field(30.0, gt=0, description="Seconds from start to ready.")
     stop_grace_s: float = Field(

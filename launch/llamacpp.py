@@ -81,7 +81,7 @@ class Config(BaseModel):
         "f16", description="Number format of keys and values; f32 gives the most exact numbers."
     )
     flash_attention: Literal["auto", "on", "off"] = Field(
-        "auto", description="Whether attention is computed in one kernel; off is most exact."
+        "auto", description="Compute attention in one kernel; off is most exact."
     )
     chat_template: str | None = Field(
         None,

@@ -56,7 +56,7 @@ class Config(BaseModel):
         "auto", description="Number format of weights and activations; auto: the model's own."
     )
     quantization: str | None = Field(
-        None, min_length=1, description="How weights are quantised, as SGLang names it."
+        None, min_length=1, description="Quantisation of weights, as SGLang names it."
     )
     context_length: int | None = Field(
         None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
@@ -71,7 +71,7 @@ class Config(BaseModel):
     )
     deterministic: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether seeds count and batches change nothing; without, seeds are ignored.",
+        description="If true, seeds count and batches change nothing; else seeds are ignored.",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
     lora_paths: dict[str, str] = Field(

@@ -57,7 +57,7 @@ class Config(BaseModel):
         "auto", description="Number format of weights and activations; auto: TGI's own."
     )
     quantize: str | None = Field(
-        None, min_length=1, description="How weights are quantised, as TGI names it."
+        None, min_length=1, description="Quantisation of weights, as TGI names it."
     )
     num_shard: int = Field(1, ge=1, description="GPUs that share one model.")
     gpus: tuple[int, ...] | None = Field(

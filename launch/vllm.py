@@ -78,7 +78,7 @@ class Config(BaseModel):
         "auto", description="Number format of weights and activations; auto: the model's own."
     )
     quantization: str | None = Field(
-        None, min_length=1, description="How weights are quantised, as vLLM names it."
+        None, min_length=1, description="Quantisation of weights, as vLLM names it."
     )
     max_model_len: int | None = Field(
         None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
@@ -110,7 +110,7 @@ class Config(BaseModel):
     )
     enforce_eager: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether nothing is compiled: starts in a third of the time, runs slower.",
+        description="If true, compile nothing: starts in a third of the time, runs slower.",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
     lora_modules: dict[str, str] = Field(
@@ -135,7 +135,7 @@ class Config(BaseModel):
         "HF_TOKEN; their values are stored nowhere.",
     )
     max_starting: int = Field(
-        1, ge=1, description="How many servers load at the same time; the others wait for them."
+        1, ge=1, description="Servers that load at the same time; the others wait for them."
     )
     start_timeout_s: float = Field(
         900.0, gt=0, description="Seconds from start to ready, loading and compiling included."

@@ -22,7 +22,7 @@ class Gold(Settings):
     column: str | None = Field(None, description="With `method`: the column of its rows.")
     exact_match: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether the answer equals the reference.",
+        description="Exact match of the answer with the reference.",
     )
     field: str | None = Field(
         None, description="A column of the dataset: a number that belongs to the item."

@@ -63,9 +63,7 @@ FRAMES: Final = ("scores", "judgments", "pair_scores")
 class JudgedWinner(Settings):
     """Settings of analyses that hold judges to a known winner."""
 
-    winner: Winner = Field(
-        Winner(exact_match=True), description="Where it is known which answer is better."
-    )
+    winner: Winner = Field(Winner(exact_match=True), description="Source of the better answer.")
     methods: tuple[str, ...] = Field(
         (), description="Names of judging methods of this recipe; all where left out."
     )

@@ -70,9 +70,9 @@ _ORDERS: Final = (
 class Config(Settings):
     """Settings of `meta_evaluation`."""
 
-    gold: Gold = Field(description="What scores are held against.")
+    gold: Gold = Field(description="Standard that scores are compared with.")
     scores: tuple[ScoreRef, ...] = Field(
-        (), description="Which scores; every score of every method where left out."
+        (), description="Scores to evaluate; every score of every method where left out."
     )
     baseline: ScoreRef | None = Field(
         None,

@@ -47,7 +47,7 @@ class Config(Settings):
         None, description="Models from best to worst; by exact match where left out.", min_length=2
     )
     scores: tuple[ScoreRef, ...] = Field(
-        (), description="Which scores; every score of every method where left out."
+        (), description="Scores to validate; every score of every method where left out."
     )
 
 

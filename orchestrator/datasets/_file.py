@@ -14,7 +14,7 @@ class FileConfig(Settings):
     """A file with a row for every item."""
 
     path: str = Field(description="The file, relative to the recipe.", min_length=1)
-    fields: FieldNames = Field(FieldNames(), description="Which column holds what.")
+    fields: FieldNames = Field(FieldNames(), description="Columns of prompt, key, and so on.")
 
 
 def located(path: str, base: Path) -> tuple[Path, str]:

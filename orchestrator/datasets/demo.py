@@ -132,8 +132,8 @@ def generate(n: int, seed: int) -> list[DemoItem]:
 class Config(Settings):
     """Settings of `demo`."""
 
-    n: int = Field(300, ge=1, le=20_000, description="How many items.")
-    seed: int = Field(0, description="Which ones.")
+    n: int = Field(300, ge=1, le=20_000, description="Number of items.")
+    seed: int = Field(0, description="Seed of the drawn items.")
 
 
 def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)

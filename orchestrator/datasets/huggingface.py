@@ -45,7 +45,7 @@ class Config(Settings):
         (), description="Paths in the repository instead: JSON Lines, JSON, CSV or Parquet."
     )
     revision: str = Field("main", min_length=1, description="With `files`: commit, branch or tag.")
-    fields: FieldNames = Field(FieldNames(), description="Which column holds what.")
+    fields: FieldNames = Field(FieldNames(), description="Columns of prompt, key, and so on.")
 
     @model_validator(mode="after")
     def _revision_is_of_files(self) -> "Config":

@@ -40,7 +40,7 @@ ABOUT: Final = About(
 class Config(Settings):
     """Settings of `mt_bench`."""
 
-    turns: Literal[1, 2] = Field(2, description="How many turns to ask.")
+    turns: Literal[1, 2] = Field(2, description="Number of turns to ask.")
     references: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description="Take GPT-4's answers as references; there are some for reasoning, math and "

@@ -56,9 +56,9 @@ class Config(Settings):
         "both", description="Half of the items each way, or all of them one way."
     )
     n: int | None = Field(
-        1000, ge=2, description="How many items, drawn by `seed`; null for every sentence."
+        1000, ge=2, description="Number of items, drawn by `seed`; null for every sentence."
     )
-    seed: int = Field(0, ge=0, description="Which sentences.")
+    seed: int = Field(0, ge=0, description="Seed of the drawn sentences.")
 
 
 def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
