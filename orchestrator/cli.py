@@ -14,6 +14,7 @@ from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
 from orchestrator.runner.options import (
     RUNS,
     allow_code_option,
+    allow_options,
     charts_option,
     export_options,
     gc_options,
@@ -126,6 +127,7 @@ _STEERING = (
 # Help of --allow-code: for commands that launch servers, and for those that only read a recipe.
 _LAUNCHED = "run code and programs that the recipe names"
 _IMPORTED = "import code that the recipe names, and accept its programs; starts none"
+_UNUSED = "accepted as by report; this command imports no code of the recipe"
 _EXITS = """\
 exit codes: 0 complete; 1 the run failed; 2 the recipe or the command is wrong; 3 finished, but some
 units failed or a budget was reached; 130 interrupted, go on with the same command"""
@@ -172,6 +174,11 @@ def _parser() -> argparse.ArgumentParser:
         commands, "servers", "runner.server_commands:servers", "list or end kept servers"
     )
     servers_options(servers)
+    allow_options(
+        _command(
+            commands, "allow", "runner.allow_command:allow", "let the recipes of a folder run code"
+        )
+    )
     for family in _LISTED:
         listing = _command(
             commands, family, "runner.commands:kinds", f"list the {family} there are"
@@ -192,12 +199,14 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
         commands, "export", "runner.report_commands:export", "write a run's frames to files"
     )
     _run_argument(export)
+    allow_code_option(export, _UNUSED)
     untrusted_option(export)
     export_options(export)
     status = _command(
         commands, "status", "runner.commands:status", "look at a running or ended run"
     )
     _run_argument(status)
+    allow_code_option(status, _UNUSED)
     untrusted_option(status)
     status.add_argument("--json", action="store_true", help="for programs")
     for name, text in _STEERING:

@@ -4,6 +4,7 @@
     ├── UsageError                  exit 2   the recipe or the command is wrong; nothing was sent
     │   ├── RecipeError                      all faults of a recipe, each with file:line
     │   ├── PluginError                      no such kind, or a kind that breaks its contract
+    │   │   └── NotAllowedError              code that may not run without permission
     │   ├── DatasetError                     a dataset is missing or malformed
     │   ├── RunDirectoryError                locked, foreign, or of a newer schema
     │   └── ServerChangedError               a server is not the one the run was started with
@@ -61,6 +62,10 @@ class RecipeError(UsageError):
 
 class PluginError(UsageError):
     """No plug-in of that kind, or one that breaks its contract."""
+
+
+class NotAllowedError(PluginError):
+    """Code that a recipe names, which may not run without permission."""
 
 
 class DatasetError(UsageError):

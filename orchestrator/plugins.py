@@ -1,21 +1,26 @@
-"""Plug-ins found by file name: `kind: vllm` in the family "backends" is `backends/vllm.py`.
+"""Where the kinds of plug-ins are found.
 
-No registry and no import side effects. A kind with a dot is a full module path; such a module is
-imported only where the caller allows code from outside (`allow_code`).
+In this order: a file of this project (`kind: vllm` in the family "backends" is `backends/vllm.py`),
+an entry point of an installed package, a file beside the recipe (`kind: ./my_method.py`), and a
+module (`kind: package.module` or `package.module:Class`). Installing a package is trusting it; the
+last two are imported only where the caller allows code from outside (`allow_code`).
 """
 
 import contextlib
 import difflib
 import importlib
+import logging
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from traceback import extract_tb
 from types import ModuleType
 from typing import TypeVar
 
-from orchestrator import own_packages
-from orchestrator.errors import OrchestratorError, PluginError
+from orchestrator import own_packages, plugin_files
+from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
+from orchestrator.permission import HOW
 
 T = TypeVar("T")
 
@@ -34,9 +39,18 @@ _WORDS = {
     SUMMARIES: "summary",
     DATASETS: "dataset",
 }
+_GROUPS = {
+    BACKENDS: "orchestrator.backends",
+    LAUNCH: "orchestrator.servers",
+    METHODS: "orchestrator.methods",
+    ANALYSES: "orchestrator.analyses",
+    DATASETS: "orchestrator.datasets",
+}
 
+_log = logging.getLogger(__name__)
 
-# Files of modules from outside this project that were loaded: what they raise is theirs.
+# Files of plug-ins from outside this project that were loaded, with their kinds: what they raise is
+# theirs.
 _foreign_files: dict[str, str] = {}
 
 
@@ -61,16 +75,96 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
 
     Raises:
         PluginError: If there is none, with the nearest name, if it can't be imported, or if it is a
-            dotted path and code from outside is not allowed.
+            file or module from outside and these are not allowed.
     """
-    if "." in kind:
-        return _load_dotted(kind, allow_code=allow_code)
-    known = kinds(family)
-    if kind in known:
+    if kind in kinds(family):
+        _warn_of_shadowed(family, kind)
         return _imported(f"{family}.{kind}", kind)
-    near = difflib.get_close_matches(kind, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
-    raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
+    point = _installed_one(family, kind)
+    if point is not None:
+        return _from_outside(point.module, kind)
+    if not (plugin_files.is_file(kind) or set(".:") & set(kind)):
+        known = known_kinds(family)
+        near = difflib.get_close_matches(kind, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+        raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
+    if not plugin_files.is_file(kind):
+        _check_module(kind)
+    if not allow_code:
+        raise NotAllowedError(f"{kind!r} is code that the recipe names; {HOW}, if you trust it")
+    return _from_outside(kind.partition(":")[0], kind)
+
+
+def known_kinds(family: str) -> list[str]:
+    """Names of a family's kinds of this project and of installed packages, sorted."""
+    return sorted({*kinds(family), *(point.name for point in installed(family))})
+
+
+@cache
+def installed(family: str) -> tuple[EntryPoint, ...]:
+    """Entry points of installed packages for a family, sorted by name."""
+    group = _GROUPS.get(family)
+    found = () if group is None else entry_points(group=group)
+    # A folder that is twice on the module path has its packages twice.
+    points = {(point.name, point.value, package_of(point)): point for point in found}
+    return tuple(points[key] for key in sorted(points))
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return name and version of the package that an entry point belongs to."""
+    package = point.dist
+    return "an unknown package" if package is None else f"{package.name} {package.version}"
+
+
+def class_name(family: str, kind: str) -> str:
+    """Return the class that a kind names in its module; empty where it names none."""
+    if kind in kinds(family) or plugin_files.is_file(kind):
+        return ""
+    point = _installed_one(family, kind)
+    return kind.partition(":")[2] if point is None else point.attr or ""
+
+
+def source_digest(kind: str) -> tuple[str, ...]:
+    """Return the digest of the source that a file plug-in was loaded from; nothing of others.
+
+    What others compute is told by their version.
+    """
+    return (plugin_files.digest(kind),) if plugin_files.is_file(kind) else ()
+
+
+def label(kind: str) -> str:
+    """Return what tables and frames call a kind where nobody gives it another name."""
+    if plugin_files.is_file(kind):
+        return plugin_files.label(kind)
+    module, _, chosen = kind.partition(":")
+    return chosen or module.rpartition(".")[2]
+
+
+@cache
+def _warn_of_shadowed(family: str, kind: str) -> None:
+    for point in installed(family):
+        if point.name == kind:
+            _log.warning(
+                "the %s %r of %s is not used: orchestrator has one of this name; name its module "
+                "instead, %r",
+                word_of(family), kind, package_of(point), point.value,
+            )  # fmt: skip
+
+
+def _installed_one(family: str, kind: str) -> EntryPoint | None:
+    """The entry point of a kind.
+
+    Raises:
+        PluginError: If several packages have one of this name.
+    """
+    points = [point for point in installed(family) if point.name == kind]
+    if len(points) > 1:
+        packages = " and ".join(map(package_of, points))
+        raise PluginError(
+            f"the {word_of(family)} {kind!r} is in {packages}; uninstall one of them, or name its "
+            f"module ({' or '.join(repr(point.value) for point in points)})"
+        )
+    return points[0] if points else None
 
 
 def class_in(module: ModuleType, base: type[T], name: str = "") -> type[T]:
@@ -165,22 +259,31 @@ def blame(error: BaseException) -> PluginError | None:
     )
 
 
-def _load_dotted(kind: str, *, allow_code: bool) -> ModuleType:
-    if not all(part.isidentifier() for part in kind.split(".")):
+def _check_module(kind: str) -> None:
+    module, _, chosen = kind.partition(":")
+    parts = [*module.split("."), *([chosen] if ":" in kind else [])]
+    if not all(part.isidentifier() for part in parts):
         raise PluginError(
-            f"{kind!r} is no module; give its name, such as 'mypackage.mymethod', and have its "
-            f"folder on PYTHONPATH"
+            f"{kind!r} is neither a file that ends in {plugin_files.SUFFIX} nor a module; give "
+            f"'./my_method.py' or 'mypackage.mymethod'"
         )
-    if not allow_code:
-        raise PluginError(f"{kind!r} is code from outside this project; allow it by --allow-code")
-    module = _imported(kind, kind)
-    _foreign_files[place_of(module)] = kind
+
+
+def _from_outside(name: str, kind: str) -> ModuleType:
+    module = _imported(name, kind)
+    # A package has more files.
+    files = plugin_files.files(kind) if plugin_files.is_file(kind) else ()
+    _foreign_files.update(dict.fromkeys((place_of(module), *files), kind))
     return module
 
 
 def _imported(name: str, kind: str) -> ModuleType:
     try:
+        if plugin_files.is_file(kind):
+            return plugin_files.load(kind)
         return importlib.import_module(name)
+    except PluginError:
+        raise
     # A module may raise anything while it is imported.
     except (Exception, SystemExit) as error:
         raise PluginError(f"can't import {kind!r}: {_why(error, name)}") from error
@@ -198,10 +301,11 @@ def _why(error: BaseException, name: str) -> str:
     frames = [
         frame
         for frame in extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<") and frame.filename not in {__file__, _IMPORTLIB}
+        if not frame.filename.startswith("<") and frame.filename not in _IMPORTERS
     ]
     where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-    return f"{where}{type(error).__name__}: {error}"
+    hint = plugin_files.hint_for_neighbour(name, missing) if missing else ""
+    return f"{where}{type(error).__name__}: {error}{hint}"
 
 
-_IMPORTLIB = importlib.__file__
+_IMPORTERS = {__file__, plugin_files.__file__, importlib.__file__}

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator import contracts
+from orchestrator import contracts, plugins
 from orchestrator.ask import AnyAsk, DigestAround, digest, item_digest
 from orchestrator.methods._base import Combination, Method, Stage
 from orchestrator.methods._needs import check_needs
@@ -185,11 +185,14 @@ def make_part(
     name: str = "",
 ) -> Part:
     """A part with the fingerprint of method, columns, settings and name (`kind` where left out)."""
+    # Where a file lies decides nothing; what stands in it does.
+    source = plugins.source_digest(kind)
+    kind = plugins.label(kind) if source else kind
     name = name or kind
     rows = RowContract(kind, method)
     # Rows hold the name, and have these columns: others make new ones.
     columns = tuple(rows.columns.items())
-    fingerprint = digest(kind, method.VERSION, name, settings_of(config), columns)
+    fingerprint = digest(kind, method.VERSION, name, settings_of(config), columns, *source)
     return Part(kind, method, config, tuple(candidates), fingerprint, rows, name)
 
 

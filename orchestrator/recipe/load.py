@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from orchestrator import plugins
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.paths import STORE_NAME, answers
+from orchestrator.permission import is_permitted
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import (
     complaint,
@@ -47,7 +48,8 @@ def load(
         path: The file.
         overrides: `a.b=c` settings written over the file's, values in YAML.
         limit: Use only the first so many items, whatever the file says.
-        allow_code: Import plug-ins from outside this project.
+        allow_code: Run code and programs that the recipe names, also where its folder is not
+            allowed (`orchestrator.permission`).
 
     Raises:
         RecipeError: With all faults of the file and the overrides, sorted by line.
@@ -76,6 +78,7 @@ def loads(
     """
     if limit is not None and limit < 1:
         raise RecipeError([Fault("--limit", 0, f"must be at least 1, got {limit}")])
+    allow_code = is_permitted(file, allow_code=allow_code)
     written = Written(source.parse_bytes(content, str(file)), overrides)
     recipe, faults = _Loading(written, file, allow_code=allow_code).recipe(limit)
     if recipe is None or faults:

@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts, plugin_files, plugins
 from orchestrator.errors import Fault, PluginError
+from orchestrator.permission import HOW
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.schema import PluginRef
@@ -78,14 +79,19 @@ class Plugs:
         return None
 
     def ref(self, family: str, kind: str, value: Mapping[str, Any], path: Path) -> PluginRef | None:
-        """The settings of `value` by the `Config` of a kind."""
+        """The settings of `value` by the `Config` of a kind.
+
+        The path of a file is made absolute, so that a run finds the file from any folder.
+        """
+        if plugin_files.is_file(kind):
+            kind = plugin_files.absolute(kind, self._context["folder"])
         module = self._module(family, kind, path)
         if module is None:
             return None
         config = self.validate(module.Config, value, path)
         if config is not None and family == plugins.LAUNCH and not self._allow_code:
             for setting, reason in module.programs(config):
-                what = f"{setting}: {reason}; allow it with --allow-code if you trust the recipe"
+                what = f"{setting}: {reason}; {HOW}, if you trust the recipe"
                 self._fault((*path, setting), about(path, what))
         return None if config is None else PluginRef(kind, config)
 
@@ -126,6 +132,6 @@ class Plugs:
 def _kinds(family: str) -> tuple[str, ...]:
     """Names for a message; a family that can't be listed says why when a kind is loaded."""
     try:
-        return plugins.kinds(family)
+        return tuple(plugins.known_kinds(family))
     except PluginError:
         return ()

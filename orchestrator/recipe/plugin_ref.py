@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from orchestrator import plugins
+
 
 @dataclass(frozen=True, slots=True)
 class PluginRef:
@@ -16,7 +18,7 @@ class PluginRef:
     @property
     def name(self) -> str:
         """Name in tables: its own name, else its kind."""
-        return getattr(self.config, "name", None) or self.kind.rpartition(".")[2]
+        return getattr(self.config, "name", None) or plugins.label(self.kind)
 
     def resolved(self) -> dict[str, Any]:
         """Kind and settings as plain data."""

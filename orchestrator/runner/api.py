@@ -17,6 +17,7 @@ from orchestrator.errors import RunDirectoryError, StoreError, UsageError
 from orchestrator.foreign import distrust, is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.paths import STORE_NAME
+from orchestrator.permission import is_permitted
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.completeness import Completeness
@@ -187,6 +188,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
     if allow_code and is_foreign(path):
         raise UsageError(f"{path} is a run of another user, for which no code is imported")
+    allow_code = is_permitted(path, allow_code=allow_code)
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
         frames = frames_of(store, directory, apart)

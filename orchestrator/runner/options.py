@@ -85,7 +85,17 @@ def allow_code_option(
     command: argparse.ArgumentParser, words: str = "import code that the recipe names"
 ) -> None:
     """Add the permission to run code that a recipe names; `words` are its help."""
-    command.add_argument("--allow-code", action="store_true", help=words)
+    said = f"{words} (once for a folder: orchestrator allow)"
+    command.add_argument("--allow-code", action="store_true", help=said)
+
+
+def allow_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator allow`."""
+    command.add_argument(
+        "folder", nargs="?", metavar="FOLDER", help="the working directory where left out"
+    )
+    command.add_argument("--revoke", action="store_true", help="take the permission back")
+    command.add_argument("--list", action="store_true", help="list the allowed folders")
 
 
 def view_options(command: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from orchestrator import contracts, plugins
 from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import Method
+from orchestrator.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.capable import refuse_impossible
 from orchestrator.runner.given import open_given
@@ -62,6 +63,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         PluginError: If code from outside this project raises.
         UsageError: If a server can't do what is asked, or an extra is not installed.
     """
+    allow_code = is_permitted(Path(recipe.file), allow_code=allow_code)
     with plugins.blaming():
         return _prepare(recipe, base, allow_code=allow_code)
 

@@ -52,7 +52,7 @@ def _document() -> ModuleType:
 
 def export(options: argparse.Namespace) -> int:
     """Write a run's frames to files."""
-    result = api.load(run_path(options.run))
+    result = api.load(run_path(options.run), allow_code=options.allow_code)
     if warning := result.completeness.words():
         Said().complain(warning)
     rows = {}

@@ -107,7 +107,11 @@ def _loaded(
             found.append((PluginRef(kind, module.Config.model_validate(given)), module))
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
-            _log.warning("skipped the summary of %s: %s", kind, error)
+            _log.warning(
+                "skipped the summary of %s: %s. Its rows can be read and exported all the same",
+                plugins.label(kind),
+                error,
+            )
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
 
+from orchestrator import plugins
 from orchestrator.errors import OrchestratorError, RunDirectoryError
 from orchestrator.paths import STORE_NAME
 from orchestrator.runner import api, runs
@@ -75,7 +76,7 @@ class Run:
             began = time.monotonic()
             place = self._folder / mark.replace(":", "-")
             result = api.read(self.path, allow_code=self._allow_code, apart=place)
-            made = Snapshot(mark, result, place, allow_code=self._allow_code)
+            made = Snapshot(mark, result, place, allow_code=result.allow_code)
             self._snapshots.append(made)
             # Whoever still reads the one before must find its files.
             for old in self._snapshots[:-2]:
@@ -170,7 +171,8 @@ def _about(path: Path) -> dict[str, Any]:
         "description": str(settings.get("description") or ""),
         "models": [str(name) for name in settings.get("models") or ()],
         "methods": [
-            str(one.get("name") or one.get("kind")) for one in settings.get("methods") or ()
+            str(one.get("name") or plugins.label(str(one.get("kind"))))
+            for one in settings.get("methods") or ()
         ],
         "at": (path / STORE_NAME).stat().st_mtime,
     }

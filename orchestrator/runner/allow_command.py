@@ -1,0 +1,37 @@
+"""`orchestrator allow`: folders whose recipes may run code."""
+
+import argparse
+import sys
+
+from orchestrator import permission
+from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator.paths import expanded
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+
+
+def allow(options: argparse.Namespace) -> int:
+    """Allow a folder, take that back, or list the allowed folders.
+
+    Raises:
+        UsageError: If the folder can't be allowed, or is not.
+    """
+    if options.list:
+        if options.revoke or options.folder is not None:
+            raise UsageError("--list takes neither a folder nor --revoke")
+        for folder in permission.allowed():
+            _say(str(folder))
+        return EXIT_COMPLETE
+    folder = expanded(options.folder or ".")
+    if options.revoke:
+        _say(f"{permission.revoke(folder)}: recipes and runs in it need --allow-code again")
+    else:
+        _say(
+            f"{permission.allow(folder)}: recipes and runs in it may run code and programs that "
+            f"they name; orchestrator allow --revoke takes that back"
+        )
+    return EXIT_COMPLETE
+
+
+def _say(line: str) -> None:
+    write_to(sys.stdout, safe_line(line) + "\n")

@@ -1,0 +1,128 @@
+"""Permission to run code beside a recipe, as a person gives it."""
+
+import json
+import shutil
+
+import pytest
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from tests.cli.test_broken_plugins import METHOD
+
+SUMMARY = """
+from orchestrator.tables import Table
+def summarise(context):
+    return [Table('own', 'A table of mine', (), (), notes=('mine says hello',))]
+"""
+COMMANDS = ("run", "plan", "check", "report", "export", "status", "view", "gc", "probe")
+
+
+@pytest.fixture
+def project(here, recipe, monkeypatch):
+    """A folder with a recipe and the method that it names by its path."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
+    folder = here / "my [project]"
+    folder.mkdir()
+    (folder / "my method.py").write_text(METHOD + SUMMARY)
+    written = recipe(
+        models={"a": {"server": "fake", "weights": "a:0.5"}},
+        methods=[{"kind": "./my method.py", "answer": {"max_tokens": 4}}],
+    )
+    shutil.move(here / written, folder / "r.yaml")
+    return folder
+
+
+def test_every_command_takes_the_permission_and_says_how_to_give_it_once(command):
+    for name in COMMANDS:
+        said = " ".join(command(name, "--help")[1].split()).rpartition("--allow-code ")[2]
+        assert "(once for a folder: orchestrator allow)" in said[:140], name
+
+
+def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project, caplog):
+    path = f"{project.name}/r.yaml"
+    for name in ("check", "plan", "run"):
+        code, _, err = command(name, path)
+        assert code == EXIT_USAGE
+        assert "`orchestrator allow FOLDER`" in " ".join(err.split())
+    assert command("allow", str(project))[0] == EXIT_COMPLETE
+    assert command("allow", "--list")[1] == f"{project}\n"
+    for name in ("check", "plan"):
+        assert command(name, path)[0] == EXIT_COMPLETE
+    run_dir = f"{project.name}/runs/made"
+    code, out, err = command("run", path, "--display", "none", "--run-dir", run_dir)
+    assert code == EXIT_COMPLETE, err
+    assert "mine says hello" in out
+    assert "mine says hello" in command("report", run_dir)[1]
+    assert command("gc", run_dir)[0] == EXIT_COMPLETE
+    assert command("allow", str(project), "--revoke")[0] == EXIT_COMPLETE
+    assert command("allow", "--list")[1] == ""
+    code, out, _ = command("report", run_dir)
+    assert code == EXIT_COMPLETE
+    assert "mine says hello" not in out
+    assert "skipped the summary of my_method" in caplog.text
+    assert command("check", path)[0] == EXIT_USAGE
+    assert command("report", run_dir, "--allow-code")[1].count("mine says hello")
+
+
+def test_programs_of_a_recipe_need_the_same_permission(command, project, recipe, here):
+    server = {"server": {"kind": "vllm", "command": "./mine"}, "weights": "hub/name"}
+    written = recipe(models={"a": server}, methods=[{"kind": "answers"}])
+    shutil.move(here / written, project / "program.yaml")
+    path = f"{project.name}/program.yaml"
+    assert "mine' is a program of the recipe's choice" in command("check", path)[2]
+    command("allow", str(project))
+    assert "is a program" not in command("check", path)[2]
+
+
+def test_the_options_of_allow_exclude_each_other(command, project):
+    assert command("allow", "--list", "--revoke")[0] == EXIT_USAGE
+    assert command("allow", "--list", ".")[0] == EXIT_USAGE
+    assert command("allow", "nowhere")[0] == EXIT_USAGE
+    assert command("allow", "--revoke")[0] == EXIT_USAGE
+
+
+def test_a_run_finds_the_file_from_any_folder_and_lives_without_it(
+    command, project, here, monkeypatch, caplog
+):
+    path = f"{project.name}/r.yaml"
+    assert command("run", path, "--display", "none", "--allow-code")[0] == EXIT_COMPLETE
+    run = str(here / "runs" / "made")
+    elsewhere = here / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert "mine says hello" in command("report", run, "--allow-code")[1]
+    assert "nothing can be dropped" in command("gc", run, "--allow-code")[1]
+    (project / "my method.py").unlink()
+    assert command("report", run, "--allow-code", "--html", "page.html")[0] == EXIT_COMPLETE
+    assert "there is no file" in caplog.text
+    assert "can be read and exported all the same" in caplog.text
+    assert command("export", run, "--allow-code", "--to", "out", "--format", "csv")[0] == 0
+    assert (elsewhere / "out" / "answers.csv").read_text().count("my_method") == 6
+
+
+def test_an_edited_method_makes_new_rows_of_the_stored_answers(command, project):
+    def run():
+        code, _, err = command(
+            "run", f"{project.name}/r.yaml", "--display", "json", "--allow-code", "--format", "json"
+        )
+        assert code == EXIT_COMPLETE, err
+        return [json.loads(line) for line in err.splitlines()]
+
+    def ended(said):
+        return next(one for one in reversed(said) if "requests_sent" in str(one))
+
+    first, again = run(), run()
+    method = project / "my method.py"
+    assert "complete: nothing to send" in str(again)
+    method.write_text(method.read_text() + "\n# Another reading.\n")
+    edited = run()
+    assert "complete: nothing to send" not in str(edited)
+    assert first != edited
+    assert ended(edited)
+
+
+def test_a_moved_folder_goes_on_with_its_run(command, project, here):
+    command("run", f"{project.name}/r.yaml", "--display", "none", "--allow-code")
+    project.rename(here / "moved")
+    code, _, err = command("run", "moved/r.yaml", "--display", "plain", "--allow-code")
+    assert code == EXIT_COMPLETE
+    assert "complete: nothing to send" in err
