@@ -20,6 +20,7 @@ from orchestrator.runner.options import (
     gc_options,
     html_option,
     limit_options,
+    listing_options,
     probe_options,
     servers_options,
     untrusted_option,
@@ -35,7 +36,7 @@ Handler = Callable[[argparse.Namespace], int]
 # large run. It reads this when polars is imported, which no command has done yet.
 _ALLOCATOR = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
 _MAX_PORT = 65_535
-_LISTED = ("methods", "analyses", "backends", "datasets", "recipes")
+_LISTED = ("methods", "analyses", "backends", "datasets", "plugins", "recipes")
 
 
 def entry() -> None:
@@ -180,10 +181,10 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
     for family in _LISTED:
-        listing = _command(
-            commands, family, "runner.commands:kinds", f"list the {family} there are"
-        )
+        listing = _command(commands, family, "runner.listing:kinds", f"list available {family}")
         listing.set_defaults(family=family)
+        if family != "recipes":
+            listing_options(listing)
     return parser
 
 

@@ -14,7 +14,6 @@ import msgspec
 from rich.console import RenderableType
 
 from orchestrator import plugins
-from orchestrator.datasets import listing as dataset_listing
 from orchestrator.errors import (
     EXIT_COMPLETE,
     EXIT_INTERRUPTED,
@@ -22,7 +21,6 @@ from orchestrator.errors import (
     LaunchError,
     UsageError,
 )
-from orchestrator.recipe.load import available
 from orchestrator.report import numbers, tables
 from orchestrator.report.page import print_to
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
@@ -33,12 +31,6 @@ from orchestrator.runner.late import Late, late_interrupts
 from orchestrator.runner.runs import list_runs
 from orchestrator.runner.runs import status as last_status
 from orchestrator.runner.said import Said
-
-_FAMILIES = {
-    "methods": plugins.METHODS,
-    "analyses": plugins.ANALYSES,
-    "backends": plugins.BACKENDS,
-}
 
 
 def _show(*renderables: RenderableType) -> None:
@@ -188,28 +180,3 @@ def serve(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
-
-
-def kinds(options: argparse.Namespace) -> int:
-    """List the plug-ins, datasets or recipes there are."""
-    family = options.family
-    if family == "recipes":
-        rows = [(path.stem, _first_line(path)) for path in available()]
-    elif family == "datasets":
-        rows = dataset_listing()
-    else:
-        package = _FAMILIES[family]
-        rows = [(kind, _doc(package, kind)) for kind in plugins.kinds(package)]
-    _show(tables.listing(rows))
-    return EXIT_COMPLETE
-
-
-def _doc(package: str, kind: str) -> str:
-    return (plugins.load(package, kind).__doc__ or "").strip().partition("\n")[0]
-
-
-def _first_line(path: Path) -> str:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("description:"):
-            return line.removeprefix("description:").strip()
-    return ""

@@ -89,6 +89,14 @@ def allow_code_option(
     command.add_argument("--allow-code", action="store_true", help=said)
 
 
+def listing_options(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of the commands that list kinds of plug-ins."""
+    command.add_argument(
+        "recipe", nargs="?", metavar="RECIPE", help="also list the code that this recipe names"
+    )
+    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
+
+
 def allow_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator allow`."""
     command.add_argument(

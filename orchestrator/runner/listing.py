@@ -1,0 +1,168 @@
+"""`orchestrator methods` and its siblings: which kinds there are, and where each comes from."""
+
+import argparse
+import ast
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator import plugin_files, plugins
+from orchestrator.datasets import listing as dataset_listing
+from orchestrator.errors import EXIT_COMPLETE, PluginError
+from orchestrator.paths import answers
+from orchestrator.recipe import source
+from orchestrator.recipe.load import available, find
+from orchestrator.report import tables
+from orchestrator.report.page import print_to
+from orchestrator.report.streams import write_to
+
+_FAMILIES: Final = {
+    "methods": plugins.METHODS,
+    "analyses": plugins.ANALYSES,
+    "backends": plugins.BACKENDS,
+    "servers": plugins.LAUNCH,
+    "datasets": plugins.DATASETS,
+}
+BUNDLED: Final = "bundled"
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A kind that a recipe may name.
+
+    Attributes:
+        family: "methods", "datasets", …
+        kind: As recipes name it.
+        origin: "bundled", an installed package with its version, or the file of the code.
+        about: A line on what it is, or why it can't be loaded.
+    """
+
+    family: str
+    kind: str
+    origin: str
+    about: str
+
+
+def kinds(options: argparse.Namespace) -> int:
+    """List plug-ins or recipes."""
+    if options.family == "recipes":
+        rows = [(path.stem, _description(path)) for path in available()]
+        print_to(sys.stdout, tables.listing(rows))
+        return EXIT_COMPLETE
+    families = list(_FAMILIES) if options.family == "plugins" else [options.family]
+    found = [one for family in families for one in listed(family)]
+    if options.recipe is not None:
+        found += _named_by(find(options.recipe), families)
+    if options.json:
+        write_to(sys.stdout, json.dumps([msgspec.to_builtins(one) for one in found]) + "\n")
+        return EXIT_COMPLETE
+    for family in families:
+        rows = _rows([one for one in found if one.family == family], family)
+        if len(families) > 1:
+            write_to(sys.stdout, f"{family}\n")
+        print_to(sys.stdout, tables.listing(rows))
+    return EXIT_COMPLETE
+
+
+def listed(family: str) -> Iterator[Listed]:
+    """Yield the kinds of this project, then those of installed packages, which are imported."""
+    package = _FAMILIES[family]
+    bundled = plugins.kinds(package)
+    for kind in bundled:
+        yield Listed(family, kind, BUNDLED, _about(package, kind))
+    points = plugins.installed(package)
+    names = [point.name for point in points]
+    for point in points:
+        origin = plugins.package_of(point)
+        if point.name in bundled:
+            about = f"not used: a bundled kind has this name; name its module, {point.value!r}"
+        else:
+            about = _about(package, point.name)
+        kind = point.name if names.count(point.name) == 1 else point.value
+        yield Listed(family, kind, origin, about)
+
+
+def _about(package: str, kind: str) -> str:
+    try:
+        return _first_line(plugins.load(package, kind).__doc__)
+    except PluginError as error:
+        return str(error)
+
+
+def _rows(found: list[Listed], family: str) -> list[tuple[str, str]]:
+    rows = [(one.kind, one.about) for one in found if one.origin == BUNDLED]
+    if family == "datasets":
+        rows = dataset_listing()
+    for one in found:
+        if one.origin != BUNDLED:
+            rows += [(one.kind, one.about), ("", f"from {one.origin}")]
+    return rows
+
+
+def _named_by(recipe: Path, families: list[str]) -> Iterator[Listed]:
+    """The code that a recipe names, each once; it is read, and not run."""
+    data = source.parse_bytes(recipe.read_bytes(), str(recipe)).data
+    seen = set()
+    for family, kind in _kinds_of(data if isinstance(data, dict) else {}):
+        is_file = plugin_files.is_file(kind)
+        if family not in families or (family, kind) in seen:
+            continue
+        if not is_file and not {".", ":"} & set(kind):
+            continue
+        seen.add((family, kind))
+        place = plugin_files.absolute(kind, str(recipe.parent)) if is_file else _place_of(kind)
+        yield Listed(family, kind, place or "not found", _docstring(Path(place)) if place else "")
+
+
+def _kinds_of(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    models = data.get("models")
+    said: list[tuple[str, object]] = [("datasets", data.get("dataset"))]
+    for family in ("methods", "analyses"):
+        entries = data.get(family)
+        said += [(family, entry) for entry in (entries if isinstance(entries, list) else ())]
+    for model in models.values() if isinstance(models, dict) else ():
+        if isinstance(model, dict):
+            said += [("servers", model.get("server")), ("backends", model.get("backend"))]
+    for family, entry in said:
+        kind = entry.get("kind") if isinstance(entry, dict) else entry
+        if isinstance(kind, str):
+            yield family, kind
+
+
+def _place_of(kind: str) -> str:
+    """The file of a module, as far as it can be told without importing a package."""
+    top, _, rest = kind.partition(":")[0].partition(".")
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return ""
+    if found is None or not rest:
+        return (found and found.origin) or ""
+    for folder in found.submodule_search_locations or ():
+        place = Path(folder, *rest.split("."))
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if answers(file, Path.is_file):
+                return str(file)
+    return ""
+
+
+def _docstring(file: Path) -> str:
+    try:
+        return _first_line(ast.get_docstring(ast.parse(file.read_bytes())))
+    except (OSError, ValueError, SyntaxError) as error:
+        return f"can't be read: {error}"
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
+
+
+def _description(path: Path) -> str:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("description:"):
+            return line.removeprefix("description:").strip()
+    return ""
