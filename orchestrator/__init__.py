@@ -1,23 +1,82 @@
 """Evaluates language models with the models' own probabilities.
 
-result = orchestrator.run("recipes/pairwise_ranking.yaml")
+result = orchestrator.run("pairwise_ranking")
 result.frames["judgments"]            # a polars frame
 result = orchestrator.load("runs/pairwise_ranking")
 """
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from orchestrator.runner.api import load, run
+    from orchestrator.errors import DatasetError as DatasetError
+    from orchestrator.errors import Fault as Fault
+    from orchestrator.errors import LaunchError as LaunchError
+    from orchestrator.errors import MethodError as MethodError
+    from orchestrator.errors import NotAllowedError as NotAllowedError
+    from orchestrator.errors import OrchestratorError as OrchestratorError
+    from orchestrator.errors import PluginError as PluginError
+    from orchestrator.errors import RecipeError as RecipeError
+    from orchestrator.errors import RunDirectoryError as RunDirectoryError
+    from orchestrator.errors import ServerChangedError as ServerChangedError
+    from orchestrator.errors import StatisticsError as StatisticsError
+    from orchestrator.errors import StoreError as StoreError
+    from orchestrator.errors import UsageError as UsageError
+    from orchestrator.runner.api import Comparison as Comparison
+    from orchestrator.runner.api import Plan as Plan
+    from orchestrator.runner.api import Recipe as Recipe
+    from orchestrator.runner.api import Result as Result
+    from orchestrator.runner.api import acheck as acheck
+    from orchestrator.runner.api import acompare as acompare
+    from orchestrator.runner.api import aload as aload
+    from orchestrator.runner.api import aplan as aplan
+    from orchestrator.runner.api import arun as arun
+    from orchestrator.runner.api import check as check
+    from orchestrator.runner.api import compare as compare
+    from orchestrator.runner.api import load as load
+    from orchestrator.runner.api import plan as plan
+    from orchestrator.runner.api import run as run
 
 __version__ = "0.1.0"
-__all__ = ["load", "run"]
+__all__ = [
+    "Comparison",
+    "DatasetError",
+    "Fault",
+    "LaunchError",
+    "MethodError",
+    "NotAllowedError",
+    "OrchestratorError",
+    "Plan",
+    "PluginError",
+    "Recipe",
+    "RecipeError",
+    "Result",
+    "RunDirectoryError",
+    "ServerChangedError",
+    "StatisticsError",
+    "StoreError",
+    "UsageError",
+    "acheck",
+    "acompare",
+    "aload",
+    "aplan",
+    "arun",
+    "check",
+    "compare",
+    "load",
+    "plan",
+    "run",
+]
+_ERRORS: Final = {name for name in __all__ if name.endswith("Error")} | {"Fault"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (PEP 562)
     # Lazily: `import orchestrator` must not cost the import of polars and pydantic.
-    if name in __all__:
-        from orchestrator.runner import api  # noqa: PLC0415
+    if name not in __all__:
+        raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
+    module = "errors" if name in _ERRORS else "runner.api"
+    return getattr(importlib.import_module(f"orchestrator.{module}"), name)
 
-        return getattr(api, name)
-    raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -76,10 +76,27 @@ def loads(
     Raises:
         RecipeError: With all faults, sorted by line.
     """
+    written = Written(source.parse_bytes(content, str(file)), overrides)
+    return validated(written, file, limit=limit, allow_code=allow_code)
+
+
+def validated(
+    written: Written, file: Path, *, limit: int | None = None, allow_code: bool = False
+) -> Recipe:
+    """Validate the data of a recipe.
+
+    Args:
+        written: The data.
+        file: Whose folder relative paths start from, and whose name is the default for `name`.
+        limit: As in `load`.
+        allow_code: As in `load`.
+
+    Raises:
+        RecipeError: With all faults, sorted by line.
+    """
     if limit is not None and limit < 1:
         raise RecipeError([Fault("--limit", 0, f"must be at least 1, got {limit}")])
     allow_code = is_permitted(file, allow_code=allow_code)
-    written = Written(source.parse_bytes(content, str(file)), overrides)
     recipe, faults = _Loading(written, file, allow_code=allow_code).recipe(limit)
     if recipe is None or faults:
         raise RecipeError(faults)

@@ -46,7 +46,7 @@ class Written:
             for override in reversed(self._overrides):
                 if path and override.path[: len(path)] == path:
                     return Fault(override.label, 0, message)
-        return Fault(self.source.file, self.source.line(path), message)
+        return self.source.fault(path, message)
 
     def _apply(self, text: str) -> None:
         target, equals, written = text.partition("=")

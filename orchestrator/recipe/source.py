@@ -105,6 +105,19 @@ class Source:
             path = path[:-1]
         return self.lines.get(path, 1)
 
+    def fault(self, path: Path, message: str) -> Fault:
+        """Return a fault of the value at a path."""
+        return Fault(self.file, self.line(path), message)
+
+
+class Arguments(Source):
+    """Data that Python gave, whose faults name the argument: `Recipe(methods[0].judges)`."""
+
+    def fault(self, path: Path, message: str) -> Fault:
+        """Return a fault of the argument at a path."""
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+        return Fault(f"{self.file}({''.join(steps).removeprefix('.')})", 0, message)
+
 
 def parse(text: str, file: str) -> Source:
     """Read one YAML document.

@@ -9,6 +9,7 @@ stdout and are not printed from here.
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -20,8 +21,8 @@ from orchestrator.errors import UsageError
 from orchestrator.report.lines import JsonPainter, PlainPainter
 from orchestrator.report.progress import Progress
 
-Kind = Literal["live", "plain", "json", "none"]
-KINDS: Final = ("live", "plain", "json", "none")
+Kind = Literal["auto", "live", "plain", "json", "notebook", "none"]
+KINDS: Final = ("auto", "live", "plain", "json", "notebook", "none")
 
 _log = logging.getLogger(__name__)
 
@@ -189,6 +190,8 @@ class NoteHandler(logging.Handler):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True for what is worth a note."""
+        if not super().filter(record):
+            return False
         return record.levelno >= logging.WARNING or getattr(record, "note", False)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -201,7 +204,8 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
 
     Args:
         kind: None chooses live on a terminal that can move its cursor, plain elsewhere; so does
-            "live", because it needs such a terminal.
+            "live", because it needs such a terminal. "auto" chooses notebook in a notebook, and
+            none elsewhere.
         stream: A terminal, a file or a pipe.
 
     Raises:
@@ -209,7 +213,14 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
     """
     if kind in {None, "live"}:
         kind = "live" if can_be_live(stream) else "plain"
+    if kind == "auto":
+        kind = "notebook" if in_notebook() else "none"
     match kind:
+        case "notebook":
+            # Imports what draws HTML.
+            from orchestrator.report.notebook import NotebookDisplay  # noqa: PLC0415
+
+            return NotebookDisplay(stream)
         case "none":
             return _Silent()
         case "live":
@@ -223,6 +234,12 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
             return ThreadedDisplay(JsonPainter, stream)
         case _:
             raise UsageError(f"no display {kind!r}; there are {', '.join(KINDS)}")
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    python = sys.modules.get("IPython")
+    return python is not None and getattr(python.get_ipython(), "kernel", None) is not None
 
 
 def can_be_live(stream: TextIO) -> bool:

@@ -6,15 +6,12 @@ What draws a fault (rich) is imported when there is one.
 import argparse
 import importlib
 import sys
-from pathlib import Path
 
-from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, LaunchError, UsageError
+from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.recipe.load import find
-from orchestrator.recipe.load import load as load_recipe
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
-from orchestrator.runner.alike import notes_on_items
-from orchestrator.runner.prepare import prepare
+from orchestrator.runner.checking import check as check_recipe
 
 
 def check(options: argparse.Namespace) -> int:
@@ -22,29 +19,16 @@ def check(options: argparse.Namespace) -> int:
     worst = EXIT_COMPLETE
     for name in options.recipes:
         try:
-            _check_one(find(name), options)
+            notes = check_recipe(name, overrides=options.set, allow_code=options.allow_code)
         except UsageError as error:
             tables = importlib.import_module("orchestrator.report.tables")
             _print(tables.faults(error, summary=False), wrap=False)
             worst = EXIT_USAGE
         else:
+            for note in notes:
+                _complain(f"{find(name).name}: {note}")
             write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
     return worst
-
-
-def _check_one(path: Path, options: argparse.Namespace) -> None:
-    recipe = load_recipe(path, overrides=options.set, allow_code=options.allow_code)
-    if recipe.reuse:
-        with importlib.import_module("orchestrator.runner.reuse").open_lenders(recipe.reuse, None):
-            pass
-    try:
-        prepared = prepare(recipe, path.parent, allow_code=options.allow_code)
-    except LaunchError as error:
-        # Weights that are on another machine are no fault of the recipe.
-        _complain(f"{path.name}: not on this machine: {error}")
-    else:
-        for note in notes_on_items(prepared):
-            _complain(f"{path.name}: {note}")
 
 
 def _complain(message: str) -> None:

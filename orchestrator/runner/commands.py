@@ -23,7 +23,7 @@ from orchestrator.errors import (
 )
 from orchestrator.report import numbers, tables
 from orchestrator.report.page import print_to
-from orchestrator.report.results import Findings, as_tables, as_text, shortened
+from orchestrator.report.results import as_tables, as_text, shortened
 from orchestrator.report.streams import write_to
 from orchestrator.report.waiting import progress
 from orchestrator.runner import api, report_commands
@@ -92,7 +92,7 @@ def _exit_code(result: api.Result, said: Said) -> int:
 def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = True) -> None:
     if result.ended is not None and result.ended.progress is not None:
         said.summary(result.ended.progress, result.n_left)
-    found = Findings(result.rankings, result.exact_match, result.tables, result.completeness)
+    found = result.findings
     if form == "table":
         shown, n_more = (found, 0) if whole else shortened(found)
         _show(*as_tables(shown))
@@ -121,7 +121,7 @@ def plan(options: argparse.Namespace) -> int:
             advance=advance,
         )
     if options.json:
-        write_to(sys.stdout, msgspec.json.encode(counted).decode() + "\n")
+        write_to(sys.stdout, counted.to_json() + "\n")
     else:
         _show(tables.plan_table(counted))
     return EXIT_COMPLETE

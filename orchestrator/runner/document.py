@@ -14,9 +14,9 @@ from orchestrator.report.html.material import Lost, Material
 from orchestrator.report.html.page import all_figures, render, undrawn
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.words import UNTRUSTED
-from orchestrator.runner.api import Result
 from orchestrator.runner.identity import identity_key, server_label
 from orchestrator.runner.probed import probe_record
+from orchestrator.runner.result import Result
 from orchestrator.runner.results import rows_by_epoch, use_words
 from orchestrator.runner.revisions import last_revision
 from orchestrator.runner.tables import all_sources

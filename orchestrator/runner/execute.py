@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from orchestrator.runner.fleet import Fleet
 from orchestrator.runner.identity import server_label
 from orchestrator.runner.itemising import keep_items
 from orchestrator.runner.kept import Shelf
+from orchestrator.runner.loop import Stop
 from orchestrator.runner.machine import raise_file_limit
 from orchestrator.runner.placing import find_places
 from orchestrator.runner.prepare import Prepared, describe_change
@@ -155,7 +155,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     accept_change: bool = False,
     keep_servers: bool = False,
     watch: Watch | None = None,
-    stop: threading.Event | None = None,
+    stop: Stop | None = None,
 ) -> Ended:
     """Evaluate the units that are not done.
 
@@ -167,7 +167,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         accept_change: Go on although another server answered before.
         keep_servers: Leave the servers that were launched for a later run.
         watch: Called with the progress about once a second.
-        stop: Set by another thread to interrupt, where signals don't come here.
+        stop: Requested by another thread, where signals don't come here.
 
     Raises:
         OrchestratorError: Whatever made it impossible to go on.

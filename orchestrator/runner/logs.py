@@ -7,9 +7,11 @@ holds prompts, answers or keys: what a server says about a request is not writte
 import json
 import logging
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from traceback import extract_tb
@@ -29,6 +31,11 @@ _STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asct
 _MANY: Final = 10
 
 _log = logging.getLogger(__name__)
+
+_RUN: Final[ContextVar[object]] = ContextVar("run")
+_lock: Final = threading.Lock()
+_running: Final[list[ExitStack]] = []
+_levels: Final[dict[str, int]] = {}
 
 
 class JsonLines(logging.Formatter):
@@ -60,26 +67,51 @@ def logged(path: Path, display: Display) -> Iterator[None]:
 
     A log that can't be opened or written is no reason to end a run.
     """
+    run = object()
     with ExitStack() as stack:
-        _attach(NoteHandler(display), stack)
+        token = _RUN.set(run)
+        stack.callback(_RUN.reset, token)
+        _attach(NoteHandler(display), run, stack)
         try:
             handler = _LogFile(path)
         except OSError as error:
             display.note(f"{path}: no log is written: {error.strerror or error}")
         else:
             stack.callback(handler.close)
-            _attach(handler, stack)
+            _attach(handler, run, stack)
+        _lower_levels(stack)
         yield
 
 
-def _attach(handler: logging.Handler, stack: ExitStack) -> None:
+def _attach(handler: logging.Handler, run: object, stack: ExitStack) -> None:
+    # Of two runs at once in a process each logs its own. A thread of the store has no context: what
+    # it says is in the logs of both.
+    handler.addFilter(lambda _: _RUN.get(run) is run)
     for name in (*_OWN, *_FOREIGN):
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         stack.callback(logger.removeHandler, handler)
-        if name in _OWN and logger.getEffectiveLevel() > logging.INFO:
-            stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(logging.INFO)
+
+
+def _lower_levels(stack: ExitStack) -> None:
+    """Let loggers pass what a log holds until the last run has ended."""
+    with _lock:
+        _running.append(stack)
+        for name in _OWN:
+            logger = logging.getLogger(name)
+            if logger.getEffectiveLevel() > logging.INFO:
+                _levels[name] = logger.level
+                logger.setLevel(logging.INFO)
+    stack.callback(_restore_levels, stack)
+
+
+def _restore_levels(stack: ExitStack) -> None:
+    with _lock:
+        _running.remove(stack)
+        if not _running:
+            for name, level in _levels.items():
+                logging.getLogger(name).setLevel(level)
+            _levels.clear()
 
 
 class _LogFile(logging.Handler):

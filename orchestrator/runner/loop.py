@@ -1,42 +1,119 @@
-"""Running a call's event loop: in this thread where it has none, else in one of its own."""
+"""Event loops of calls: in this thread, in a thread beside a running loop, or awaited."""
 
 import asyncio
+import contextvars
 import gc
+import signal
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 import uvloop
 
-# How often the waiting thread looks for Ctrl-C, seconds.
-_LOOK_S = 0.2
+# How often the waiting thread wakes up to handle signals, seconds.
+_LOOK_S: Final = 0.2
 
 T = TypeVar("T")
-Work = Callable[[threading.Event], Coroutine[Any, Any, T]]
 
 
-def run_to_end(work: Work[T]) -> T:
-    """The result of a coroutine; returns when it has ended.
+class Stop:
+    """A request from another thread to stop a run.
+
+    Attributes:
+        count: How often it was made; from the second on requests in flight are abandoned too.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def request(self) -> None:
+        """Ask for the stop; a handler of signals may call this."""
+        self.count += 1
+
+
+Work = Callable[[Stop], Coroutine[Any, Any, T]]
+
+
+def run_to_end(work: Work[T], stop: Stop | None = None) -> T:
+    """Return the result of a coroutine when it has ended.
 
     In a notebook an event loop already runs in this thread, and no second one can. Then the work
-    has a thread of its own, which gets no signals: Ctrl-C here sets the event it was given.
+    runs in a thread of its own, which gets no signals: SIGINT here requests the stop.
 
     Args:
         work: Makes the coroutine.
+        stop: Passed to `work`; a new one if omitted.
     """
-    stop = threading.Event()
+    stop = stop or Stop()
     if not _has_loop():
         return _run(work, stop)
-    with ThreadPoolExecutor(1, "orchestrator") as pool:
-        future = pool.submit(_run, work, stop)
+    with ThreadPoolExecutor(1, "orchestrator") as pool, _requesting(stop):
+        # Two runs at once are told apart by the context.
+        future = pool.submit(contextvars.copy_context().run, _run, work, stop)
         while not future.done():
-            try:
-                # Not for ever: a signal may reach another thread, and then wakes nobody here.
-                wait([future], _LOOK_S)
-            except KeyboardInterrupt:
-                stop.set()
+            # Not for ever: a signal may reach another thread, and then wakes nobody here.
+            wait([future], _LOOK_S)
         return future.result()
+
+
+async def in_thread(work: Callable[[Stop], T]) -> T:
+    """Return the result of a blocking call in a thread of its own.
+
+    Cancelling requests the stop, waits until the call has ended, and then raises.
+
+    Args:
+        work: The call.
+
+    Raises:
+        asyncio.CancelledError: If it was cancelled.
+    """
+    stop = Stop()
+    with ThreadPoolExecutor(1, "orchestrator") as pool:
+        future = pool.submit(contextvars.copy_context().run, work, stop)
+        try:
+            waiting = asyncio.wrap_future(future)
+            while not waiting.done():
+                # A notebook cancels from a handler of signals, which does not wake up its loop.
+                await asyncio.wait([waiting], timeout=_LOOK_S)
+            return waiting.result()
+        except asyncio.CancelledError:
+            await _ended(future, stop)
+            raise
+        except BaseException:
+            # The loop itself was interrupted, and this coroutine is closed: the pool waits here.
+            stop.request()
+            raise
+
+
+async def _ended(future: "Future[Any]", stop: Stop) -> None:
+    """Wait for a call that is asked to stop, however often this is cancelled."""
+    waiting = asyncio.wrap_future(future)
+    while not waiting.done():
+        stop.request()
+        try:
+            await asyncio.wait([waiting])
+        except asyncio.CancelledError:
+            continue
+    # What it raised is beside the point now; unread, asyncio would complain.
+    waiting.exception()
+
+
+@contextmanager
+def _requesting(stop: Stop) -> Iterator[None]:
+    """Let SIGINT request the stop in this block, instead of raising anywhere in it."""
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    # Whoever ignores it keeps ignoring it.
+    if not is_main or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: stop.request())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _has_loop() -> bool:
@@ -47,13 +124,44 @@ def _has_loop() -> bool:
     return True
 
 
-def _run(work: Work[T], stop: threading.Event) -> T:
-    thresholds = gc.get_threshold()
-    # What is made for a request is gone after it without the cyclic collector, whose default is to
-    # look for cycles every 700 objects. It still looks, but not several times a request.
-    gc.set_threshold(20_000, 20, 20)
+def _run(work: Work[T], stop: Stop) -> T:
+    with _rare_collections(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work(stop))
+
+
+class _Rarely:
+    """Thresholds of the cyclic collector, kept up while any run goes on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_runs = 0
+        self._before: tuple[int, int, int] = gc.get_threshold()
+
+    def begin(self) -> None:
+        """Count a run; the first one sets the thresholds."""
+        with self._lock:
+            self._n_runs += 1
+            if self._n_runs == 1:
+                self._before = gc.get_threshold()
+                # What is made for a request is gone after it without the cyclic collector, whose
+                # default is to look for cycles every 700 objects.
+                gc.set_threshold(20_000, 20, 20)
+
+    def end(self) -> None:
+        """Count a run that ended; the last one restores the thresholds."""
+        with self._lock:
+            self._n_runs -= 1
+            if self._n_runs == 0:
+                gc.set_threshold(*self._before)
+
+
+_rarely = _Rarely()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    _rarely.begin()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(work(stop))
+        yield
     finally:
-        gc.set_threshold(*thresholds)
+        _rarely.end()

@@ -11,6 +11,7 @@ import msgspec
 
 from orchestrator.runner import control
 from orchestrator.runner.late import Late
+from orchestrator.runner.loop import Stop
 from orchestrator.runner.session import Session
 from orchestrator.store import RunDirectory
 
@@ -26,7 +27,7 @@ class Interrupts:
     Python gives signals to the main thread only; elsewhere `stop` is looked at.
     """
 
-    def __init__(self, session: Session, stop: threading.Event | None) -> None:
+    def __init__(self, session: Session, stop: Stop | None) -> None:
         self._session = session
         self._stop = stop
         self._loop = asyncio.get_running_loop()
@@ -52,9 +53,12 @@ class Interrupts:
                 signal.signal(number, handler)
 
     def look(self) -> None:
-        """Interrupt once if another thread asked for it."""
-        if self._stop is not None and self._stop.is_set():
+        """Do what another thread asked for: stop, or from the second time on stop waiting too."""
+        n_asked = 0 if self._stop is None else self._stop.count
+        if n_asked:
             self.once("interrupted")
+        if n_asked > 1:
+            self._give_up()
 
     def once(self, why: str) -> None:
         """Stop sending, if nothing has stopped it yet."""

@@ -141,7 +141,9 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
 
 
 def test_an_unknown_kind_is_named():
-    with pytest.raises(UsageError, match="no display 'pretty'; there are live, plain, json, none"):
+    with pytest.raises(
+        UsageError, match="no display 'pretty'; there are auto, live, plain, json, note"
+    ):
         make_display("pretty", Stream())  # type: ignore[arg-type]
 
 
