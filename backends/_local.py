@@ -6,10 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
-from orchestrator.backend import LOCAL, Capabilities, Provenance, ServerLoad
+from orchestrator.backend import LOCAL, Provenance, ServerLoad
 from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
-
-SIMILARITY_CAPABILITIES: Final = Capabilities(generate=False, similarity=True)
 
 _UNSUPPORTED: Final = Failure("unsupported", "it only compares texts", permanent=True)
 

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from backends._direct_transport import lean_transport
 from backends._tokens import known
 from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.backend import BackendKind, Capabilities, Endpoint, Provenance, ServerLoad
 from orchestrator.records import FEATURES, Choice, Failure, Generation, Messages, Sampling, Scored
+from orchestrator.settings import Settings
 from orchestrator.wire import completions, failures, labels, metrics, replies, requests
 from orchestrator.wire.requests import Dialect
 
@@ -269,19 +270,22 @@ class Native(OpenaiCompatible):
         return await self._metrics()
 
 
-class NativeConfig(BaseModel):
+class NativeConfig(Settings):
     """Settings of a connection to a server with our own routes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     keepalive_s: float = Field(
         KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
     )
 
 
-NATIVE_CAPABILITIES: Final = Capabilities(
-    generate=True, score=True, choose="exact", features=FEATURES, plain_choose=True
-)
+class NativeKind(BackendKind[NativeConfig]):
+    """Connections to models of servers with our own routes."""
+
+    capabilities = Capabilities(
+        generate=True, score=True, choose="exact", features=FEATURES, plain_choose=True
+    )
+
+
 NATIVE_DIALECT: Final = Dialect(token_ids=True, top_k_off=0)
 
 

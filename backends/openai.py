@@ -15,27 +15,24 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import NO_LOGPROBS, Decode, OpenaiCompatible, without_version
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
-from orchestrator.backend import Backend, Capabilities, Endpoint, is_private
+from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
+from orchestrator.settings import Settings
 from orchestrator.wire.origin import Origin, marks_of, origin_of, still_says, words
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-CAPABILITIES: Final = Capabilities(generate=True, score=False, choose="top", choose_begun=False)
 
-
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the connection."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     transport: Literal["auto", "openai", "aiohttp"] = Field(
         "auto",
@@ -97,41 +94,6 @@ class Config(BaseModel):
         return value
 
 
-def capabilities(config: Config) -> Capabilities:
-    """Return the capabilities of an endpoint with these settings."""
-    has_logprobs = config.logprobs and not config.reasoning
-    return msgspec.structs.replace(
-        CAPABILITIES,
-        choose="top" if has_logprobs else "none",
-        choose_begun=config.continue_final_message,
-    )
-
-
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """A connection to one model; the base URL may end with `/v1` or not.
-
-    Raises:
-        UsageError: If the base URL or the key can't be used.
-    """
-    reasoning = config.reasoning
-    dialect = Dialect(
-        max_tokens_field="max_completion_tokens" if reasoning else config.max_tokens_field,
-        logprobs=config.logprobs and not reasoning,
-        top_logprobs=config.top_logprobs,
-        top_k_off=config.top_k_off,
-        omit=(*config.omit, *(_REFUSED_BY_REASONING if reasoning else ())),
-        extra=config.extra_body,
-    )
-    endpoint = without_version(endpoint)
-    return Openai(
-        endpoint,
-        _transport(endpoint, config),
-        dialect,
-        prefill=config.continue_final_message,
-        raw=config.raw_logprobs,
-    )
-
-
 class Openai(OpenaiCompatible):
     """A connection to one model of an endpoint, which says what to change where it refuses.
 
@@ -185,6 +147,46 @@ class Openai(OpenaiCompatible):
         """See `orchestrator.backend.Backend`."""
         chosen = await super().choose(ask)
         return _advised(chosen) if isinstance(chosen, Failure) else chosen
+
+
+class OpenaiKind(BackendKind[Config]):
+    """Connections to models of such an endpoint."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Texts, and label probabilities where log-probabilities are asked for."""
+        has_logprobs = self.config.logprobs and not self.config.reasoning
+        return Capabilities(
+            generate=True,
+            score=False,
+            choose="top" if has_logprobs else "none",
+            choose_begun=self.config.continue_final_message,
+        )
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make a connection to one model; the base URL may end with `/v1` or not.
+
+        Raises:
+            UsageError: If the base URL or the key can't be used.
+        """
+        config = self.config
+        reasoning = config.reasoning
+        dialect = Dialect(
+            max_tokens_field="max_completion_tokens" if reasoning else config.max_tokens_field,
+            logprobs=config.logprobs and not reasoning,
+            top_logprobs=config.top_logprobs,
+            top_k_off=config.top_k_off,
+            omit=(*config.omit, *(_REFUSED_BY_REASONING if reasoning else ())),
+            extra=config.extra_body,
+        )
+        endpoint = without_version(endpoint)
+        return Openai(
+            endpoint,
+            _transport(endpoint, config),
+            dialect,
+            prefill=config.continue_final_message,
+            raw=config.raw_logprobs,
+        )
 
 
 # An endpoint of many machines may have as many fingerprints.

@@ -12,13 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from backends._local import SIMILARITY_CAPABILITIES, LocalBackend
-from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint
+from backends._local import LocalBackend
+from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.errors import UsageError
 from orchestrator.recipe.similarity import RougeLSettings
 from orchestrator.records import PairScores
-
-CAPABILITIES: Final[Capabilities] = SIMILARITY_CAPABILITIES
 
 # Scripts that are written without blanks: each character is a token.
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -28,22 +26,6 @@ _CHARACTER: Final = re.compile(r"\S")
 
 class Config(RougeLSettings):
     """Settings of Rouge-L."""
-
-
-def identity(config: Config, base: Path) -> dict[str, str]:  # noqa: ARG001 (no file takes part)
-    """Return all that decides its numbers."""
-    return {"kind": "rouge_l", "algorithm": "1", "tokens": config.tokens}
-
-
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """Compares texts in this process.
-
-    Raises:
-        UsageError: If it is given an address.
-    """
-    if endpoint.base_url != LOCAL:
-        raise UsageError("rouge_l runs in this process; a model at a base_url can't be one")
-    return LocalBackend("rouge_l", endpoint.model, lambda: RougeL(config.tokens))
 
 
 class RougeL:
@@ -65,6 +47,24 @@ class RougeL:
             common[i, j] = common[j, i] = common_subsequence(read[i], read[j])
         precision = (common / np.maximum(lengths, 1.0)[:, None]).astype(np.float32)
         return PairScores(precision, np.ascontiguousarray(precision.T), "rouge_l", 0)
+
+
+class RougeLKind(ComparerKind[Config]):
+    """Compares texts in this process."""
+
+    def identity(self, base: Path) -> dict[str, str]:  # noqa: ARG002 (no file takes part)
+        """Name the algorithm and its tokens."""
+        return {"kind": "rouge_l", "algorithm": "1", "tokens": self.config.tokens}
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make what compares texts.
+
+        Raises:
+            UsageError: If it is given an address.
+        """
+        if endpoint.base_url != LOCAL:
+            raise UsageError("rouge_l runs in this process; a model at a base_url can't be one")
+        return LocalBackend("rouge_l", endpoint.model, lambda: RougeL(self.config.tokens))
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:

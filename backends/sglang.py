@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from backends._by_ids import ByIds, Labels
 from backends._direct_transport import lean_transport
@@ -17,24 +17,28 @@ from backends._sglang_tokenizer import GENERATE, SglangTokenizer
 from backends._tokens import Contexts, Failed, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.backend import (
+    Backend,
+    BackendKind,
+    Capabilities,
+    Endpoint,
+    Provenance,
+    ServerLoad,
+)
 from orchestrator.records import Choice, Failure, Generation, Sampling, Scored
+from orchestrator.settings import Settings
 from orchestrator.wire import replies
 from orchestrator.wire import sglang as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path
-
-CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 _NO_PROMPT: Final = Failure(
     "unsupported", "SGLang gives no log-probability to the first token of all", permanent=True
 )
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the connection."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     choose_negligible: float = Field(
         1e-4,
@@ -66,16 +70,6 @@ class Config(BaseModel):
     keepalive_s: float = Field(
         KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
     )
-
-
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """A connection to one model of the server.
-
-    Raises:
-        UsageError: If the base URL or the key can't be used.
-    """
-    endpoint = without_version(endpoint)
-    return Sglang(endpoint, lean_transport(endpoint, config.keepalive_s), config)
 
 
 class Sglang(ByIds):
@@ -187,3 +181,18 @@ def _unscaled(sampling: Sampling) -> bool:
     The server draws greedily for 0 without scaling; top-p and top-k never touch its numbers.
     """
     return sampling.temperature in {0, 1}
+
+
+class SglangKind(BackendKind[Config]):
+    """Connections to models of such a server."""
+
+    capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make a connection to one model of the server.
+
+        Raises:
+            UsageError: If the base URL or the key can't be used.
+        """
+        endpoint = without_version(endpoint)
+        return Sglang(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

@@ -10,21 +10,27 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, without_version
 from backends._tokens import Cache, Failed, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
-from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.backend import (
+    Backend,
+    BackendKind,
+    Capabilities,
+    Endpoint,
+    Provenance,
+    ServerLoad,
+)
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
+from orchestrator.settings import Settings
 from orchestrator.wire import replies, trie
 from orchestrator.wire import tgi as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.tgi import Ids, Listed, Templated
-
-CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 _GENERATE: Final = "/generate"
 _MOST_CACHED_CHARACTERS: Final = 2**20
@@ -32,10 +38,8 @@ _TAIL: Final = 24
 """Characters before a label that can change how it is cut; checked, not trusted."""
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the connection."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     top_n_tokens: int = Field(
         5,
@@ -49,16 +53,6 @@ class Config(BaseModel):
     keepalive_s: float = Field(
         KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
     )
-
-
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """A connection to the only model of the server.
-
-    Raises:
-        UsageError: If the base URL or the key can't be used.
-    """
-    endpoint = without_version(endpoint)
-    return Tgi(endpoint, lean_transport(endpoint, config.keepalive_s), config)
 
 
 class Tgi(OpenaiCompatible):
@@ -308,3 +302,18 @@ _NESTED: Final = Failure(
     "a label begins with another one, and TGI scores no end of a turn that would tell them apart",
     permanent=True,
 )
+
+
+class TgiKind(BackendKind[Config]):
+    """Connections to models of such a server."""
+
+    capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make a connection to one model of the server.
+
+        Raises:
+            UsageError: If the base URL or the key can't be used.
+        """
+        endpoint = without_version(endpoint)
+        return Tgi(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
@@ -22,13 +22,19 @@ from backends._tokens import Contexts, Failed, Ids, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.backend import (
+    Backend,
+    BackendKind,
+    Capabilities,
+    Endpoint,
+    Provenance,
+    ServerLoad,
+)
 from orchestrator.records import Choice, Failure, Generation, Scored
+from orchestrator.settings import Settings
 from orchestrator.wire import vllm as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path, Walk
-
-CAPABILITIES: Final = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
 # A node more costs the server about a millisecond, a request more two.
 _NODES_AT_ONCE: Final = 8
@@ -50,10 +56,8 @@ _EXPLICIT: Final = {
 }
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the connection."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     choose_top_logprobs: int = Field(
         64, ge=1, le=1000, description="Alternatives that labels are looked for among."
@@ -86,16 +90,6 @@ class Config(BaseModel):
     keepalive_s: float = Field(
         KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
     )
-
-
-def create(endpoint: Endpoint, config: Config) -> Backend:
-    """A connection to one model of the server.
-
-    Raises:
-        UsageError: If the base URL or the key can't be used.
-    """
-    endpoint = without_version(endpoint)
-    return Vllm(endpoint, lean_transport(endpoint, config.keepalive_s), config)
 
 
 class Vllm(ByIds):
@@ -341,3 +335,18 @@ def _checked(drawn: Generation | Failure) -> Generation | Failure:
     return msgspec.structs.replace(
         drawn, logprobs=np.where(lost, np.float32(np.nan), drawn.logprobs)
     )
+
+
+class VllmKind(BackendKind[Config]):
+    """Connections to models of such a server."""
+
+    capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make a connection to one model of the server.
+
+        Raises:
+            UsageError: If the base URL or the key can't be used.
+        """
+        endpoint = without_version(endpoint)
+        return Vllm(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

@@ -14,19 +14,19 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from launch import _weights
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.probing import likeness, requests
 from orchestrator.probing.likeness import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
 from orchestrator.records import Message, Messages
 from orchestrator.runner.http import Http
-from orchestrator.serving import LaunchModule, ServedModel
+from orchestrator.serving import ServedModel
 
 MODEL: Final = "judge"
 NOISES: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
@@ -72,8 +72,8 @@ async def served(
     kind: str, weights: str, settings: dict[str, Any], log: Path
 ) -> AsyncIterator[Http]:
     """A server of these weights, and a client of it."""
-    module = cast("LaunchModule", plugins.load(plugins.LAUNCH, kind))
-    server = await module.start(module.Config(**settings), (ServedModel(MODEL, weights),), log)
+    launch = contracts.load(plugins.LAUNCH, kind)
+    server = await launch(launch.Config(**settings)).start((ServedModel(MODEL, weights),), log)
     try:
         async with Http(server.base_url, server.api_key) as http:
             yield http

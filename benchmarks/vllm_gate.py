@@ -73,7 +73,7 @@ async def measure(
     endpoint = Endpoint(
         base_url=server.base_url, model="judge", api_key=server.api_key, max_in_flight=64
     )
-    backend = backend_kind.create(endpoint, config)
+    backend = backend_kind.VllmKind(config).connect(endpoint)
     gate = gate_of(endpoint.base_url)
     lost, room = gate.lost_s, asyncio.Semaphore(32)
     verdicts: list[Choice] = []
@@ -118,7 +118,7 @@ async def run(n: int, repeats: int) -> None:
     """Launch, warm up, measure in turns, print."""
     with tempfile.TemporaryDirectory() as folder:
         models = (ServedModel("judge", "bundled:judge"),)
-        server = await launch_kind.start(SETTINGS, models, Path(folder) / "vllm.log")
+        server = await launch_kind.VllmLaunch(SETTINGS).start(models, Path(folder) / "vllm.log")
         found: dict[str, list[Measured]] = {name: [] for name in CASES}
         try:
             await measure(server, backend_kind.Config(), 900_000, 32)

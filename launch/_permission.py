@@ -8,6 +8,8 @@ the permission that code beside a recipe needs (`--allow-code`).
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Protocol
 
+from orchestrator.serving import Program
+
 SAFE_VARIABLES: Final = frozenset({
     "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "HF_HUB_OFFLINE",
     "HIP_VISIBLE_DEVICES", "LANG", "LC_ALL", "MKL_NUM_THREADS", "NCCL_DEBUG", "NCCL_IB_DISABLE",
@@ -37,7 +39,7 @@ def needing(
     settings: Settings,
     usual: Mapping[str, Collection[str | None]],
     safe_arguments: Collection[str],
-) -> tuple[tuple[str, str], ...]:
+) -> tuple[Program, ...]:
     """Return the settings that need permission to run code, each with the reason.
 
     Args:
@@ -46,16 +48,16 @@ def needing(
         safe_arguments: Names of further arguments that load no code and write no file.
     """
     programs = (
-        (name, f"{value!r} is a program of the recipe's choice")
+        Program(name, f"{value!r} is a program of the recipe's choice")
         for name, values in usual.items()
         if (value := getattr(settings, name)) not in values
     )
     variables = (
-        ("env", f"{name} may load code into the server")
+        Program("env", f"{name} may load code into the server")
         for name in sorted(settings.env.keys() - SAFE_VARIABLES)
     )
     arguments = (
-        ("extra_args", f"{name} is not known to be harmless{_setting_for(name, settings)}")
+        Program("extra_args", f"{name} is not known to be harmless{_setting_for(name, settings)}")
         for name in _names(settings.extra_args)
         if name not in safe_arguments
     )

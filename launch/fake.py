@@ -13,22 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from launch._supervisor import ServerSpec, python_module, start_server
-from orchestrator.serving import RunningServer, ServedModel
+from orchestrator.serving import LaunchKind, RunningServer, ServedModel
+from orchestrator.settings import Settings
 
 KIND = "fake"
-BACKEND = "fake"
-MULTI_MODEL = True
 
 _QUALITY: Final = re.compile(r":(0?\.\d+|[01](?:\.\d+)?)$")
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the fake server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rules: list[JsonValue] | dict[str, JsonValue] | None = Field(
         None, description="Rules of answers, delays and faults, as the fake server reads them."
@@ -37,17 +34,6 @@ class Config(BaseModel):
     stop_grace_s: float = Field(
         5.0, ge=0, description="Seconds between the polite signal and the one that kills."
     )
-
-
-def programs(config: Config) -> tuple[tuple[str, str], ...]:  # noqa: ARG001 (all kinds alike)
-    """Nothing: no setting has this machine run code of the recipe's choice."""
-    return ()
-
-
-def identity(config: Config, weights: str) -> dict[str, str]:
-    """Return all that decides the numbers: the rules and the name given in place of weights."""
-    rules = hashlib.sha256(_canonical(config.rules).encode()).hexdigest()
-    return {"kind": KIND, "weights": weights, "rules": rules}
 
 
 def argv(config: Config, models: tuple[ServedModel, ...], port: int) -> tuple[str, ...]:
@@ -71,22 +57,6 @@ def _with_qualities(
     return {**table, "quality": {**qualities, **(given if isinstance(given, dict) else {})}}
 
 
-async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-    """A server for all `models` that is ready to answer.
-
-    Raises:
-        LaunchError: If it does not get ready, with the likely cause.
-    """
-    spec = ServerSpec(
-        kind=KIND,
-        names=tuple(model.name for model in models),
-        argv=partial(argv, config, models),
-        start_timeout_s=config.start_timeout_s,
-        stop_grace_s=config.stop_grace_s,
-    )
-    return await start_server(spec, log_path)
-
-
 def _canonical(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
@@ -97,3 +67,30 @@ def serve_command(options: argparse.Namespace) -> list[str]:
     rules = [] if options.rules is None else ["--rules", options.rules]
     port = str(options.port)
     return list(python_module("launch._fake_server", "--port", port, *models, *rules))
+
+
+class FakeLaunch(LaunchKind[Config]):
+    """The fake server, one process for all its models."""
+
+    backend = "fake"
+    multi_model = True
+
+    def identity(self, weights: str) -> dict[str, str]:
+        """Return all that decides the numbers: the rules and the name given in place of weights."""
+        rules = hashlib.sha256(_canonical(self.config.rules).encode()).hexdigest()
+        return {"kind": KIND, "weights": weights, "rules": rules}
+
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+        """A server for all `models` that is ready to answer.
+
+        Raises:
+            LaunchError: If it does not get ready, with the likely cause.
+        """
+        spec = ServerSpec(
+            kind=KIND,
+            names=tuple(model.name for model in models),
+            argv=partial(argv, self.config, models),
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+        )
+        return await start_server(spec, log_path)

@@ -6,21 +6,21 @@ program was started (`python tools/set_up_llamacpp.py` builds it).
 
 import glob
 import re
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from launch import _gguf, _permission, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
+from orchestrator.settings import Settings
 
 KIND = "llamacpp"
-BACKEND = "llamacpp"
-MULTI_MODEL = False
 KEY_VARIABLE: Final = "LLAMA_API_KEY"
 
 _COMMAND: Final = "llama-server"
@@ -50,10 +50,8 @@ _SAFE_ARGUMENTS: Final = frozenset((
 ))  # fmt: skip
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of llama-server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: str | None = Field(
         None,
@@ -133,62 +131,6 @@ class Config(BaseModel):
                     "log-probability 0"
                 )
         return self
-
-
-def identity(config: Config, weights: str) -> dict[str, str]:
-    """Return all that decides the numbers: hash of the GGUF with tokenizer and template; formats.
-
-    Raises:
-        LaunchError: If a file is not there.
-    """
-    found = {
-        "kind": KIND,
-        "weights": _weights.digest(parts(resolve(weights))),
-        "cache_type": config.cache_type,
-    }
-    if config.chat_template is not None:
-        found["chat_template"] = _weights.digest([_file(config.chat_template)])
-    if config.lora:
-        found["lora"] = _weights.digest([_file(path) for path in config.lora])
-    return found | _settings.identity(config)
-
-
-def programs(config: Config) -> tuple[tuple[str, str], ...]:
-    """Settings that have this machine run code of the recipe's choice, with the reasons."""
-    return _permission.needing(config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
-
-
-def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
-    """The GPU memory it needs; None on the CPU, or where the recipe says which GPUs it takes.
-
-    Raises:
-        LaunchError: If a file is not there, or doesn't say what it needs.
-    """
-    if config.n_gpu_layers == 0 or _settings.names_its_gpus(config):
-        return None
-    if _DEVICES & {argument.partition("=")[0] for argument in config.extra_args}:
-        return None
-    (model,) = models
-    return _gguf.footprint(
-        parts(resolve(model.weights)),
-        context=config.max_model_len * config.slots,
-        cache_type=config.cache_type,
-        n_gpu_layers=config.n_gpu_layers,
-        flash_attention=config.flash_attention != "off",
-        adapters=sum(_file(path).stat().st_size for path in config.lora),
-    )
-
-
-def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:  # noqa: ARG001 (it takes what it needs, no fixed share)
-    """The settings with which it runs on these GPUs, of which it sees no others."""
-    layers = _gguf.ALL_LAYERS if config.n_gpu_layers is None else config.n_gpu_layers
-    spread = {"LLAMA_ARG_SPLIT_MODE": "none", "LLAMA_ARG_MAIN_GPU": "0"}
-    if len(gpus) > 1:
-        # Else it goes by what is free at the moment, which others may be about to take.
-        shares = ",".join("1" for _ in gpus)
-        spread = {"LLAMA_ARG_SPLIT_MODE": "layer", "LLAMA_ARG_TENSOR_SPLIT": shares}
-    env = config.env | spread | _settings.visible(gpus)
-    return config.model_copy(update={"n_gpu_layers": layers, "env": env})
 
 
 def resolve(weights: str) -> Path:
@@ -298,22 +240,79 @@ def find_command(config: Config) -> str:
     )
 
 
-async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-    """A server for the only one of `models` that is ready to answer.
+class LlamacppLaunch(LaunchKind[Config]):
+    """llama.cpp's llama-server, one process a model."""
 
-    Raises:
-        LaunchError: If the weights are missing or it does not get ready, with the likely cause.
-    """
-    (model,) = models
-    served = ServedModel(model.name, str(resolve(model.weights)))
-    spec = ServerSpec(
-        kind=KIND,
-        names=(model.name,),
-        argv=partial(argv, config, find_command(config), served),
-        env=environment(config),
-        env_from=config.env_from,
-        key_variable=KEY_VARIABLE,
-        start_timeout_s=config.start_timeout_s,
-        stop_grace_s=config.stop_grace_s,
-    )
-    return await start_server(spec, log_path)
+    backend = "llamacpp"
+
+    def identity(self, weights: str) -> dict[str, str]:
+        """Return all that decides the numbers: hash of the GGUF, formats, adapters.
+
+        Raises:
+            LaunchError: If a file is not there.
+        """
+        found = {
+            "kind": KIND,
+            "weights": _weights.digest(parts(resolve(weights))),
+            "cache_type": self.config.cache_type,
+        }
+        if self.config.chat_template is not None:
+            found["chat_template"] = _weights.digest([_file(self.config.chat_template)])
+        if self.config.lora:
+            found["lora"] = _weights.digest([_file(path) for path in self.config.lora])
+        return found | _settings.identity(self.config)
+
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+        """A server for the only one of `models` that is ready to answer.
+
+        Raises:
+            LaunchError: If the weights are missing or it does not get ready, with the likely cause.
+        """
+        (model,) = models
+        served = ServedModel(model.name, str(resolve(model.weights)))
+        spec = ServerSpec(
+            kind=KIND,
+            names=(model.name,),
+            argv=partial(argv, self.config, find_command(self.config), served),
+            env=environment(self.config),
+            env_from=self.config.env_from,
+            key_variable=KEY_VARIABLE,
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+        )
+        return await start_server(spec, log_path)
+
+    def programs(self) -> Sequence[Program]:
+        """Settings that have this machine run code of the recipe's choice, with the reasons."""
+        return _permission.needing(self.config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
+
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None on the CPU, or where the recipe says which GPUs it takes.
+
+        Raises:
+            LaunchError: If a file is not there, or doesn't say what it needs.
+        """
+        if self.config.n_gpu_layers == 0 or _settings.names_its_gpus(self.config):
+            return None
+        if _DEVICES & {argument.partition("=")[0] for argument in self.config.extra_args}:
+            return None
+        (model,) = models
+        return _gguf.footprint(
+            parts(resolve(model.weights)),
+            context=self.config.max_model_len * self.config.slots,
+            cache_type=self.config.cache_type,
+            n_gpu_layers=self.config.n_gpu_layers,
+            flash_attention=self.config.flash_attention != "off",
+            adapters=sum(_file(path).stat().st_size for path in self.config.lora),
+        )
+
+    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:  # noqa: ARG002 (it takes what it needs, no fixed share)
+        """The settings with which it runs on these GPUs, of which it sees no others."""
+        layers = _gguf.ALL_LAYERS if self.config.n_gpu_layers is None else self.config.n_gpu_layers
+        spread = {"LLAMA_ARG_SPLIT_MODE": "none", "LLAMA_ARG_MAIN_GPU": "0"}
+        if len(gpus) > 1:
+            # Else it goes by what is free at the moment, which others may be about to take.
+            shares = ",".join("1" for _ in gpus)
+            spread = {"LLAMA_ARG_SPLIT_MODE": "layer", "LLAMA_ARG_TENSOR_SPLIT": shares}
+        env = self.config.env | spread | _settings.visible(gpus)
+        return type(self)(self.config.model_copy(update={"n_gpu_layers": layers, "env": env}))

@@ -3,21 +3,21 @@
 SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from launch import _memory, _permission, _settings, _sglang_main, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
+from orchestrator.settings import Settings
 
 KIND = "sglang"
-BACKEND = "sglang"
-MULTI_MODEL = False
 
 _OWN_ARGUMENTS: Final = frozenset((
     "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
@@ -44,10 +44,8 @@ _SAFE_ARGUMENTS: Final = frozenset((
 ))  # fmt: skip
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of an SGLang server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     python: str = Field(
         "python3", min_length=1, description="The interpreter that has SGLang: a name or a path."
@@ -111,57 +109,6 @@ class Config(BaseModel):
         return self
 
 
-def identity(config: Config, weights: str) -> dict[str, str]:
-    """Return what decides the numbers: hashes of weights, tokenizer, template; formats, adapters.
-
-    Raises:
-        LaunchError: If the weights or an adapter are not there.
-    """
-    found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
-    if config.quantization is not None:
-        found["quantization"] = config.quantization
-    if config.deterministic:
-        found["deterministic"] = "true"
-    return found | _weights.adapters(config.lora_paths) | _settings.identity(config)
-
-
-tokenizer = _weights.tokenizer
-
-
-def programs(config: Config) -> tuple[tuple[str, str], ...]:
-    """Settings that have this machine run code of the recipe's choice, with the reasons."""
-    return _permission.needing(config, {"python": ("python3",)}, _SAFE_ARGUMENTS)
-
-
-def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
-    """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
-
-    Raises:
-        LaunchError: If the weights are not there, or don't say what they need.
-    """
-    if _settings.names_its_gpus(config) or config.data_parallel_size > 1:
-        return None
-    (model,) = models
-    need = _memory.footprint(
-        _weights.resolve(model.weights),
-        dtype=config.dtype,
-        max_model_len=config.context_length,
-        quantization=config.quantization,
-    )
-    return _settings.held_to(config, need, "tensor_parallel_size", config.mem_fraction_static)
-
-
-def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
-    """The settings with which it runs on these GPUs and takes this share of their memory."""
-    return config.model_copy(
-        update={
-            "mem_fraction_static": config.mem_fraction_static or memory_fraction,
-            "tensor_parallel_size": len(gpus),
-            "env": config.env | _settings.visible(gpus),
-        }
-    )
-
-
 def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[str, ...]:
     """Command line of a server; `model.weights` is a folder."""
     settings = {
@@ -199,34 +146,95 @@ def environment(config: Config) -> dict[str, str]:
     return _ENV | _settings.visible(config.gpus) | config.env
 
 
-def backend_settings(config: Config, model: str) -> dict[str, Any]:
-    """Return settings that the back-end can't learn from the server, such as the adapter to ask."""
-    adapter = {"lora_path": model} if model in config.lora_paths else {}
-    return {"original_logprobs": True, **adapter}
+class SglangLaunch(LaunchKind[Config]):
+    """SGLang, one process a model."""
 
+    backend = "sglang"
 
-async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-    """A server for the only one of `models` that is ready to answer.
+    def identity(self, weights: str) -> dict[str, str]:
+        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
 
-    Raises:
-        LaunchError: If weights or interpreter are missing or it does not get ready, with the cause.
-    """
-    (model,) = models
-    _settings.check_adapters(config.lora_paths, model.name, "lora_paths")
-    served = ServedModel(model.name, str(_weights.resolve(model.weights)))
-    python = _settings.find_program(config.python)
-    if python is None:
-        raise LaunchError(
-            f"there is no interpreter {config.python!r}; name that of SGLang's environment by "
-            f"`python`"
+        Raises:
+            LaunchError: If the weights or an adapter are not there.
+        """
+        found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
+        if self.config.quantization is not None:
+            found["quantization"] = self.config.quantization
+        if self.config.deterministic:
+            found["deterministic"] = "true"
+        return found | _weights.adapters(self.config.lora_paths) | _settings.identity(self.config)
+
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+        """A server for the only one of `models` that is ready to answer.
+
+        Raises:
+            LaunchError: If weights or interpreter are missing, or it does not get ready, with the
+                cause.
+        """
+        (model,) = models
+        _settings.check_adapters(self.config.lora_paths, model.name, "lora_paths")
+        served = ServedModel(model.name, str(_weights.resolve(model.weights)))
+        python = _settings.find_program(self.config.python)
+        if python is None:
+            raise LaunchError(
+                f"there is no interpreter {self.config.python!r}; name that of SGLang's "
+                f"environment by `python`"
+            )
+        spec = ServerSpec(
+            kind=KIND,
+            names=(model.name,),
+            argv=partial(argv, self.config, python, served),
+            env=environment(self.config),
+            env_from=self.config.env_from,
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
         )
-    spec = ServerSpec(
-        kind=KIND,
-        names=(model.name,),
-        argv=partial(argv, config, python, served),
-        env=environment(config),
-        env_from=config.env_from,
-        start_timeout_s=config.start_timeout_s,
-        stop_grace_s=config.stop_grace_s,
-    )
-    return await start_server(spec, log_path)
+        return await start_server(spec, log_path)
+
+    def backend_settings(self, model: str) -> dict[str, object]:
+        """Return settings that the back-end can't learn from the server, such as the adapter."""
+        adapter = {"lora_path": model} if model in self.config.lora_paths else {}
+        return {"original_logprobs": True, **adapter}
+
+    def programs(self) -> Sequence[Program]:
+        """Settings that have this machine run code of the recipe's choice, with the reasons."""
+        return _permission.needing(self.config, {"python": ("python3",)}, _SAFE_ARGUMENTS)
+
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
+
+        Raises:
+            LaunchError: If the weights are not there, or don't say what they need.
+        """
+        if _settings.names_its_gpus(self.config) or self.config.data_parallel_size > 1:
+            return None
+        (model,) = models
+        need = _memory.footprint(
+            _weights.resolve(model.weights),
+            dtype=self.config.dtype,
+            max_model_len=self.config.context_length,
+            quantization=self.config.quantization,
+        )
+        return _settings.held_to(
+            self.config, need, "tensor_parallel_size", self.config.mem_fraction_static
+        )
+
+    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
+        """The settings with which it runs on these GPUs and takes this share of their memory."""
+        return type(self)(
+            self.config.model_copy(
+                update={
+                    "mem_fraction_static": self.config.mem_fraction_static or memory_fraction,
+                    "tensor_parallel_size": len(gpus),
+                    "env": self.config.env | _settings.visible(gpus),
+                }
+            )
+        )
+
+    def tokenizer(self, weights: str) -> tuple[Path, str]:
+        """Find the file that spells tokens, with the tokenizer's hash in the identity.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return _weights.tokenizer(weights)

@@ -5,22 +5,22 @@ the model's folder mounted read-only; it is ended by the signal that docker pass
 """
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from launch import _memory, _permission, _settings, _weights
 from launch._ports import beside
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
+from orchestrator.settings import Settings
 
 KIND = "tgi"
-BACKEND = "tgi"
-MULTI_MODEL = False
 KEY_VARIABLE: Final = "API_KEY"
 
 _IN_CONTAINER: Final = "/model"
@@ -40,10 +40,8 @@ _SAFE_ARGUMENTS: Final = frozenset((
 ))  # fmt: skip
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of a TGI server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: str = Field(
         _COMMAND,
@@ -98,58 +96,6 @@ class Config(BaseModel):
         if any(argument.partition("=")[0] == "--speculate" for argument in self.extra_args):
             raise ValueError("extra_args: speculative decoding spoils log-probabilities")
         return self
-
-
-def identity(config: Config, weights: str) -> dict[str, str]:
-    """Return all that decides the numbers: hashes of weights, tokenizer, template; formats, image.
-
-    Raises:
-        LaunchError: If the weights are not there.
-    """
-    found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
-    for name in ("quantize", "image"):
-        if (value := getattr(config, name)) is not None:
-            found[name] = value
-    return found | _settings.identity(config)
-
-
-tokenizer = _weights.tokenizer
-
-
-def programs(config: Config) -> tuple[tuple[str, str], ...]:
-    """Settings that have this machine run code of the recipe's choice, with the reasons."""
-    return _permission.needing(
-        config, {"command": (_COMMAND, "docker", "podman"), "image": (None,)}, _SAFE_ARGUMENTS
-    )
-
-
-def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
-    """The GPU memory it needs; None where the recipe says which GPUs it takes.
-
-    Raises:
-        LaunchError: If the weights are not there, or don't say what they need.
-    """
-    if _settings.names_its_gpus(config):
-        return None
-    (model,) = models
-    need = _memory.footprint(
-        _weights.resolve(model.weights),
-        dtype=config.dtype,
-        max_model_len=config.max_total_tokens,
-        quantization=config.quantize,
-    )
-    return _settings.held_to(config, need, "num_shard", config.cuda_memory_fraction)
-
-
-def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
-    """The settings with which it runs on these GPUs and takes this share of their memory."""
-    return config.model_copy(
-        update={
-            "cuda_memory_fraction": config.cuda_memory_fraction or memory_fraction,
-            "num_shard": len(gpus),
-            "env": config.env | _settings.visible(gpus),
-        }
-    )
 
 
 def argv(config: Config, command: str, folder: str, container: str, port: int) -> tuple[str, ...]:
@@ -224,39 +170,100 @@ def environment(config: Config) -> dict[str, str]:
     return _ENV | _settings.visible(config.gpus) | config.env
 
 
-def backend_settings(config: Config, model: str) -> dict[str, Any]:  # noqa: ARG001 (all alike)
-    """Return settings that the back-end can't learn from the server: alternatives listed."""
-    return {"top_n_tokens": config.max_top_n_tokens}
+class TgiLaunch(LaunchKind[Config]):
+    """Text Generation Inference, one process a model."""
 
+    backend = "tgi"
 
-async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-    """A server for the only one of `models` that is ready to answer.
+    def identity(self, weights: str) -> dict[str, str]:
+        """Return all that decides the numbers: hashes of weights, tokenizer; formats, image.
 
-    Raises:
-        LaunchError: If weights or command are missing or it does not get ready, with the cause.
-    """
-    (model,) = models
-    folder = str(_weights.resolve(model.weights))
-    wanted = config.command
-    if config.image is not None and wanted == _COMMAND:
-        wanted = "docker"
-    command = _settings.find_program(wanted)
-    if command is None:
-        raise LaunchError(
-            f"there is no command {wanted!r}; name TGI's launcher by `command`, or its docker "
-            f"image by `image`"
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
+        for name in ("quantize", "image"):
+            if (value := getattr(self.config, name)) is not None:
+                found[name] = value
+        return found | _settings.identity(self.config)
+
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+        """A server for the only one of `models` that is ready to answer.
+
+        Raises:
+            LaunchError: If weights or command are missing or it does not get ready, with the cause.
+        """
+        (model,) = models
+        folder = str(_weights.resolve(model.weights))
+        wanted = self.config.command
+        if self.config.image is not None and wanted == _COMMAND:
+            wanted = "docker"
+        command = _settings.find_program(wanted)
+        if command is None:
+            raise LaunchError(
+                f"there is no command {wanted!r}; name TGI's launcher by `command`, or its docker "
+                f"image by `image`"
+            )
+        container = f"orchestrator-tgi-{secrets.token_hex(4)}"
+        spec = ServerSpec(
+            kind=KIND,
+            # TGI answers under any name and lists the folder as its model's.
+            names=(folder if self.config.image is None else _IN_CONTAINER,),
+            argv=partial(argv, self.config, command, folder, container),
+            env=environment(self.config),
+            env_from=self.config.env_from,
+            key_variable=KEY_VARIABLE,
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+            clean_up=None if self.config.image is None else partial(_removal, command, container),
         )
-    container = f"orchestrator-tgi-{secrets.token_hex(4)}"
-    spec = ServerSpec(
-        kind=KIND,
-        # TGI answers under any name and lists the folder as its model's.
-        names=(folder if config.image is None else _IN_CONTAINER,),
-        argv=partial(argv, config, command, folder, container),
-        env=environment(config),
-        env_from=config.env_from,
-        key_variable=KEY_VARIABLE,
-        start_timeout_s=config.start_timeout_s,
-        stop_grace_s=config.stop_grace_s,
-        clean_up=None if config.image is None else partial(_removal, command, container),
-    )
-    return await start_server(spec, log_path)
+        return await start_server(spec, log_path)
+
+    def backend_settings(self, model: str) -> dict[str, object]:  # noqa: ARG002 (all alike)
+        """Return settings that the back-end can't learn from the server: alternatives listed."""
+        return {"top_n_tokens": self.config.max_top_n_tokens}
+
+    def programs(self) -> Sequence[Program]:
+        """Settings that have this machine run code of the recipe's choice, with the reasons."""
+        return _permission.needing(
+            self.config,
+            {"command": (_COMMAND, "docker", "podman"), "image": (None,)},
+            _SAFE_ARGUMENTS,
+        )
+
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None where the recipe says which GPUs it takes.
+
+        Raises:
+            LaunchError: If the weights are not there, or don't say what they need.
+        """
+        if _settings.names_its_gpus(self.config):
+            return None
+        (model,) = models
+        need = _memory.footprint(
+            _weights.resolve(model.weights),
+            dtype=self.config.dtype,
+            max_model_len=self.config.max_total_tokens,
+            quantization=self.config.quantize,
+        )
+        return _settings.held_to(self.config, need, "num_shard", self.config.cuda_memory_fraction)
+
+    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
+        """The settings with which it runs on these GPUs and takes this share of their memory."""
+        return type(self)(
+            self.config.model_copy(
+                update={
+                    "cuda_memory_fraction": self.config.cuda_memory_fraction or memory_fraction,
+                    "num_shard": len(gpus),
+                    "env": self.config.env | _settings.visible(gpus),
+                }
+            )
+        )
+
+    def tokenizer(self, weights: str) -> tuple[Path, str]:
+        """Find the file that spells tokens, with the tokenizer's hash in the identity.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return _weights.tokenizer(weights)

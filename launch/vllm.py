@@ -5,21 +5,21 @@ was started (`python tools/set_up_vllm.py` makes one for machines without a GPU)
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 from weakref import WeakKeyDictionary
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from launch import _memory, _permission, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
+from orchestrator.settings import Settings
 
 KIND = "vllm"
-BACKEND = "vllm"
-MULTI_MODEL = False
 KEY_VARIABLE: Final = "VLLM_API_KEY"
 
 # What memory is shared out by; vLLM itself takes up to 256 sequences where there is room.
@@ -63,10 +63,8 @@ _SAFE_ARGUMENTS: Final = frozenset((
 ))  # fmt: skip
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of a vLLM server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: str | None = Field(
         None,
@@ -166,58 +164,6 @@ class Config(BaseModel):
         return self
 
 
-def identity(config: Config, weights: str) -> dict[str, str]:
-    """Return what decides the numbers: hashes of weights, tokenizer, template, adapters; formats.
-
-    Raises:
-        LaunchError: If the weights or an adapter are not there.
-    """
-    found = {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
-    if config.quantization is not None:
-        found["quantization"] = config.quantization
-    return found | _weights.adapters(config.lora_modules) | _settings.identity(config)
-
-
-tokenizer = _weights.tokenizer
-
-
-def programs(config: Config) -> tuple[tuple[str, str], ...]:
-    """Settings that have this machine run code of the recipe's choice, with the reasons."""
-    return _permission.needing(config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
-
-
-def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
-    """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
-
-    Raises:
-        LaunchError: If the weights are not there, or don't say what they need.
-    """
-    if _settings.names_its_gpus(config) or config.data_parallel_size > 1:
-        return None
-    (model,) = models
-    need = _memory.footprint(
-        _weights.resolve(model.weights),
-        dtype=config.dtype,
-        max_model_len=config.max_model_len,
-        sequences=config.max_num_seqs or _WANTED_SEQUENCES,
-        batched_tokens=config.max_num_batched_tokens or _BATCHED_TOKENS,
-        quantization=config.quantization,
-    )
-    fraction = config.gpu_memory_utilization
-    return _settings.held_to(config, need, "tensor_parallel_size", fraction)
-
-
-def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:
-    """The settings with which it runs on these GPUs and takes this share of their memory."""
-    return config.model_copy(
-        update={
-            "gpu_memory_utilization": config.gpu_memory_utilization or memory_fraction,
-            "tensor_parallel_size": len(gpus),
-            "env": config.env | _settings.visible(gpus),
-        }
-    )
-
-
 def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[str, ...]:
     """Command line of a server; `model.weights` is a folder."""
     base = f"{model.name}:base" if model.name in config.lora_modules else model.name
@@ -289,37 +235,6 @@ def find_command(config: Config) -> str:
     )
 
 
-def backend_settings(config: Config, model: str) -> dict[str, Any]:  # noqa: ARG001 (all alike)
-    """Labels are looked for among as many alternatives as the server lists, if that is fewer."""
-    if not 0 < config.max_logprobs < _USUAL_MAX_LOGPROBS:
-        return {}
-    return {"choose_top_logprobs": config.max_logprobs}
-
-
-async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-    """A server for the only one of `models` that is ready to answer.
-
-    Raises:
-        LaunchError: If weights are missing or it does not get ready, with the likely cause.
-    """
-    (model,) = models
-    _settings.check_adapters(config.lora_modules, model.name, "lora_modules")
-    folder = str(_weights.resolve(model.weights))
-    served = ServedModel(model.name, folder)
-    spec = ServerSpec(
-        kind=KIND,
-        names=(model.name,),
-        argv=partial(argv, config, find_command(config), served),
-        env=environment(config),
-        env_from=config.env_from,
-        key_variable=KEY_VARIABLE,
-        start_timeout_s=config.start_timeout_s,
-        stop_grace_s=config.stop_grace_s,
-    )
-    async with _turn(config.max_starting):
-        return await start_server(spec, log_path)
-
-
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]] = (
     WeakKeyDictionary()
 )
@@ -329,3 +244,93 @@ def _turn(n: int) -> asyncio.Semaphore:
     """Lets in `n` at a time; shared by all servers with this bound."""
     bounds = _turns.setdefault(asyncio.get_running_loop(), {})
     return bounds.setdefault(n, asyncio.Semaphore(n))
+
+
+class VllmLaunch(LaunchKind[Config]):
+    """vLLM, one process a model."""
+
+    backend = "vllm"
+
+    def identity(self, weights: str) -> dict[str, str]:
+        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
+
+        Raises:
+            LaunchError: If the weights or an adapter are not there.
+        """
+        found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
+        if self.config.quantization is not None:
+            found["quantization"] = self.config.quantization
+        return found | _weights.adapters(self.config.lora_modules) | _settings.identity(self.config)
+
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+        """A server for the only one of `models` that is ready to answer.
+
+        Raises:
+            LaunchError: If weights are missing or it does not get ready, with the likely cause.
+        """
+        (model,) = models
+        _settings.check_adapters(self.config.lora_modules, model.name, "lora_modules")
+        folder = str(_weights.resolve(model.weights))
+        served = ServedModel(model.name, folder)
+        spec = ServerSpec(
+            kind=KIND,
+            names=(model.name,),
+            argv=partial(argv, self.config, find_command(self.config), served),
+            env=environment(self.config),
+            env_from=self.config.env_from,
+            key_variable=KEY_VARIABLE,
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+        )
+        async with _turn(self.config.max_starting):
+            return await start_server(spec, log_path)
+
+    def backend_settings(self, model: str) -> dict[str, object]:  # noqa: ARG002 (all alike)
+        """Limit the alternatives among which labels are looked for to those the server lists."""
+        if not 0 < self.config.max_logprobs < _USUAL_MAX_LOGPROBS:
+            return {}
+        return {"choose_top_logprobs": self.config.max_logprobs}
+
+    def programs(self) -> Sequence[Program]:
+        """Settings that have this machine run code of the recipe's choice, with the reasons."""
+        return _permission.needing(self.config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
+
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
+
+        Raises:
+            LaunchError: If the weights are not there, or don't say what they need.
+        """
+        if _settings.names_its_gpus(self.config) or self.config.data_parallel_size > 1:
+            return None
+        (model,) = models
+        need = _memory.footprint(
+            _weights.resolve(model.weights),
+            dtype=self.config.dtype,
+            max_model_len=self.config.max_model_len,
+            sequences=self.config.max_num_seqs or _WANTED_SEQUENCES,
+            batched_tokens=self.config.max_num_batched_tokens or _BATCHED_TOKENS,
+            quantization=self.config.quantization,
+        )
+        fraction = self.config.gpu_memory_utilization
+        return _settings.held_to(self.config, need, "tensor_parallel_size", fraction)
+
+    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
+        """The settings with which it runs on these GPUs and takes this share of their memory."""
+        return type(self)(
+            self.config.model_copy(
+                update={
+                    "gpu_memory_utilization": self.config.gpu_memory_utilization or memory_fraction,
+                    "tensor_parallel_size": len(gpus),
+                    "env": self.config.env | _settings.visible(gpus),
+                }
+            )
+        )
+
+    def tokenizer(self, weights: str) -> tuple[Path, str]:
+        """Find the file that spells tokens, with the tokenizer's hash in the identity.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return _weights.tokenizer(weights)

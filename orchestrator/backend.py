@@ -1,24 +1,24 @@
-"""The seam to inference servers: what a backend file must offer.
+"""The seam to inference servers: the base class of back-end kinds, and the connections they make.
 
-A backend module in `backends/` exports `Config` (a pydantic model of its connection settings),
-`CAPABILITIES`, `create(endpoint, config)`, and `capabilities(config)` where its settings change
-what it can do. Failures come back as values; only programming
-errors and cancellation are raised.
+A file in `backends/` holds a class derived from `BackendKind`. Failures come back as values; only
+programming errors and cancellation are raised.
 """
 
 import ipaddress
 import logging
 import os
-from collections.abc import Awaitable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from traceback import extract_tb
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, Self, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
 from orchestrator.errors import OrchestratorError
+from orchestrator.plugin_base import ConfigT, Plugin
 from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
 
 T = TypeVar("T")
@@ -194,12 +194,55 @@ class SharesOut(Protocol):
 
 @runtime_checkable
 class ComparesTexts(Protocol):
-    """An optional ability of back-ends whose capabilities include `similarity`.
-
-    Its module also exports `identity(config, base)`: what decides its numbers, found without
-    loading anything, and perhaps `located(config, base)`: its settings with paths in full.
-    """
+    """What a back-end offers beyond `Backend` where its capabilities say `similarity`."""
 
     async def similarity(self, ask: SimilarityAsk) -> PairScores | Failure:
         """Compare every ordered pair of texts."""
         ...
+
+
+class BackendKind(Plugin[ConfigT], ABC):
+    """A kind of back-end: how servers of one kind are spoken to.
+
+    The type in brackets is the model of the connection's settings, at `backend:` in a recipe.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What such a server can do with these settings; a class attribute where none matters."""
+        return Capabilities()
+
+    @abstractmethod
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """Make a connection to one model; nothing is sent yet.
+
+        Raises:
+            UsageError: If the base URL or the key can't be used.
+        """
+
+
+class ComparerKind(BackendKind[ConfigT]):
+    """A kind of back-end that compares texts on this machine, without a server.
+
+    Its connections are `ComparesTexts`, too.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Comparing texts, and nothing else."""
+        return Capabilities(generate=False, similarity=True)
+
+    @abstractmethod
+    def identity(self, base: Path) -> Mapping[str, str]:
+        """Tell what decides the numbers, without loading anything.
+
+        Args:
+            base: Folder that relative paths in the settings start from.
+
+        Raises:
+            UsageError: If something that it needs is not installed, or is not there.
+        """
+
+    def located(self, base: Path) -> Self:  # noqa: ARG002 (for kinds whose settings hold paths)
+        """Return the same with paths in its settings made absolute."""
+        return self

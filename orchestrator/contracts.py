@@ -8,13 +8,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast, overload
 
 from pydantic import BaseModel
 
 from orchestrator import plugins
-from orchestrator.backend import Capabilities
+from orchestrator.backend import BackendKind, Capabilities
 from orchestrator.errors import PluginError
+from orchestrator.plugin_base import Plugin
+from orchestrator.serving import LaunchKind
 
 COLUMN_TYPES: Final = ("str", "f64", "i64", "bool", "list[f64]", "list[str]")
 STATUS_COLUMNS: Final = {"status": "str", "cause": "str", "message": "str"}
@@ -25,15 +27,63 @@ _Fault = Callable[[Any], str]
 """Gives what is wrong with a value, to stand after its name; empty for nothing."""
 
 
-def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
-    """Return the module of a kind, as `plugins.load`, if it keeps the contract of its family.
+@overload
+def load(
+    family: Literal["backends"], kind: str, *, allow_code: bool = False
+) -> type[BackendKind]: ...
+
+
+@overload
+def load(family: Literal["launch"], kind: str, *, allow_code: bool = False) -> type[LaunchKind]: ...
+
+
+@overload
+def load(
+    family: Literal["orchestrator.methods", "orchestrator.analyses", "orchestrator.datasets"],
+    kind: str,
+    *,
+    allow_code: bool = False,
+) -> ModuleType: ...
+
+
+@overload
+def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin] | ModuleType: ...
+
+
+def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin] | ModuleType:
+    """Return the class of a kind if it keeps the contract of its family.
+
+    Of families that have no base class yet it is the module, as from `plugins.load`.
 
     Raises:
         PluginError: If there is none, if it is not allowed, or if it breaks the contract.
     """
     module = plugins.load(family, kind, allow_code=allow_code)
-    check(family, module)
-    return module
+    base = _BASES.get(family)
+    if base is None:
+        check(family, module)
+        return module
+    found = plugins.class_in(module, base, plugins.class_name(family, kind))
+    check_class(family, found)
+    return found
+
+
+def check_class(family: str, found: type[Plugin]) -> None:
+    """See that a class keeps the contract of its family.
+
+    Raises:
+        PluginError: If it does not, with everything that is wrong.
+    """
+    faults = []
+    for name, fault_of in _PARTS[family].items():
+        if not hasattr(found, name):
+            faults.append(f"it has no {name!r}")
+        elif fault := fault_of(inspect.getattr_static(found, name)):
+            faults.append(f"its {name!r} {fault}")
+    if faults:
+        said = "; ".join(faults)
+        place = f"{found.__module__}:{found.__qualname__}"
+        raise PluginError(f"{place} is no {plugins.word_of(family)}: {said}")
 
 
 @cache
@@ -149,6 +199,11 @@ def _of_type(type_: type) -> _Fault:
     return lambda value: "" if isinstance(value, type_) else f"must be a {type_.__name__}"
 
 
+def _property_of(type_: type) -> _Fault:
+    plain = _of_type(type_)
+    return lambda value: "" if isinstance(value, property) else plain(value)
+
+
 def _suffixes(value: object) -> str:
     is_list = isinstance(value, tuple | list)
     good = is_list and all(isinstance(one, str) and one.startswith(".") for one in value)  # type: ignore[attr-defined]
@@ -185,32 +240,30 @@ _FAMILIES: Final[dict[str, tuple[_Names, _Names]]] = {
         },
     ),
     plugins.ANALYSES: ({"Config": _config, "summarise": called_with("context")}, {}),
-    plugins.BACKENDS: (
-        {
-            "Config": _config,
-            "CAPABILITIES": _of_type(Capabilities),
-            "create": called_with("endpoint", "config"),
-        },
-        {"identity": called_with("config", "base"), "capabilities": called_with("config")},
-    ),
-    plugins.LAUNCH: (
-        {
-            "Config": _config,
-            "BACKEND": _of_type(str),
-            "MULTI_MODEL": _of_type(bool),
-            "identity": called_with("config", "weights"),
-            "start": called_with("config", "models", "log_path", is_async=True),
-        },
-        {
-            "backend_settings": called_with("config", "model"),
-            "footprint": called_with("config", "models"),
-            "placed": called_with("config", "gpus", "memory_fraction"),
-            "programs": called_with("config"),
-            "tokenizer": called_with("weights"),
-        },
-    ),
     plugins.DATASETS: (
         {"Config": _config, "create": called_with("config", "base")},
         {"SUFFIXES": _suffixes},
     ),
+}
+
+_BASES: Final[dict[str, type[Plugin]]] = {
+    plugins.BACKENDS: BackendKind,
+    plugins.LAUNCH: LaunchKind,
+}
+_PARTS: Final[dict[str, _Names]] = {
+    plugins.BACKENDS: {
+        "capabilities": _property_of(Capabilities),
+        "connect": called_with("self", "endpoint"),
+    },
+    plugins.LAUNCH: {
+        "backend": _of_type(str),
+        "multi_model": _of_type(bool),
+        "identity": called_with("self", "weights"),
+        "start": called_with("self", "models", "log_path", is_async=True),
+        "backend_settings": called_with("self", "model"),
+        "programs": called_with("self"),
+        "footprint": called_with("self", "models"),
+        "placed": called_with("self", "gpus", "memory_fraction"),
+        "tokenizer": called_with("self", "weights"),
+    },
 }

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from traceback import extract_tb
 from types import ModuleType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from orchestrator import own_packages, plugin_files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
@@ -24,12 +24,12 @@ from orchestrator.permission import HOW
 
 T = TypeVar("T")
 
-BACKENDS = "backends"
-LAUNCH = "launch"
-METHODS = "orchestrator.methods"
-ANALYSES = "orchestrator.analyses"
-SUMMARIES = "orchestrator.summaries"
-DATASETS = "orchestrator.datasets"
+BACKENDS: Final = "backends"
+LAUNCH: Final = "launch"
+METHODS: Final = "orchestrator.methods"
+ANALYSES: Final = "orchestrator.analyses"
+SUMMARIES: Final = "orchestrator.summaries"
+DATASETS: Final = "orchestrator.datasets"
 
 _WORDS = {
     BACKENDS: "backend",

@@ -1,28 +1,17 @@
-"""The seam to launching: what a file in `launch/` must offer.
+"""The seam to launching: the base class of launch kinds, and the servers that they start.
 
-A launch module exports
-
-* `Config`: a frozen pydantic model of the server's settings (threads, device, extra arguments, …),
-* `BACKEND`: the kind of back-end that speaks to the server,
-* `MULTI_MODEL`: whether one process serves several models,
-* `identity(config, weights)`: what decides the numbers, read without starting anything,
-* `start(config, models, log_path)`: an awaitable `RunningServer` that is ready to answer,
-* perhaps `backend_settings(config, model)`: settings of the back-end that follow from how the
-  server of this model is started, for those that a recipe leaves open,
-
-and, where it can run on GPUs,
-
-* `footprint(config, models)`: the GPU memory it needs, a `Footprint`; None with settings that keep
-  it on the CPU or that name its GPUs,
-* `placed(config, gpus, memory_fraction)`: the settings with which it runs on these GPUs.
+A file in `launch/` holds a class derived from `LaunchKind`.
 """
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
-from pydantic import BaseModel
+
+from orchestrator.plugin_base import ConfigT, Plugin
 
 
 class ServedModel(msgspec.Struct, frozen=True):
@@ -103,47 +92,81 @@ class Keepable(Protocol):
         ...
 
 
-class RunsOnGpus(Protocol):
-    """Optional exports of a module in `launch/` whose servers can run on GPUs."""
+class Program(NamedTuple):
+    """A setting that has this machine run code of the recipe's choice.
 
-    def footprint(self, config: BaseModel, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None where it needs none or is told its GPUs by the recipe.
+    Attributes:
+        setting: Its name.
+        reason: Why it needs permission, as the end of a sentence.
+    """
+
+    setting: str
+    reason: str
+
+
+class LaunchKind(Plugin[ConfigT], ABC):
+    """A kind of server that this program can start.
+
+    The type in brackets is the model of the server's settings (threads, device, further arguments),
+    at `server:` in a recipe.
+
+    Attributes:
+        backend: Kind of the back-end that speaks to the server.
+        multi_model: Whether one process serves several models.
+    """
+
+    backend: ClassVar[str]
+    multi_model: ClassVar[bool] = False
+
+    @abstractmethod
+    def identity(self, weights: str) -> Mapping[str, str]:
+        """Tell what decides the numbers: hashes of weights, tokenizer, template; dtype; kind.
+
+        Nothing is started for it.
 
         Raises:
             LaunchError: If the weights are not there.
         """
-        ...
 
-    def placed(self, config: BaseModel, gpus: tuple[str, ...], memory_fraction: float) -> BaseModel:
-        """The settings with which it runs on these GPUs and takes this share of their memory."""
-        ...
-
-
-class LaunchModule(Protocol):
-    """The contract of a module in `launch/`."""
-
-    Config: type[BaseModel]
-    BACKEND: str
-    MULTI_MODEL: bool
-
-    def identity(self, config: BaseModel, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hashes of weights, tokenizer, template; dtype; kind.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
-        ...
-
-    def programs(self, config: BaseModel) -> tuple[tuple[str, str], ...]:
-        """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        ...
-
-    async def start(
-        self, config: BaseModel, models: tuple[ServedModel, ...], log_path: Path
-    ) -> RunningServer:
+    @abstractmethod
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """Start a server and wait until it answers.
+
+        Args:
+            models: To serve; one where the kind is not `multi_model`.
+            log_path: File that its output goes to.
 
         Raises:
             LaunchError: With the tail of its log and the likely cause.
         """
-        ...
+
+    def backend_settings(self, model: str) -> Mapping[str, object]:  # noqa: ARG002 (a default)
+        """Return settings of the back-end that follow from how this model's server is started.
+
+        They hold where a recipe leaves them open.
+        """
+        return {}
+
+    def programs(self) -> Sequence[Program]:
+        """List the settings that have this machine run code of the recipe's choice."""
+        return ()
+
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:  # noqa: ARG002
+        """Work out the GPU memory it needs; None where it needs none or the recipe names its GPUs.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return None
+
+    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:  # noqa: ARG002
+        """Return the same for these GPUs and this share of the memory of each."""
+        return self
+
+    def tokenizer(self, weights: str) -> tuple[Path, str] | None:  # noqa: ARG002 (a default)
+        """Find the file `tokenizer.json` of weights, with its hash in `identity`; None if unknown.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return None

@@ -9,12 +9,12 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, ValidationError, create_model
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.backend import Capabilities
 from orchestrator.errors import PluginError
 from orchestrator.methods._base import STATUS_COLUMNS
 from orchestrator.recipe.schema import RecipeFile
-from orchestrator.settings import descriptions
+from orchestrator.settings import Settings, descriptions
 
 FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, plugins.DATASETS)
 ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
@@ -30,6 +30,12 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
     return plugins.load(*request.param)
 
 
+@pytest.fixture(params=ALL + ANALYSES, ids=lambda pair: f"{pair[0]}.{pair[1]}")
+def config(request: pytest.FixtureRequest) -> type[BaseModel]:
+    found: type[BaseModel] = contracts.load(*request.param).Config
+    return found
+
+
 def parameters(function: object) -> list[str]:
     assert callable(function)
     return list(inspect.signature(function).parameters)
@@ -41,16 +47,16 @@ def test_a_plugin_says_what_it_is_in_one_line(module):
     assert len(first[0]) <= 100
 
 
-def test_its_settings_are_a_pydantic_model_that_describes_its_fields(module):
-    assert issubclass(module.Config, BaseModel)
-    assert list(descriptions(module.Config)) == list(module.Config.model_fields)
+def test_its_settings_describe_their_fields(config):
+    assert list(descriptions(config)) == list(config.model_fields)
 
 
-def test_its_settings_are_frozen_and_refuse_what_they_do_not_know(module):
-    assert module.Config.model_config.get("frozen") is True
-    assert module.Config.model_config.get("extra") == "forbid"
+def test_its_settings_are_frozen_finite_and_refuse_what_they_do_not_know(config):
+    assert issubclass(config, Settings)
+    for setting, value in Settings.model_config.items():
+        assert config.model_config.get(setting) == value
     with pytest.raises(ValidationError):
-        module.Config.model_validate({"no_such_setting": 1})
+        config.model_validate({"no_such_setting": 1})
 
 
 def models_in(annotation: object) -> Iterator[type[BaseModel]]:
@@ -70,7 +76,7 @@ def numbers_in(annotation: object) -> bool:
 NUMBERS = sorted(
     {
         (model, name)
-        for config in (RecipeFile, *(plugins.load(*pair).Config for pair in ALL + ANALYSES))
+        for config in (RecipeFile, *(contracts.load(*pair).Config for pair in ALL + ANALYSES))
         for model in models_in(config)
         for name, field in model.model_fields.items()
         if numbers_in(field.annotation)
@@ -92,32 +98,33 @@ def test_a_number_among_the_settings_is_finite(model, name):
                 alone.model_validate({name: value})
 
 
-@pytest.mark.parametrize("backend", modules(plugins.BACKENDS))
-def test_a_backend_states_what_it_can_do_and_how_it_is_made(backend):
-    assert isinstance(backend.CAPABILITIES, Capabilities)
-    assert parameters(backend.create) == ["endpoint", "config"]
+@pytest.mark.parametrize("kind", plugins.kinds(plugins.BACKENDS))
+def test_a_backend_states_what_it_can_do(kind):
+    backend = contracts.load(plugins.BACKENDS, kind)
+    assert isinstance(backend(backend.Config()).capabilities, Capabilities)
 
 
-@pytest.mark.parametrize("launch", modules(plugins.LAUNCH))
-def test_a_launch_kind_names_its_backend_and_starts_models(launch):
-    assert launch.BACKEND in plugins.kinds(plugins.BACKENDS)
-    assert isinstance(launch.MULTI_MODEL, bool)
-    assert parameters(launch.identity) == ["config", "weights"]
-    assert parameters(launch.start) == ["config", "models", "log_path"]
-    assert inspect.iscoroutinefunction(launch.start)
+LAUNCH_KINDS = [
+    pytest.param(contracts.load(plugins.LAUNCH, kind), id=kind)
+    for kind in plugins.kinds(plugins.LAUNCH)
+]
 
 
-@pytest.mark.parametrize("launch", modules(plugins.LAUNCH))
+@pytest.mark.parametrize("launch", LAUNCH_KINDS)
+def test_a_launch_kind_names_its_backend(launch):
+    assert launch.backend in plugins.kinds(plugins.BACKENDS)
+
+
+@pytest.mark.parametrize("launch", LAUNCH_KINDS)
 def test_what_a_launch_kind_says_of_its_servers_is_a_setting_of_their_backend(launch):
-    if hasattr(launch, "backend_settings"):
-        backend = plugins.load(plugins.BACKENDS, launch.BACKEND)
-        assert backend.Config.model_validate(launch.backend_settings(launch.Config(), "m"))
+    settings = launch(launch.Config()).backend_settings("m")
+    backend = contracts.load(plugins.BACKENDS, launch.backend)
+    assert isinstance(backend.Config.model_validate(settings), backend.Config)
 
 
-@pytest.mark.parametrize("launch", modules(plugins.LAUNCH))
-def test_what_spells_the_tokens_of_a_launch_kind_is_found_by_its_weights(launch):
-    if hasattr(launch, "tokenizer"):
-        assert parameters(launch.tokenizer) == ["weights"]
+@pytest.mark.parametrize("launch", LAUNCH_KINDS)
+def test_a_launch_kind_runs_no_code_of_a_recipe_by_its_defaults(launch):
+    assert not launch(launch.Config()).programs()
 
 
 @pytest.mark.parametrize("method", modules(plugins.METHODS))

@@ -7,19 +7,18 @@ models that come with it are in `models/`. Python files that come with a model a
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from launch import _memory, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, python_module, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel
+from orchestrator.settings import Settings
 
 KIND = "embedded"
-BACKEND = "embedded"
-MULTI_MODEL = True
 
 NO_MPS: Final = (
     "device mps has no float64, in which probabilities are added up here: use cpu or cuda, or "
@@ -30,10 +29,8 @@ _NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "starlet
 _ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the embedded server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads; null leaves it to the server."
@@ -67,54 +64,6 @@ class Config(BaseModel):
         return value
 
 
-def programs(config: Config) -> tuple[tuple[str, str], ...]:  # noqa: ARG001 (all kinds alike)
-    """Nothing: no setting has this machine run code of the recipe's choice."""
-    return ()
-
-
-def identity(config: Config, weights: str) -> dict[str, str]:
-    """Return all that decides the numbers: hashes of weights, tokenizer and template; dtype.
-
-    Raises:
-        LaunchError: If the weights are not there.
-    """
-    return {"kind": KIND, "dtype": config.dtype, **_weights.identity(weights)}
-
-
-tokenizer = _weights.tokenizer
-
-
-def footprint(config: Config, models: tuple[ServedModel, ...]) -> Footprint | None:
-    """The GPU memory it needs; None off the GPU, or where the recipe says which GPU it takes.
-
-    Raises:
-        LaunchError: If the weights are not there, or don't say what they need.
-    """
-    if config.device != "cuda":
-        return None
-    needs = [
-        _memory.footprint(
-            _weights.resolve(model.weights),
-            dtype=config.dtype,
-            max_model_len=config.max_model_len,
-            sequences=config.max_rows,
-        )
-        for model in models
-    ]
-    # One process takes turns with its models: activations of one at a time, caches of all.
-    return Footprint(
-        weights=sum(need.weights for need in needs),
-        cache=sum(need.cache + (config.prefix_cache_mb << 20) for need in needs),
-        cache_wanted=sum(need.cache_wanted + (config.prefix_cache_mb << 20) for need in needs),
-        overhead=max(need.overhead for need in needs),
-    )
-
-
-def placed(config: Config, gpus: tuple[str, ...], memory_fraction: float) -> Config:  # noqa: ARG001 (it takes what it needs, no fixed share)
-    """The settings with which it runs on this GPU."""
-    return config.model_copy(update={"device": f"cuda:{_memory.ordinal(gpus[0])}"})
-
-
 def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tuple[str, ...]:
     """Command line of a server for models by name and folder."""
     models = [part for name, folder in folders for part in ("--model", f"{name}={folder}")]
@@ -130,27 +79,6 @@ def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tu
         "--attention-tokens": config.attention_tokens,
     }
     return python_module("launch.embedded.server", *models, *_settings.arguments(settings))
-
-
-async def start(config: Config, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-    """A server for all `models` that is ready to answer.
-
-    Raises:
-        LaunchError: If weights are missing or it does not get ready, with the likely cause.
-    """
-    for model in models:
-        if "=" in model.name:
-            raise LaunchError(f"the model name {model.name!r} must not hold '='")
-    folders = tuple((model.name, _weights.resolve(model.weights)) for model in models)
-    spec = ServerSpec(
-        kind=KIND,
-        names=tuple(model.name for model in models),
-        argv=partial(argv, config, folders),
-        env=_ENV,
-        start_timeout_s=config.start_timeout_s,
-        stop_grace_s=config.stop_grace_s,
-    )
-    return await start_server(spec, log_path)
 
 
 def serve_command(options: argparse.Namespace) -> list[str]:
@@ -177,3 +105,79 @@ def _named(entry: str) -> str:
     if not separator:
         name, weights = entry.removeprefix("bundled:").rstrip("/").rpartition("/")[2], entry
     return f"{name}={_weights.resolve(weights)}"
+
+
+class EmbeddedLaunch(LaunchKind[Config]):
+    """Our own server over `transformers`, one process for all its models."""
+
+    backend = "embedded"
+    multi_model = True
+
+    def identity(self, weights: str) -> dict[str, str]:
+        """Return all that decides the numbers: hashes of weights, tokenizer and template; dtype.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
+
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+        """A server for all `models` that is ready to answer.
+
+        Raises:
+            LaunchError: If weights are missing or it does not get ready, with the likely cause.
+        """
+        for model in models:
+            if "=" in model.name:
+                raise LaunchError(f"the model name {model.name!r} must not hold '='")
+        folders = tuple((model.name, _weights.resolve(model.weights)) for model in models)
+        spec = ServerSpec(
+            kind=KIND,
+            names=tuple(model.name for model in models),
+            argv=partial(argv, self.config, folders),
+            env=_ENV,
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+        )
+        return await start_server(spec, log_path)
+
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None off the GPU, or where the recipe says which GPU it takes.
+
+        Raises:
+            LaunchError: If the weights are not there, or don't say what they need.
+        """
+        if self.config.device != "cuda":
+            return None
+        needs = [
+            _memory.footprint(
+                _weights.resolve(model.weights),
+                dtype=self.config.dtype,
+                max_model_len=self.config.max_model_len,
+                sequences=self.config.max_rows,
+            )
+            for model in models
+        ]
+        # One process takes turns with its models: activations of one at a time, caches of all.
+        return Footprint(
+            weights=sum(need.weights for need in needs),
+            cache=sum(need.cache + (self.config.prefix_cache_mb << 20) for need in needs),
+            cache_wanted=sum(
+                need.cache_wanted + (self.config.prefix_cache_mb << 20) for need in needs
+            ),
+            overhead=max(need.overhead for need in needs),
+        )
+
+    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:  # noqa: ARG002 (it takes what it needs, no fixed share)
+        """The settings with which it runs on this GPU."""
+        return type(self)(
+            self.config.model_copy(update={"device": f"cuda:{_memory.ordinal(gpus[0])}"})
+        )
+
+    def tokenizer(self, weights: str) -> tuple[Path, str]:
+        """Find the file that spells tokens, with the tokenizer's hash in the identity.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return _weights.tokenizer(weights)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.recipe.schema import RecipeFile
 from orchestrator.recipe.source import walk
 
@@ -33,12 +33,12 @@ _BY_NAME_TOO: Final = ("server", "backend")
 
 def json_schema() -> dict[str, Any]:
     """The schema of a recipe file, every plug-in of this project included."""
-    modules = {
-        (slot, kind): plugins.load(family, kind)
+    found = {
+        (slot, kind): (plugins.load(family, kind), contracts.load(family, kind).Config)
         for slot, family in _SLOTS.items()
         for kind in plugins.kinds(family)
     }
-    models = [RecipeFile, *(module.Config for module in modules.values())]
+    models = [RecipeFile, *(config for _, config in found.values())]
     refs, shared = models_json_schema([(model, _MODE) for model in models])
     definitions: dict[str, Any] = shared["$defs"]
 
@@ -46,10 +46,10 @@ def json_schema() -> dict[str, Any]:
         name: str = refs[model, _MODE]["$ref"].rpartition("/")[2]
         return deepcopy(definitions[name])
 
-    for (slot, kind), module in modules.items():
-        definitions[f"{slot}.{kind}"] = _of_kind(definition(module.Config), kind, module)
+    for (slot, kind), (module, config) in found.items():
+        definitions[f"{slot}.{kind}"] = _of_kind(definition(config), kind, module)
     for slot in _SLOTS:
-        definitions[slot] = _union(slot, [kind for other, kind in modules if other == slot])
+        definitions[slot] = _union(slot, [kind for other, kind in found if other == slot])
     recipe = definition(RecipeFile)
     _fill_slots(recipe, definitions)
     kept = _reached(recipe, definitions)

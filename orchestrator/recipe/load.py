@@ -224,7 +224,7 @@ class _Loading:
 
     def _check_frame(self, method: PluginRef, path: SourcePath) -> None:
         """Methods may share a frame if its columns are the same."""
-        module = self._plugs.loaded(plugins.METHODS, method.kind)
+        module = self._plugs.method(method.kind)
         other = self._frames.setdefault(module.FRAME, module)
         if list(other.SCHEMA.items()) != list(module.SCHEMA.items()):
             self._fault(

@@ -5,15 +5,17 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from orchestrator import contracts, plugin_files, plugins
 from orchestrator.errors import Fault, PluginError
 from orchestrator.permission import HOW
+from orchestrator.plugin_base import Plugin
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.recipe.source import Path
+from orchestrator.settings import Settings
 
 
 class Plugs:
@@ -90,14 +92,15 @@ class Plugs:
             return None
         config = self.validate(module.Config, value, path)
         if config is not None and family == plugins.LAUNCH and not self._allow_code:
-            for setting, reason in module.programs(config):
+            launch = contracts.load(plugins.LAUNCH, kind, allow_code=self._allow_code)
+            for setting, reason in launch(config).programs():
                 what = f"{setting}: {reason}; {HOW}, if you trust the recipe"
                 self._fault((*path, setting), about(path, what))
         return None if config is None else PluginRef(kind, config)
 
     def validate(
-        self, model: type[BaseModel], value: Mapping[str, Any], path: Path
-    ) -> BaseModel | None:
+        self, model: type[Settings], value: Mapping[str, Any], path: Path
+    ) -> Settings | None:
         """The settings of `value`, its `kind` left out."""
         settings = {key: setting for key, setting in value.items() if key != "kind"}
         try:
@@ -109,16 +112,15 @@ class Plugs:
             self._fault(path, about(path, str(error)))
         return None
 
-    def loaded(self, family: str, kind: str) -> ModuleType:
-        """The module of a kind that was found before."""
-        return contracts.load(family, kind, allow_code=self._allow_code)
+    def method(self, kind: str) -> ModuleType:
+        """The module of a method that was found before."""
+        return contracts.load(plugins.METHODS, kind, allow_code=self._allow_code)
 
     def backend_of(self, server: PluginRef) -> str:
         """The kind of back-end that speaks to a launched server."""
-        module = plugins.load(plugins.LAUNCH, server.kind, allow_code=self._allow_code)
-        return str(module.BACKEND)
+        return contracts.load(plugins.LAUNCH, server.kind, allow_code=self._allow_code).backend
 
-    def _module(self, family: str, kind: str, path: Path) -> ModuleType | None:
+    def _module(self, family: str, kind: str, path: Path) -> type[Plugin] | ModuleType | None:
         try:
             return contracts.load(family, kind, allow_code=self._allow_code)
         except PluginError as error:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
-
 from orchestrator import plugins
+from orchestrator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +12,7 @@ class PluginRef:
     """A plug-in and its validated settings: of a method, a server or a dataset."""
 
     kind: str
-    config: BaseModel
+    config: Settings
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from orchestrator.backend import is_private
 from orchestrator.recipe.answers import GivenAnswers
@@ -248,7 +248,7 @@ class ModelSpec:
     weights: str | None
     base_url: str | None
     backend: str
-    backend_config: BaseModel | None
+    backend_config: Settings | None
     model: str
     api_key_env: str | None
     system: str | None

@@ -3,15 +3,14 @@
 from collections.abc import Iterable
 from typing import Final
 
-from pydantic import BaseModel
-
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Capabilities
 from orchestrator.errors import UsageError
 from orchestrator.methods._base import Stage
 from orchestrator.recipe.schema import ModelSpec, Recipe
 from orchestrator.records import NO_PREFIX
+from orchestrator.settings import Settings
 from orchestrator.units import Part
 
 _REMEDY: Final = {
@@ -83,20 +82,15 @@ def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:
     """Kind of the back-end that speaks to a model's server."""
     if spec.server is None:
         return spec.backend
-    module = plugins.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
-    return str(module.BACKEND)
+    return contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code).backend
 
 
 def capabilities_of(
-    kind: str, config: BaseModel | None, *, allow_code: bool = False
+    kind: str, config: Settings | None, *, allow_code: bool = False
 ) -> Capabilities:
-    """Return the capabilities of a back-end with these settings; None for its defaults."""
-    module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
-    by_settings = getattr(module, "capabilities", None)
-    can: Capabilities = module.CAPABILITIES
-    if by_settings is not None:
-        can = by_settings(module.Config() if config is None else config)
-    return can
+    """What a kind of back-end can do with these settings; None for its defaults."""
+    backend = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    return backend(backend.Config() if config is None else config).capabilities
 
 
 def missing(stage: Stage, capabilities: Capabilities) -> str:

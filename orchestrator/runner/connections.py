@@ -2,16 +2,14 @@
 
 import logging
 import os
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
 
-from pydantic import BaseModel
-
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.backend import Backend, Endpoint
 from orchestrator.errors import UsageError
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.launching import launch_module
+from orchestrator.runner.launching import launch_of
+from orchestrator.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -24,18 +22,20 @@ def create_backend(
     Raises:
         UsageError: If the address or the key can't be used.
     """
-    module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    backend = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
     # Settings of the recipe are those of the kind that it names.
     is_named = spec.server is not None or kind == spec.backend
     config = (
-        backend_config(spec, module.Config, allow_code=allow_code) if is_named else module.Config()
+        backend_config(spec, backend.Config, allow_code=allow_code)
+        if is_named
+        else backend.Config()
     )
-    return cast("Backend", module.create(endpoint, config))
+    return backend(config).connect(endpoint)
 
 
 def backend_config(
-    spec: ModelSpec, config: type[BaseModel], *, allow_code: bool = False
-) -> BaseModel:
+    spec: ModelSpec, config: type[Settings], *, allow_code: bool = False
+) -> Settings:
     """Settings of the back-end: the recipe's, then those of a launched server, then the defaults.
 
     Args:
@@ -43,11 +43,9 @@ def backend_config(
         config: The back-end's `Config`.
         allow_code: Load kinds from outside this project.
     """
-    known: dict[str, Any] = {}
+    known: Mapping[str, object] = {}
     if spec.server is not None:
-        module: Any = launch_module(spec, allow_code=allow_code)
-        if hasattr(module, "backend_settings"):
-            known = module.backend_settings(spec.server.config, spec.name)
+        known = launch_of(spec, allow_code=allow_code).backend_settings(spec.name)
     if spec.backend_config is None:
         return config.model_validate(known)
     said = spec.backend_config.model_fields_set

@@ -325,7 +325,7 @@ class Fleet:
             server = await launched.running()
             if isinstance(server, Failure):
                 return server
-            kind, name = launched.module.BACKEND, spec.name
+            kind, name = launched.launch.backend, spec.name
             base_url, api_key = server.base_url, server.api_key
         endpoint = Endpoint(
             base_url=base_url,

@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.ask import digest
 from orchestrator.backend import Provenance
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.launching import launch_module
+from orchestrator.runner.launching import launch_of
 from orchestrator.store import StoredServer
 
 # Stands for the address of a server we launched: its port is another one each time.
@@ -30,8 +30,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
             **_what_is_sent(spec),
         }
     else:
-        module = launch_module(spec, allow_code=allow_code)
-        found = module.identity(spec.server.config, spec.weights or "")
+        found = dict(launch_of(spec, allow_code=allow_code).identity(spec.weights or ""))
     said = {
         "system": spec.system,
         "template": "none" if spec.plain else None,

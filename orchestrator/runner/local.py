@@ -1,15 +1,16 @@
 """Back-ends on this machine, without a server, with which methods compare texts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from pydantic import BaseModel
 
-from orchestrator import plugins
-from orchestrator.backend import LOCAL
+from orchestrator import contracts, plugins
+from orchestrator.backend import LOCAL, ComparerKind
 from orchestrator.errors import UsageError
 from orchestrator.recipe.schema import Limits, ModelSpec, Price, Recipe
+from orchestrator.settings import Settings
 from orchestrator.units import Part
 
 
@@ -43,11 +44,8 @@ def local_models(
     for part in parts:
         named = getattr(part.method, "comparers", None)
         for name, (kind, settings) in (named(part.config) if named is not None else {}).items():
-            module = plugins.load(plugins.BACKENDS, kind, allow_code=allow_code)
-            config = module.Config.model_validate(settings)
-            identity = module.identity(config, base)
-            if hasattr(module, "located"):
-                config = module.located(config, base)
+            comparer = _comparer(kind, settings, allow_code=allow_code)
+            identity = dict(comparer.identity(base))
             if name in recipe.models:
                 raise UsageError(f"{name!r} is what compares texts; give the model another name")
             if name in found and found[name].identity != identity:
@@ -55,11 +53,21 @@ def local_models(
                     f"{part.name}: another method compares texts by another {name!r}; encoders "
                     f"whose folders have one name can't be told apart in tables"
                 )
-            found[name] = LocalModel(_spec(name, kind, config), identity)
+            found[name] = LocalModel(_spec(name, kind, comparer.located(base).config), identity)
     return found
 
 
-def _spec(name: str, kind: str, config: BaseModel) -> ModelSpec:
+def _comparer(kind: str, settings: Mapping[str, Any], *, allow_code: bool) -> ComparerKind:
+    found = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    if not issubclass(found, ComparerKind):
+        raise UsageError(
+            f"back-end {kind!r} compares no texts; the methods that compare them take a kind "
+            f"derived from orchestrator.plugin.ComparerKind"
+        )
+    return found(found.Config.model_validate(settings))
+
+
+def _spec(name: str, kind: str, config: Settings) -> ModelSpec:
     return ModelSpec(
         name=name,
         server=None,

@@ -2,19 +2,18 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import msgspec
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import GIB, Demand, Inventory, Placement, place
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.launching import launch_module
+from orchestrator.runner.launching import launch_of
 from orchestrator.runner.machine import inventory
 from orchestrator.runner.prepare import Prepared
 from orchestrator.runner.servers import Places, grouped
 from orchestrator.runner.waves import PlacedServer, Waves
-from orchestrator.serving import Footprint, RunsOnGpus, ServedModel
+from orchestrator.serving import Footprint, ServedModel
 from orchestrator.units import Plan
 
 _log = logging.getLogger(__name__)
@@ -166,12 +165,8 @@ def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Foo
     Raises:
         LaunchError: If the weights can't be read.
     """
-    server = specs[0].server
-    module = launch_module(specs[0], allow_code=allow_code)
-    if server is None or not hasattr(module, "footprint"):
-        return None
     models = tuple(ServedModel(spec.name, spec.weights or "") for spec in specs)
-    return cast("RunsOnGpus", module).footprint(server.config, models)
+    return launch_of(specs[0], allow_code=allow_code).footprint(models)
 
 
 def _depths(plan: Plan) -> dict[str, int]:

@@ -5,13 +5,13 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from orchestrator import plugins
-from orchestrator.backend import LOCAL, Backend, Capabilities, Endpoint, answered
+from orchestrator import contracts, plugins
+from orchestrator.backend import LOCAL, Endpoint, answered
 from orchestrator.errors import UsageError
 from orchestrator.paths import STORE_NAME
 from orchestrator.probing.examples import name_of
@@ -161,8 +161,8 @@ def _key(variable: str) -> str:
 async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRecord:
     needs = nominal_needs(_NOMINAL).values()
     examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
-    module = plugins.load(plugins.BACKENDS, kind)
-    backend = cast("Backend", module.create(endpoint, module.Config()))
+    found = contracts.load(plugins.BACKENDS, kind)
+    backend = found(found.Config()).connect(endpoint)
     try:
         provenance = await answered(backend.provenance())
         if isinstance(provenance, Failure):
@@ -246,5 +246,5 @@ def _all_verdicts(record: ProbeRecord) -> tuple[Verdict, ...]:
 
 
 def _features(record: ProbeRecord) -> frozenset[str]:
-    can: Capabilities = plugins.load(plugins.BACKENDS, record.backend, allow_code=True).CAPABILITIES
-    return can.features
+    found = contracts.load(plugins.BACKENDS, record.backend, allow_code=True)
+    return found(found.Config()).capabilities.features

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import msgspec
 
@@ -23,8 +22,8 @@ from orchestrator.records import Failure
 from orchestrator.runner.ends import End, Restarts, ended, start_failed
 from orchestrator.runner.gpu_memory import wait_until_given_back
 from orchestrator.runner.kept import KeptServer, Shelf, let_go
-from orchestrator.runner.launching import launch_module
-from orchestrator.serving import LaunchModule, RunningServer, ServedModel
+from orchestrator.runner.launching import launch_of
+from orchestrator.serving import LaunchKind, RunningServer, ServedModel
 
 _log = logging.getLogger(__name__)
 
@@ -107,9 +106,8 @@ class Launched:
 
     Args:
         name: The model it is named after, for messages and its log.
-        kind: Of the launch module.
-        module: The launch module.
-        config: Settings of that kind.
+        kind: As the recipe names it.
+        launch: That kind with its settings.
         log_path: Its log file.
         restarts: How often it is started again.
 
@@ -125,18 +123,16 @@ class Launched:
         self,
         name: str,
         kind: str,
-        module: LaunchModule,
-        config: Any,  # noqa: ANN401 (the Config of the kind)
+        launch: LaunchKind,
         log_path: Path,
         restarts: Restarts | None = None,
     ) -> None:
         self.name = name
         self.kind = kind
-        self.module = module
+        self.launch = launch
         self.models: tuple[ServedModel, ...] = ()
         self.server: RunningServer | None = None
         self.keeping: Keeping | None = None
-        self._config = config
         self._log_path = log_path
         self._restarts = restarts or Restarts()
         self._lock = asyncio.Lock()
@@ -183,7 +179,7 @@ class Launched:
         """
         names = tuple(model.name for model in self.models)
         served = [(name, keep.identities[name]) for name in sorted(names)]
-        settings = self._config.model_dump_json()
+        settings = self.launch.config.model_dump_json()
         key = digest(__version__, self.kind, settings, served, number).hex()
         return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
 
@@ -201,7 +197,7 @@ class Launched:
 
     async def _start(self) -> None:
         _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
-        server = await self.module.start(self._config, self.models, self._log_path)
+        server = await self.launch.start(self.models, self._log_path)
         self.server = server
         self._started_at = asyncio.get_running_loop().time()
         _log.info("server %s is ready", self.name, extra={"pid": server.pid})
@@ -304,7 +300,7 @@ def grouped(
         if spec.server is None:
             continue
         key: tuple[str, ...] = (spec.server.kind, spec.server.config.model_dump_json())
-        if spec.name in apart or not launch_module(spec, allow_code=allow_code).MULTI_MODEL:
+        if spec.name in apart or not launch_of(spec, allow_code=allow_code).multi_model:
             key = (*key, spec.name)
         found.setdefault(key, []).append(spec.name)
     return [tuple(names) for names in found.values()]
@@ -347,9 +343,8 @@ def launched_servers(
 def _launched(
     name: str, spec: ModelSpec, share: Share, log_of: Callable[[str], Path], *, allow_code: bool
 ) -> Launched:
-    module = launch_module(spec, allow_code=allow_code)
-    config = None if spec.server is None else spec.server.config
+    launch = launch_of(spec, allow_code=allow_code)
     if share.gpus:
-        config = cast("Any", module).placed(config, share.gpus, share.fraction)
+        launch = launch.placed(share.gpus, share.fraction)
     kind = "" if spec.server is None else spec.server.kind
-    return Launched(name, kind, module, config, log_of(name))
+    return Launched(name, kind, launch, log_of(name))

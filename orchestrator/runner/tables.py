@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import polars as pl
@@ -95,7 +95,10 @@ def _scores(scores: Callable[[Any], Mapping[str, int]], config: Any) -> Mapping[
 
 
 def _loaded(
-    family: str, entries: Sequence[Mapping[str, Any]], *, allow_code: bool
+    family: Literal["orchestrator.methods", "orchestrator.analyses"],
+    entries: Sequence[Mapping[str, Any]],
+    *,
+    allow_code: bool,
 ) -> list[tuple[PluginRef, ModuleType]]:
     """The kinds of a resolved recipe with their settings; those that can't be had are said."""
     found = []

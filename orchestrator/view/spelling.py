@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.errors import OrchestratorError
 from orchestrator.recipe.schema import Recipe
 from orchestrator.records import IntArray
@@ -86,13 +86,14 @@ class Speller:
         if spec is None or spec.server is None or importlib.util.find_spec("tokenizers") is None:
             return None
         try:
-            module = plugins.load(plugins.LAUNCH, spec.server.kind, allow_code=self._allow_code)
-            if not hasattr(module, "tokenizer"):
-                return None
-            path, digest = module.tokenizer(spec.weights or "")
+            kind = contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=self._allow_code)
+            found = kind(spec.server.config).tokenizer(spec.weights or "")
         except OrchestratorError:
             # The weights are not on this machine.
             return None
+        if found is None:
+            return None
+        path, digest = found
         is_same = digest == self._identities.get(model, {}).get("tokenizer")
         return _load(path) if is_same and path.is_file() else None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from launch._fake_server import serving
 from orchestrator.backend import Endpoint
+from tests.backends.kinds import kind_in
 
 Connect = Callable[..., Awaitable[tuple[Any, Any]]]
 KEY = "sk-1234"
@@ -38,7 +39,9 @@ async def connecting(
             given = {"dialect": dialect, "rules": list(rules), "quirks": list(quirks)}
             url, server = await stack.enter_async_context(serving(given, models=served, key=KEY))
             endpoint = Endpoint(base_url=url, model=model, api_key=KEY, timeout_s=5.0)
-            backend = module.create(endpoint, module.Config(**{**usual, **settings}))
+            backend = kind_in(module)(kind_in(module).Config(**{**usual, **settings})).connect(
+                endpoint
+            )
             stack.push_async_callback(backend.close)
             return backend, server
 

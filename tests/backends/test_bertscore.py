@@ -107,7 +107,7 @@ def test_it_equals_the_package_with_idf(folder, monkeypatch):
 
 
 def test_the_default_encoder_equals_the_package(monkeypatch):
-    located = bertscore.located(bertscore.Config(), Path())
+    located = bertscore.BertScoreKind(bertscore.Config()).located(Path()).config
     texts = (
         "Paris is the capital of France.",
         "The capital is Paris!",
@@ -211,8 +211,14 @@ def test_a_layer_that_there_is_not_is_refused(folder, layer):
 
 
 async def test_the_back_end_compares_in_its_thread_and_says_what_it_is(folder):
-    config = bertscore.located(bertscore.Config(encoder=str(folder), threads=1), Path())
-    backend = bertscore.create(Endpoint(base_url=LOCAL, model="bertscore:tiny"), config)
+    config = (
+        bertscore.BertScoreKind(bertscore.Config(encoder=str(folder), threads=1))
+        .located(Path())
+        .config
+    )
+    backend = bertscore.BertScoreKind(config).connect(
+        Endpoint(base_url=LOCAL, model="bertscore:tiny")
+    )
     assert isinstance(backend, ComparesTexts)
     said = await backend.provenance()
     assert not isinstance(said, Failure)
@@ -228,7 +234,7 @@ async def test_the_back_end_compares_in_its_thread_and_says_what_it_is(folder):
 def test_its_identity_is_what_decides_its_numbers(folder, tmp_path):
     def identity(**settings):
         config = bertscore.Config(encoder=str(folder), **settings)
-        return tuple(sorted(bertscore.identity(config, tmp_path).items()))
+        return tuple(sorted(bertscore.BertScoreKind(config).identity(tmp_path).items()))
 
     apart = [identity(), identity(layer=1), identity(idf=True), identity(max_length=8)]
     assert len(set(apart)) == 4
@@ -236,7 +242,9 @@ def test_its_identity_is_what_decides_its_numbers(folder, tmp_path):
 
 
 def test_an_encoder_is_found_beside_the_recipe(folder):
-    beside = bertscore.located(bertscore.Config(encoder=folder.name), folder.parent)
+    beside = (
+        bertscore.BertScoreKind(bertscore.Config(encoder=folder.name)).located(folder.parent).config
+    )
     assert Path(beside.encoder) == folder.resolve()
 
 
@@ -247,9 +255,9 @@ def test_without_the_extra_one_error_says_what_to_install(monkeypatch, tmp_path)
             importlib.util, "find_spec", lambda name, no=lacking: None if name == no else find(name)
         )
         with pytest.raises(UsageError, match=r"\[bertscore\]"):
-            bertscore.identity(bertscore.Config(), tmp_path)
+            bertscore.BertScoreKind(bertscore.Config()).identity(tmp_path)
 
 
 def test_an_encoder_that_is_not_here_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no/where"):
-        bertscore.identity(bertscore.Config(encoder="no/where"), tmp_path)
+        bertscore.BertScoreKind(bertscore.Config(encoder="no/where")).identity(tmp_path)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from backends import embedded, fake
+from backends._openai_compatible import NativeConfig
 from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
@@ -22,6 +23,7 @@ from orchestrator.records import (
     Scored,
     labels,
 )
+from tests.backends.kinds import kind_in
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 SYMBOLS = labels("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
@@ -41,7 +43,7 @@ async def connect(module):
         manager = serving(rules, models=["fake:0.7", "fake:0.2"], key="sk-1234")
         url, server = await manager.__aenter__()
         endpoint = Endpoint(base_url=url, model=model, api_key="sk-1234", timeout_s=5.0)
-        backend = module.create(endpoint, module.Config())
+        backend = kind_in(module)(kind_in(module).Config()).connect(endpoint)
         opened.append((backend, manager))
         return backend, server
 
@@ -188,7 +190,7 @@ async def test_provenance_is_what_the_server_says(connect):
 
 async def test_a_server_that_lists_no_models_answers_to_every_name():
     async with serving() as (url, _):
-        backend = fake.create(Endpoint(base_url=url, model="any"), fake.Config())
+        backend = fake.FakeKind(NativeConfig()).connect(Endpoint(base_url=url, model="any"))
         stated = await backend.provenance()
         made = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
         await backend.close()
@@ -215,7 +217,7 @@ async def test_load_is_read_from_the_metrics(connect):
 async def test_load_is_read_while_every_connection_is_taken(module):
     async with serving([{"latency_s": 0.5}], models=["m"]) as (url, _):
         endpoint = Endpoint(base_url=url, model="m", max_in_flight=1)
-        backend = module.create(endpoint, module.Config())
+        backend = kind_in(module)(kind_in(module).Config()).connect(endpoint)
         async with asyncio.TaskGroup() as group:
             for seed in range(2):
                 group.create_task(backend.generate(GenerateAsk("m", MESSAGES, Sampling()), seed))

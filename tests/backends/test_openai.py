@@ -37,7 +37,7 @@ async def connect(request):
         url, server = await manager.__aenter__()
         endpoint = Endpoint(base_url=url + path, model="m", api_key="sk-1234", timeout_s=5.0)
         config = openai.Config(transport=request.param, **settings)
-        backend = openai.create(endpoint, config)
+        backend = openai.OpenaiKind(config).connect(endpoint)
         opened.append((backend, manager))
         return backend, server
 
@@ -135,8 +135,8 @@ async def test_faults_are_failures(connect, fault):
 
 async def test_a_wrong_key_is_told_by_the_health_check():
     async with serving(None, key="sk-right") as (url, _):
-        backend = openai.create(
-            Endpoint(base_url=url, model="m", api_key="sk-wrong"), openai.Config()
+        backend = openai.OpenaiKind(openai.Config()).connect(
+            Endpoint(base_url=url, model="m", api_key="sk-wrong")
         )
         stated = await backend.provenance()
         await backend.close()
@@ -154,7 +154,9 @@ async def test_a_wrong_key_is_told_by_the_health_check():
     ],
 )
 def test_auto_takes_the_lean_transport_on_this_network(url, kind):
-    backend = openai.create(Endpoint(base_url=url, model="m", api_key="sk-1"), openai.Config())
+    backend = openai.OpenaiKind(openai.Config()).connect(
+        Endpoint(base_url=url, model="m", api_key="sk-1")
+    )
     assert isinstance(vars(backend)["_transport"], kind)
 
 

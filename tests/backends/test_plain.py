@@ -5,12 +5,14 @@ import json
 import pytest
 
 from backends import embedded, fake, openai
+from backends._openai_compatible import NativeConfig
 from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Generation, Message, Sampling, labels
 from orchestrator.wire import requests
 from orchestrator.wire.requests import Dialect
+from tests.backends.kinds import kind_in
 
 TEXT = (Message("user", "Once upon a time"),)
 CHAT = (Message("system", "Be brief."), *TEXT)
@@ -24,7 +26,7 @@ async def connect():
         manager = serving(None, models=["m"])
         url, server = await manager.__aenter__()
         endpoint = Endpoint(base_url=url, model="m", timeout_s=5.0, plain=True, **settings)
-        backend = module.create(endpoint, module.Config())
+        backend = kind_in(module)(kind_in(module).Config()).connect(endpoint)
         opened.append((backend, manager))
         return backend, server
 
@@ -85,14 +87,14 @@ async def test_label_probabilities_after_plain_text_are_the_embedded_servers(con
     outcome = await backend.choose(ChooseAsk("x", TEXT, labels("A", "B")))
     assert isinstance(outcome, Failure)
     assert outcome.cause == "unsupported"
-    assert embedded.CAPABILITIES.plain_choose
-    assert not openai.CAPABILITIES.plain_choose
+    assert embedded.EmbeddedKind.capabilities.plain_choose
+    assert not openai.OpenaiKind(openai.Config()).capabilities.plain_choose
 
 
 async def test_thinking_is_set_aside_by_the_marker_of_the_endpoint(connect):
     backend, _ = await connect(fake)
-    backend = fake.create(
-        Endpoint(base_url=backend._endpoint.base_url, model="m", thinking_end=" "), fake.Config()
+    backend = fake.FakeKind(NativeConfig()).connect(
+        Endpoint(base_url=backend._endpoint.base_url, model="m", thinking_end=" ")
     )
     try:
         made = await backend.generate(GenerateAsk("x", TEXT, Sampling(max_tokens=12)), 1)

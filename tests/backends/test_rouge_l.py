@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.rouge_l import Config, RougeL, common_subsequence, create, identity
+from backends.rouge_l import Config, RougeL, RougeLKind, common_subsequence
 from orchestrator.ask import GenerateAsk, SimilarityAsk
 from orchestrator.backend import LOCAL, ComparesTexts, Endpoint
 from orchestrator.errors import UsageError
@@ -62,7 +62,7 @@ def test_no_texts_make_no_scores():
 
 
 async def test_it_compares_off_the_event_loop_and_does_nothing_else():
-    backend = create(Endpoint(base_url=LOCAL, model="rouge_l:words"), Config())
+    backend = RougeLKind(Config()).connect(Endpoint(base_url=LOCAL, model="rouge_l:words"))
     assert isinstance(backend, ComparesTexts)
     found = await backend.similarity(SimilarityAsk("rouge_l:words", ("a b", "a c")))
     assert not isinstance(found, Failure)
@@ -75,8 +75,10 @@ async def test_it_compares_off_the_event_loop_and_does_nothing_else():
 
 def test_it_has_no_address():
     with pytest.raises(UsageError, match="in this process"):
-        create(Endpoint(base_url="http://127.0.0.1:1", model="m"), Config())
+        RougeLKind(Config()).connect(Endpoint(base_url="http://127.0.0.1:1", model="m"))
 
 
 def test_what_a_token_is_is_part_of_its_identity():
-    assert identity(Config(), ROOT) != identity(Config(tokens="characters"), ROOT)
+    assert RougeLKind(Config()).identity(ROOT) != RougeLKind(Config(tokens="characters")).identity(
+        ROOT
+    )

@@ -9,12 +9,13 @@ from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Message, Sampling, labels
+from tests.backends.kinds import kind_in
 
 KEY = "sk-do-not-tell-4711"
 MESSAGES = (Message("user", "hi"),)
 BACKENDS = [
-    (fake, fake.Config()),
-    (embedded, embedded.Config()),
+    (fake, fake.FakeKind.Config()),
+    (embedded, embedded.EmbeddedKind.Config()),
     (openai, openai.Config(transport="aiohttp")),
     (openai, openai.Config(transport="openai")),
 ]
@@ -26,7 +27,7 @@ async def test_a_server_that_echoes_the_key_gets_no_further(module, config, stat
     caplog.set_level(logging.DEBUG)
     rules = [{"fault": "echo_key", "status": status}]
     async with serving(rules, key=KEY) as (url, _):
-        backend = module.create(Endpoint(base_url=url, model="m", api_key=KEY), config)
+        backend = kind_in(module)(config).connect(Endpoint(base_url=url, model="m", api_key=KEY))
         drawn = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
         scored = await backend.score(ScoreAsk("m", MESSAGES, (1,)))
         chosen = await backend.choose(ChooseAsk("m", MESSAGES, labels("A", "B")))

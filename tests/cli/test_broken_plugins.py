@@ -20,8 +20,27 @@ DATASET = """
 from pathlib import Path
 from orchestrator.datasets.demo import Config, create
 """
-BACKEND = "from backends.fake import CAPABILITIES, Config, create\n"
-SERVER = "from launch.fake import BACKEND, MULTI_MODEL, Config, identity, start\n"
+BACKEND = """
+from backends.fake import FakeKind
+class Mine(FakeKind):
+    pass
+"""
+BARE_BACKEND = """
+from orchestrator.backend import BackendKind
+class Mine(BackendKind):
+    pass
+"""
+SERVER = """
+from launch.fake import FakeLaunch
+class Mine(FakeLaunch):
+    backend = 'fake'
+"""
+BARE_SERVER = """
+from orchestrator.serving import LaunchKind
+class Mine(LaunchKind):
+    def identity(self, weights): return {}
+    async def start(self, models, log_path): pass
+"""
 
 
 @pytest.fixture
@@ -121,15 +140,31 @@ OTHERS = [
     ("dataset", DATASET, "def create(config, base): return []", "returned list, not a Dataset"),
     ("dataset", DATASET, "def create(config, base): return 1 / 0", "mine.py:4: "),
     ("dataset", DATASET, "SUFFIXES = 'txt'", "its 'SUFFIXES' must be a tuple"),
-    ("backend", BACKEND, "del CAPABILITIES", "it has no 'CAPABILITIES'"),
-    ("backend", BACKEND, "CAPABILITIES = {}", "its 'CAPABILITIES' must be a Capabilities"),
-    ("backend", BACKEND, "def create(endpoint): pass", "its 'create' must take (endpoint, config)"),
-    ("backend", BACKEND, "def capabilities(): pass", "its 'capabilities' must take (config)"),
-    ("server", SERVER, "del BACKEND", "it has no 'BACKEND'"),
-    ("server", SERVER, "MULTI_MODEL = 'no'", "its 'MULTI_MODEL' must be a bool"),
-    ("server", SERVER, "def start(config, models, log_path): pass", "must be a coroutine function"),
-    ("server", SERVER, "def programs(): return ()", "its 'programs' must take (config)"),
-    ("server", SERVER, "def identity(config, weights): return 1 / 0", "mine.py:2: "),
+    ("backend", BARE_BACKEND, "", "mine.py: Mine lacks connect"),
+    ("backend", BACKEND, "del Mine", "has no class derived from orchestrator.plugin.BackendKind"),
+    ("backend", BACKEND, "    capabilities = {}", "its 'capabilities' must be a Capabilities"),
+    ("backend", BACKEND, "    def capabilities(self): 0", "its 'capabilities' must be"),
+    ("backend", BACKEND, "    def connect(self): 0", "its 'connect' must take (self, endpoint)"),
+    ("backend", BARE_BACKEND.replace("Kind)", "Kind[dict])"), "", "brackets hold dict"),
+    ("server", BARE_SERVER, "", "mine:Mine is no server: it has no 'backend'"),
+    (
+        "server",
+        BARE_SERVER,
+        "    backend = 'fake'\n    start = 3",
+        "its 'start' must be a function",
+    ),
+    ("server", SERVER, "del Mine", "has no class derived from orchestrator.plugin.LaunchKind"),
+    ("server", SERVER, "class Other(FakeLaunch): pass", "several classes derived from"),
+    ("server", SERVER, "    backend = None", "its 'backend' must be a str"),
+    ("server", SERVER, "    multi_model = 'no'", "its 'multi_model' must be a bool"),
+    (
+        "server",
+        SERVER,
+        "    def start(self, models, log_path): pass",
+        "must be a coroutine function",
+    ),
+    ("server", SERVER, "    def placed(self): pass", "must take (self, gpus, memory_fraction)"),
+    ("server", SERVER, "    def identity(self, weights): return 1 / 0", "mine.py:5: "),
 ]
 
 
@@ -156,7 +191,7 @@ def test_other_broken_plug_ins_are_faults_too(command, recipe, plugin, family, t
 
 
 def test_good_plug_ins_of_every_family_run_and_are_reported(command, recipe, plugin, here):
-    server = {"server": plugin(f"{SERVER}BACKEND = {plugin(BACKEND)!r}\n")}
+    server = {"server": plugin(f"{SERVER}    backend = {plugin(BACKEND)!r}\n")}
     summary = """
 from orchestrator.tables import Table
 def summarise(context):

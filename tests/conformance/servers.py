@@ -8,13 +8,13 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.backend import Backend, Endpoint
-from orchestrator.serving import LaunchModule, RunningServer, ServedModel
+from orchestrator.serving import LaunchKind, RunningServer, ServedModel
 
 MODEL = "judge"
 CONTEXT = 1024
@@ -135,12 +135,10 @@ class Running:
         endpoint = Endpoint(
             base_url=self.server.base_url, model=model, api_key=self.server.api_key, **options
         )
-        launch = plugins.load(plugins.LAUNCH, self.kind.launch or self.kind.name)
-        module = plugins.load(plugins.BACKENDS, self.kind.speaks or launch.BACKEND)
-        backend = cast(
-            "Backend",
-            module.create(endpoint, module.Config(**{**self.kind.backend, **(settings or {})})),
-        )
+        launch = contracts.load(plugins.LAUNCH, self.kind.launch or self.kind.name)
+        found = contracts.load(plugins.BACKENDS, self.kind.speaks or launch.backend)
+        config = found.Config(**{**self.kind.backend, **(settings or {})})
+        backend = found(config).connect(endpoint)
         try:
             yield backend
         finally:
@@ -150,19 +148,17 @@ class Running:
 @contextlib.contextmanager
 def running(kind: Kind, log: Path) -> Iterator[Running]:
     """A server of a kind, ended with the block."""
-    module = cast("LaunchModule", plugins.load(plugins.LAUNCH, kind.launch or kind.name))
+    launch = contracts.load(plugins.LAUNCH, kind.launch or kind.name)
     models = (ServedModel(MODEL, kind.weights),)
-    server = asyncio.run(_start(module, kind, models, log))
+    server = asyncio.run(_start(launch(launch.Config(**kind.settings)), models, log))
     try:
         yield Running(kind, server)
     finally:
         asyncio.run(_stop(server))
 
 
-async def _start(
-    module: LaunchModule, kind: Kind, models: tuple[ServedModel, ...], log: Path
-) -> RunningServer:
-    return await module.start(module.Config(**kind.settings), models, log)
+async def _start(launch: LaunchKind, models: tuple[ServedModel, ...], log: Path) -> RunningServer:
+    return await launch.start(models, log)
 
 
 async def _stop(server: RunningServer) -> None:

@@ -3,17 +3,18 @@
 import sys
 
 from launch._supervisor import ServerSpec, start_server
-from launch.fake import BACKEND, MULTI_MODEL, Config, identity
-
-__all__ = ["BACKEND", "MULTI_MODEL", "Config", "identity"]
+from launch.fake import FakeLaunch
 
 
-async def start(config, models, log_path):
-    command = "import os, sys, time; print('pid', os.getpid(), flush=True); time.sleep(300)"
-    spec = ServerSpec(
-        kind="slow",
-        names=tuple(model.name for model in models),
-        argv=lambda port: (sys.executable, "-c", command),
-        stop_grace_s=1.0,
-    )
-    return await start_server(spec, log_path)
+class Slow(FakeLaunch):
+    """The fake server with another program in its place."""
+
+    async def start(self, models, log_path):
+        command = "import os, sys, time; print('pid', os.getpid(), flush=True); time.sleep(300)"
+        spec = ServerSpec(
+            kind="slow",
+            names=tuple(model.name for model in models),
+            argv=lambda port: (sys.executable, "-c", command),
+            stop_grace_s=1.0,
+        )
+        return await start_server(spec, log_path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from backends._transport import Read, Reply, Transport, whole
 from launch._fake_server import serving
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import Failure, Message, Outcome, Prefix, Sampling, labels
@@ -137,9 +137,9 @@ async def _record(kind: Kind) -> dict[str, dict[str, Reply]]:
 
 def connected(kind: Kind, url: str = "http://127.0.0.1:1") -> Any:
     """A connection of a kind."""
-    module = plugins.load(plugins.BACKENDS, kind.speaks)
+    found = contracts.load(plugins.BACKENDS, kind.speaks)
     endpoint = Endpoint(base_url=url, model="m", api_key=KEY, timeout_s=5.0)
-    return module.create(endpoint, module.Config(**kind.settings))
+    return found(found.Config(**kind.settings)).connect(endpoint)
 
 
 def answer(kind: str, call: str, at: int, body: bytes) -> Answer:

@@ -32,7 +32,7 @@ def containers(tmp_path, monkeypatch):
 
 async def start(tmp_path):
     config = tgi.Config(image="tgi:3", stop_grace_s=0.2)
-    return await tgi.start(config, (ServedModel("m", str(tmp_path)),), tmp_path / "log")
+    return await tgi.TgiLaunch(config).start((ServedModel("m", str(tmp_path)),), tmp_path / "log")
 
 
 def only(containers):

@@ -14,6 +14,7 @@ from launch._causes import likely_cause
 from launch._ports import beside
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
+from tests.launch.kinds import kind_in
 
 MODEL = ServedModel("m", "/models/m")
 
@@ -139,15 +140,15 @@ async def test_a_program_that_is_missing_is_named(module, settings, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
     models = (ServedModel("m", str(tmp_path)),)
     with pytest.raises(LaunchError, match="/no/such/"):
-        await module.start(module.Config(**settings), models, tmp_path / "log")
+        await kind_in(module)(module.Config(**settings)).start(models, tmp_path / "log")
 
 
 @pytest.mark.parametrize("module", [sglang, tgi])
 def test_identity_holds_what_decides_the_numbers(module, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    plain = module.identity(module.Config(), str(tmp_path))
-    other = module.identity(module.Config(dtype="bfloat16", gpus=(1,)), str(tmp_path))
+    plain = kind_in(module)(module.Config()).identity(str(tmp_path))
+    other = kind_in(module)(module.Config(dtype="bfloat16", gpus=(1,))).identity(str(tmp_path))
     assert {name for name in plain if plain[name] != other[name]} == {"dtype"}
     assert plain["kind"] == Path(module.__file__).stem
 
@@ -164,7 +165,7 @@ def test_an_adapter_is_part_of_an_sglang_models_identity_wherever_it_lies(tmp_pa
             {"lora_paths": {"a": folder}}, context={"folder": str(tmp_path)}
         )
         assert config.lora_paths == {"a": str(adapter)}
-        found.append(sglang.identity(config, str(tmp_path)))
+        found.append(sglang.SglangLaunch(config).identity(str(tmp_path)))
     assert found[0] == found[1] != found[2]
 
 
@@ -174,14 +175,14 @@ def test_an_adapter_is_part_of_an_sglang_models_identity_wherever_it_lies(tmp_pa
 async def test_adapters_none_of_which_would_answer_are_refused(module, setting, tmp_path):
     config = module.Config(**{setting: {"other": "/l"}})
     with pytest.raises(LaunchError, match=r"'m': .* names other, .* model's own name"):
-        await module.start(config, (MODEL,), tmp_path / "log")
+        await kind_in(module)(config).start((MODEL,), tmp_path / "log")
 
 
 def test_a_folder_without_an_adapter_is_refused_by_sglang(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(LaunchError, match="not a LoRA adapter"):
-        sglang.identity(sglang.Config(lora_paths={"a": str(tmp_path)}), str(tmp_path))
+        sglang.SglangLaunch(sglang.Config(lora_paths={"a": str(tmp_path)})).identity(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_likely_causes_of_a_start_that_failed(log, words):
     ],
 )
 def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options_of, split, share):
-    config = module.placed(module.Config(), ("1", "3"), 0.4)
+    config = kind_in(module)(module.Config()).placed(("1", "3"), 0.4).config
     found = options(options_of(config))
     assert (found[split], found[share]) == ("2", "0.4")
     assert module.environment(config)["CUDA_VISIBLE_DEVICES"] == "1,3"
@@ -213,4 +214,4 @@ def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options
 
 @pytest.mark.parametrize("module", [sglang, tgi])
 def test_a_server_that_is_told_its_gpus_is_not_placed(module):
-    assert module.footprint(module.Config(gpus=(0,)), (MODEL,)) is None
+    assert kind_in(module)(module.Config(gpus=(0,))).footprint((MODEL,)) is None

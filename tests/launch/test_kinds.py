@@ -96,27 +96,31 @@ def test_the_launch_kinds_import_without_torch():
 def test_the_identity_of_an_embedded_model_holds_what_decides_its_numbers(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    plain = embedded.identity(embedded.Config(), str(tmp_path))
+    plain = embedded.EmbeddedLaunch(embedded.Config()).identity(str(tmp_path))
     assert (plain["kind"], plain["dtype"]) == ("embedded", "float32")
-    other = embedded.identity(embedded.Config(dtype="bfloat16", threads=2), str(tmp_path))
+    other = embedded.EmbeddedLaunch(embedded.Config(dtype="bfloat16", threads=2)).identity(
+        str(tmp_path)
+    )
     assert {key for key in plain if plain[key] != other[key]} == {"dtype"}
 
 
 def test_the_rules_and_the_name_decide_what_a_fake_model_is():
-    plain = fake.identity(fake.Config(), "a")
-    assert plain != fake.identity(fake.Config(), "b")
-    assert plain != fake.identity(fake.Config(rules={"delay_s": 1}), "a")
-    assert plain == fake.identity(fake.Config(stop_grace_s=1), "a")
+    plain = fake.FakeLaunch(fake.Config()).identity("a")
+    assert plain != fake.FakeLaunch(fake.Config()).identity("b")
+    assert plain != fake.FakeLaunch(fake.Config(rules={"delay_s": 1})).identity("a")
+    assert plain == fake.FakeLaunch(fake.Config(stop_grace_s=1)).identity("a")
 
 
 async def test_a_model_name_with_an_equals_sign_is_refused(tmp_path):
     with pytest.raises(LaunchError, match="must not hold"):
-        await embedded.start(embedded.Config(), (ServedModel("a=b", "w"),), tmp_path / "log")
+        await embedded.EmbeddedLaunch(embedded.Config()).start(
+            (ServedModel("a=b", "w"),), tmp_path / "log"
+        )
 
 
 async def test_the_fake_server_is_launched_and_ended(tmp_path):
     models = (ServedModel("a", "fake:0.8"), ServedModel("b", "toy"))
-    server = await fake.start(fake.Config(), models, tmp_path / "fake.log")
+    server = await fake.FakeLaunch(fake.Config()).start(models, tmp_path / "fake.log")
     assert server.exit_code() is None
     await server.stop()
     assert server.exit_code() is not None
@@ -216,11 +220,11 @@ def test_paths_of_vllm_settings_start_from_the_recipes_folder(tmp_path):
 @pytest.mark.parametrize("settings", [{"gpus": [0]}, {"data_parallel_size": 2}])
 def test_a_vllm_server_that_chooses_its_gpus_is_not_placed(settings):
     config = vllm.Config.model_validate(settings)
-    assert vllm.footprint(config, (ServedModel("m", "absent"),)) is None
+    assert vllm.VllmLaunch(config).footprint((ServedModel("m", "absent"),)) is None
 
 
 def test_a_vllm_server_that_is_placed_is_split_over_its_gpus_and_takes_its_share():
-    config = vllm.placed(vllm.Config(), ("2", "3"), 0.4)
+    config = vllm.VllmLaunch(vllm.Config()).placed(("2", "3"), 0.4).config
     command = vllm.argv(config, "vllm", ServedModel("m", "/m"), 1)
     found = dict(itertools.pairwise(command))
     assert (found["--tensor-parallel-size"], found["--gpu-memory-utilization"]) == ("2", "0.4")
@@ -239,8 +243,8 @@ def test_a_vllm_server_that_is_placed_is_split_over_its_gpus_and_takes_its_share
 def test_the_identity_of_a_vllm_model_holds_what_decides_its_numbers(tmp_path, settings, differs):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    plain = vllm.identity(vllm.Config(), str(tmp_path))
-    other = vllm.identity(vllm.Config(**settings), str(tmp_path))
+    plain = vllm.VllmLaunch(vllm.Config()).identity(str(tmp_path))
+    other = vllm.VllmLaunch(vllm.Config(**settings)).identity(str(tmp_path))
     assert {key for key in plain | other if plain.get(key) != other.get(key)} == differs
 
 
@@ -251,11 +255,11 @@ def test_an_adapter_is_part_of_a_vllm_models_identity(tmp_path):
     adapter.mkdir()
     config = vllm.Config(lora_modules={"a": str(adapter)})
     with pytest.raises(LaunchError, match="not a LoRA adapter"):
-        vllm.identity(config, str(tmp_path))
+        vllm.VllmLaunch(config).identity(str(tmp_path))
     (adapter / "adapter_model.safetensors").write_bytes(b"1")
-    first = vllm.identity(config, str(tmp_path))
+    first = vllm.VllmLaunch(config).identity(str(tmp_path))
     (adapter / "adapter_model.safetensors").write_bytes(b"2")
-    assert vllm.identity(config, str(tmp_path)) != first
+    assert vllm.VllmLaunch(config).identity(str(tmp_path)) != first
 
 
 def test_without_a_vllm_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):

@@ -100,8 +100,8 @@ def test_paths_start_from_the_recipes_folder(tmp_path):
 )
 def test_the_identity_holds_what_decides_the_numbers(tmp_path, settings, differs):
     weights = gguf(tmp_path / "m.gguf")
-    plain = llamacpp.identity(llamacpp.Config(), weights)
-    other = llamacpp.identity(llamacpp.Config.model_validate(settings), weights)
+    plain = llamacpp.LlamacppLaunch(llamacpp.Config()).identity(weights)
+    other = llamacpp.LlamacppLaunch(llamacpp.Config.model_validate(settings)).identity(weights)
     assert {key for key in plain | other if plain.get(key) != other.get(key)} == differs
 
 
@@ -111,20 +111,20 @@ def test_the_content_of_a_named_file_is_part_of_the_identity(tmp_path, setting):
     named = {setting: [str(file)] if setting == "lora" else str(file)}
     config = llamacpp.Config.model_validate(named)
     with pytest.raises(LaunchError, match="there is no file"):
-        llamacpp.identity(config, weights)
+        llamacpp.LlamacppLaunch(config).identity(weights)
     file.write_text("one")
-    first = llamacpp.identity(config, weights)
+    first = llamacpp.LlamacppLaunch(config).identity(weights)
     file.write_text("another")
-    assert llamacpp.identity(config, weights) != first
+    assert llamacpp.LlamacppLaunch(config).identity(weights) != first
 
 
 def test_every_part_of_a_cut_model_is_part_of_the_identity(tmp_path):
     first = gguf(tmp_path / "m-00001-of-00002.gguf")
     gguf(tmp_path / "m-00002-of-00002.gguf", b"a")
     gguf(tmp_path / "other-00002-of-00002.gguf")
-    before = llamacpp.identity(llamacpp.Config(), first)
+    before = llamacpp.LlamacppLaunch(llamacpp.Config()).identity(first)
     gguf(tmp_path / "m-00002-of-00002.gguf", b"bb")
-    assert llamacpp.identity(llamacpp.Config(), first) != before
+    assert llamacpp.LlamacppLaunch(llamacpp.Config()).identity(first) != before
     assert len(llamacpp.parts(tmp_path / "m-00001-of-00002.gguf")) == 2
 
 
@@ -176,7 +176,7 @@ def test_the_program_beside_the_project_is_found(tmp_path, monkeypatch):
 
 
 def test_a_server_that_is_placed_sees_its_gpu_and_has_all_layers_there():
-    config = llamacpp.placed(llamacpp.Config(), ("3",), 0.4)
+    config = llamacpp.LlamacppLaunch(llamacpp.Config()).placed(("3",), 0.4).config
     found = llamacpp.environment(config)
     assert found["CUDA_VISIBLE_DEVICES"] == "3"
     assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_MAIN_GPU"]) == ("none", "0")
@@ -185,7 +185,7 @@ def test_a_server_that_is_placed_sees_its_gpu_and_has_all_layers_there():
 
 
 def test_a_server_on_several_gpus_has_equal_shares_of_its_layers_on_each():
-    config = llamacpp.placed(llamacpp.Config(n_gpu_layers=7), ("1", "3"), 0.4)
+    config = llamacpp.LlamacppLaunch(llamacpp.Config(n_gpu_layers=7)).placed(("1", "3"), 0.4).config
     found = llamacpp.environment(config)
     assert found["CUDA_VISIBLE_DEVICES"] == "1,3"
     assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_TENSOR_SPLIT"]) == ("layer", "1,1")
@@ -203,13 +203,13 @@ def test_a_server_on_several_gpus_has_equal_shares_of_its_layers_on_each():
 )
 def test_a_server_on_the_cpu_or_told_its_gpus_is_not_placed(settings):
     config = llamacpp.Config.model_validate(settings)
-    assert llamacpp.footprint(config, (ServedModel("m", "absent.gguf"),)) is None
+    assert llamacpp.LlamacppLaunch(config).footprint((ServedModel("m", "absent.gguf"),)) is None
 
 
 def test_a_file_that_is_cut_short_is_named(tmp_path):
     file = gguf(tmp_path / "m.gguf", b"\x03\0\0\0")
     with pytest.raises(LaunchError, match=r"m\.gguf: the GGUF header .* cut short"):
-        llamacpp.footprint(llamacpp.Config(), (ServedModel("m", file),))
+        llamacpp.LlamacppLaunch(llamacpp.Config()).footprint((ServedModel("m", file),))
 
 
 def test_the_name_of_a_cut_model_is_no_pattern(tmp_path):

@@ -74,10 +74,10 @@ async def test_vllm_answers_by_the_adapter_under_the_models_own_name(tmp_path):
         lora_modules={"tuned": str(tmp_path / "adapter")}, max_lora_rank=8,
     )  # fmt: skip
     models = (ServedModel("tuned", str(BASE)),)
-    server = await vllm.start(config, models, tmp_path / "log")
+    server = await vllm.VllmLaunch(config).start(models, tmp_path / "log")
     try:
         endpoint = Endpoint(base_url=server.base_url, model="tuned", api_key=server.api_key)
-        speaker = backend.create(endpoint, backend.Config())
+        speaker = backend.VllmKind(backend.Config()).connect(endpoint)
         ask = Ask().generate("tuned", PROMPT, Sampling(max_tokens=12))
         drawn = await speaker.generate(ask, 0)
         assert isinstance(drawn, Generation)

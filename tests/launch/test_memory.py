@@ -110,7 +110,7 @@ def test_a_broken_header_is_an_error_with_the_files_name(tmp_path, content):
 
 
 def test_vllm_is_told_its_gpus_and_its_share(tmp_path):
-    placed = vllm.placed(vllm.Config(), ("2", "3"), 0.45)
+    placed = vllm.VllmLaunch(vllm.Config()).placed(("2", "3"), 0.45).config
     command = vllm.argv(placed, "vllm", ServedModel("m", str(tmp_path)), 1)
     pairs = list(itertools.pairwise(command))
     assert ("--gpu-memory-utilization", "0.45") in pairs
@@ -120,25 +120,31 @@ def test_vllm_is_told_its_gpus_and_its_share(tmp_path):
 
 def test_the_embedded_server_needs_no_gpu_unless_told_so(tmp_path):
     models = (ServedModel("m", str(write(tmp_path))),)
-    assert embedded.footprint(embedded.Config(), models) is None
-    assert embedded.footprint(embedded.Config(device="cuda"), models) is not None
+    assert embedded.EmbeddedLaunch(embedded.Config()).footprint(models) is None
+    assert embedded.EmbeddedLaunch(embedded.Config(device="cuda")).footprint(models) is not None
 
 
 def test_gpus_named_in_the_recipe_are_left_as_they_are(tmp_path):
     models = (ServedModel("m", str(write(tmp_path))),)
-    assert vllm.footprint(vllm.Config(gpus=(1,)), models) is None
-    assert embedded.footprint(embedded.Config(device="cuda:1"), models) is None
+    assert vllm.VllmLaunch(vllm.Config(gpus=(1,))).footprint(models) is None
+    assert embedded.EmbeddedLaunch(embedded.Config(device="cuda:1")).footprint(models) is None
 
 
 def test_a_tensor_parallel_size_in_the_recipe_is_kept(tmp_path):
     models = (ServedModel("m", str(write(tmp_path))),)
-    need = vllm.footprint(vllm.Config(tensor_parallel_size=4), models)
+    need = vllm.VllmLaunch(vllm.Config(tensor_parallel_size=4)).footprint(models)
     assert need is not None
     assert need.splits == (4,)
 
 
 def test_the_embedded_server_is_placed_among_the_gpus_it_sees(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert embedded.placed(embedded.Config(device="cuda"), ("3",), 0.5).device == "cuda:1"
+    assert (
+        embedded.EmbeddedLaunch(embedded.Config(device="cuda")).placed(("3",), 0.5).config.device
+        == "cuda:1"
+    )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert embedded.placed(embedded.Config(device="cuda"), ("3",), 0.5).device == "cuda:3"
+    assert (
+        embedded.EmbeddedLaunch(embedded.Config(device="cuda")).placed(("3",), 0.5).config.device
+        == "cuda:3"
+    )

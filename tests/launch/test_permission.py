@@ -9,6 +9,7 @@ from launch._settings import find_program
 from orchestrator import plugins
 from orchestrator.errors import LaunchError, RecipeError
 from orchestrator.recipe.load import loads
+from tests.launch.kinds import kind_in
 
 HARMLESS = [
     (vllm, {}),
@@ -41,12 +42,12 @@ NEEDING = [
 
 @pytest.mark.parametrize(("kind", "settings"), HARMLESS)
 def test_what_only_changes_how_a_server_runs_needs_no_permission(kind, settings):
-    assert kind.programs(kind.Config(**settings)) == ()
+    assert kind_in(kind)(kind.Config(**settings)).programs() == ()
 
 
 @pytest.mark.parametrize(("kind", "settings", "setting"), NEEDING)
 def test_what_may_run_code_of_the_recipe_needs_permission(kind, settings, setting):
-    assert [name for name, _ in kind.programs(kind.Config(**settings))] == [setting]
+    assert [name for name, _ in kind_in(kind)(kind.Config(**settings)).programs()] == [setting]
 
 
 RECIPE = """\
@@ -78,7 +79,7 @@ def test_with_permission_it_is_not(tmp_path):
 def test_every_launch_kind_says_what_its_settings_would_run():
     for kind in plugins.kinds(plugins.LAUNCH):
         module = plugins.load(plugins.LAUNCH, kind)
-        assert module.programs(module.Config()) == ()
+        assert kind_in(module)(module.Config()).programs() == ()
 
 
 @pytest.mark.parametrize("path", ["", ".", "bin", f"{os.pathsep}/usr/bin"])
@@ -108,6 +109,6 @@ def test_a_set_up_in_the_working_directory_is_named_and_not_run(tmp_path, monkey
 
 def test_the_setting_that_does_the_same_is_named():
     config = vllm.Config(extra_args=("--max-model-len", "4096", "--no-such-flag"))
-    reasons = dict(reason.split(" is not", 1) for _, reason in vllm.programs(config))
+    reasons = dict(reason.split(" is not", 1) for _, reason in vllm.VllmLaunch(config).programs())
     assert "there is a setting 'max_model_len'" in reasons["--max-model-len"]
     assert "there is" not in reasons["--no-such-flag"]

@@ -1,20 +1,20 @@
 """A back-end that is never connected, for tests of recipes."""
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
-from orchestrator.backend import Capabilities
+from orchestrator.backend import BackendKind
+from orchestrator.settings import Settings
 
-CAPABILITIES = Capabilities()
 
-
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the test back-end."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     top_logprobs: int = Field(20, ge=0, le=100, description="How many.")
     pin: SecretStr = Field(SecretStr(""), description="A secret of the back-end's own.")
 
 
-def create(endpoint, config):
-    raise NotImplementedError
+class Kind(BackendKind[Config]):
+    """A back-end that is never connected."""
+
+    def connect(self, endpoint):
+        raise NotImplementedError

@@ -1,22 +1,24 @@
 """A launch kind that is never started, for tests of recipes."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-BACKEND = "tests.recipe.plugin_backend"
-MULTI_MODEL = False
+from orchestrator.serving import LaunchKind
+from orchestrator.settings import Settings
 
 
-class Config(BaseModel):
+class Config(Settings):
     """Settings of the test server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     threads: int = Field(1, gt=0, description="Threads.")
 
 
-def identity(config, weights):
-    return {}
+class Server(LaunchKind[Config]):
+    """A launch kind that is never started."""
 
+    backend = "tests.recipe.plugin_backend"
 
-async def start(config, models, log_path):
-    raise NotImplementedError
+    def identity(self, weights):
+        return {}
+
+    async def start(self, models, log_path):
+        raise NotImplementedError

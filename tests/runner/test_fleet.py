@@ -11,6 +11,7 @@ from backends import vllm as vllm_backend
 from launch import embedded, sglang, tgi, vllm
 from orchestrator.recipe.schema import Limits, ModelSpec, PluginRef, Price
 from orchestrator.runner.connections import backend_config
+from tests.backends.kinds import kind_in
 
 
 def model(**given: Any) -> ModelSpec:
@@ -22,8 +23,8 @@ def model(**given: Any) -> ModelSpec:
 def spec(launch, backend, settings=None, **own) -> ModelSpec:
     """A model that is launched with `settings`; `own` is what a recipe says of its back-end."""
     server = PluginRef(launch.KIND, launch.Config(**(settings or {})))
-    config = backend.Config(**own) if own else None
-    return model(server=server, weights="w", backend=launch.BACKEND, backend_config=config)
+    config = kind_in(backend).Config(**own) if own else None
+    return model(server=server, weights="w", backend=launch.KIND, backend_config=config)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +48,8 @@ def spec(launch, backend, settings=None, **own) -> ModelSpec:
 def test_the_backend_of_a_launched_server_knows_how_it_was_started(
     launch, backend, settings, expected
 ):
-    found = backend_config(spec(launch, backend, settings), backend.Config)
-    assert found == backend.Config(**expected)
+    found = backend_config(spec(launch, backend, settings), kind_in(backend).Config)
+    assert found == kind_in(backend).Config(**expected)
 
 
 def test_what_the_recipe_says_of_the_backend_is_kept_and_the_rest_is_filled_in():

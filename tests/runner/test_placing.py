@@ -133,7 +133,10 @@ def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
     assert [server.name for server in found["novice"]] == [
         "novice", "novice.2", "novice.3", "novice.4",
     ]  # fmt: skip
-    shown = [server._config.env["CUDA_VISIBLE_DEVICES"] for server in found["novice"]]
+    shown = [
+        server.launch.config.model_dump()["env"]["CUDA_VISIBLE_DEVICES"]
+        for server in found["novice"]
+    ]
     assert sorted(shown) == ["0", "1", "2", "3"]
     (line,) = (line for line in placed.words() if line.startswith("servers: novice"))
     assert all(f"GPU {number}, " in line for number in range(4))

@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -48,7 +47,7 @@ class Kind:
         self.fates = list(fates)
         self.started = []
 
-    async def start(self, config, models, log_path):
+    async def start(self, models, log_path):
         fate = self.fates.pop(0) if self.fates else None
         await asyncio.sleep(0)
         if fate is not None:
@@ -58,7 +57,7 @@ class Kind:
 
 
 def launched(kind, restarts=AT_ONCE, *, has_answered=True):
-    made = Launched("m", "fake", kind, SimpleNamespace(), Path("servers/m.log"), restarts)
+    made = Launched("m", "fake", kind, Path("servers/m.log"), restarts)
     made.has_answered = lambda: has_answered
     return made
 

@@ -5,11 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.recipe.load import loads
 from orchestrator.view.spelling import Speller
 
 pytestmark = pytest.mark.models
+
+
+embedded = contracts.load(plugins.LAUNCH, "embedded")
 
 
 @pytest.fixture
@@ -28,17 +31,18 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def identity(recipe):
-    module = plugins.load(plugins.LAUNCH, "embedded")
-    _, digest = module.tokenizer("bundled:expert")
-    assert module.identity(recipe.models["here"].server.config, "bundled:expert")["tokenizer"] == (
-        digest
-    )
+    launch = embedded(recipe.models["here"].server.config)
+    found = launch.tokenizer("bundled:expert")
+    assert found is not None
+    _, digest = found
+    assert launch.identity("bundled:expert")["tokenizer"] == digest
     return {"tokenizer": digest}
 
 
 def encoded(text):
-    module = plugins.load(plugins.LAUNCH, "embedded")
-    path, _ = module.tokenizer("bundled:expert")
+    found = embedded(embedded.Config()).tokenizer("bundled:expert")
+    assert found is not None
+    path, _ = found
     tokenizers = pytest.importorskip("tokenizers")
     return tokenizers.Tokenizer.from_file(str(path)).encode(text).ids
 

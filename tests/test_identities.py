@@ -1,0 +1,69 @@
+"""What enters the keys of stored answers stays what it was: other keys would ask all anew."""
+
+import json
+import struct
+
+import pytest
+
+from orchestrator import contracts, plugins
+from orchestrator.ask import digest
+from orchestrator.backend import ComparerKind
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A folder with the files that identities are made of."""
+    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    data = struct.pack("<Q", len(header)) + header + bytes(8)
+    (tmp_path / "model.safetensors").write_bytes(data)
+    (tmp_path / "model.gguf").write_bytes(b"GGUF" + bytes(20))
+    return tmp_path
+
+
+# Recorded when plug-ins were modules.
+LAUNCHED = [
+    ("embedded", {}, "dc615152973bb2befc81399358c83bb6"),
+    ("embedded", {"dtype": "bfloat16", "threads": 2}, "26b3289d8857d417789f36a33dfbf14d"),
+    ("fake", {}, "3437b0494a87eb66fd3076222cb5a42c"),
+    ("fake", {"rules": {"quality": {"m": 0.5}}}, "06178e6665441747f59d4cf08cd22a17"),
+    ("llamacpp", {}, "027d1c1812f6c179840cf1830e0144f5"),
+    ("llamacpp", {"cache_type": "f32", "env": {"A": "1"}}, "6e802ed57868b4881e22b25b76108332"),
+    ("sglang", {}, "e2a6dc941dd08862a093b73780d92e4c"),
+    (
+        "sglang",
+        {"quantization": "fp8", "deterministic": True, "seed": 3},
+        "b6b1be4f872589bcd6e9bd31f659df40",
+    ),
+    ("tgi", {}, "be398e05fe03c21e411b2cfa66c0dbdd"),
+    ("tgi", {"quantize": "gptq", "image": "tgi:3.3"}, "a7e194311bf52472f20063ed975f3113"),
+    ("vllm", {}, "d83b2845de617e7a1331e2d7022565f6"),
+    (
+        "vllm",
+        {"dtype": "float32", "max_model_len": 64, "extra_args": ("--block-size", "16")},
+        "0ce3bc409c1a4483eebdfead9aa2f235",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "recorded"), LAUNCHED)
+def test_the_identity_of_a_launched_model_is_the_recorded_one(weights, kind, settings, recorded):
+    launch = contracts.load(plugins.LAUNCH, kind)
+    place = "fake:0.7" if kind == "fake" else str(weights)
+    found = launch(launch.Config.model_validate(settings)).identity(place)
+    assert digest(sorted(found.items())).hex() == recorded
+
+
+def test_the_identity_of_a_comparer_is_the_recorded_one(weights, monkeypatch):
+    rouge = contracts.load(plugins.BACKENDS, "rouge_l")
+    bert = contracts.load(plugins.BACKENDS, "bertscore")
+    monkeypatch.setattr(f"{bert.__module__}._NEEDED", ())
+    assert issubclass(rouge, ComparerKind)
+    assert issubclass(bert, ComparerKind)
+    by_bert = bert(bert.Config.model_validate({"encoder": str(weights), "layer": 2, "idf": True}))
+    assert [
+        digest(sorted(kind.identity(weights).items())).hex()
+        for kind in (rouge(rouge.Config.model_validate({"tokens": "characters"})), by_bert)
+    ] == ["2e80da862ad282f1c50af5e533d1f883", "2ea7a0face16130df155e1b281c31dce"]
