@@ -4,12 +4,11 @@ A server is a foreign program that runs for hours and writes logs: it gets what 
 libraries, devices and caches, and no credentials. A recipe names those that it needs by `env_from`.
 """
 
-import os
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from orchestrator.errors import LaunchError
+from orchestrator.recipe.secret_values import is_secret, is_secret_name
 
 INHERITED: Final = frozenset({
     "CC", "CXX", "CPATH", "CURL_CA_BUNDLE", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT",
@@ -30,16 +29,6 @@ INHERITED_PREFIXES: Final = (
 
 # Left over from another server, this redirects one that inherits it.
 _LEFTOVERS: Final = frozenset(("VLLM_PORT",))
-_SECRET_NAME: Final = re.compile(
-    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
-)
-_SECRET_VALUE: Final = re.compile(
-    r"\b(?:sk-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"
-    r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
-    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@"
-)
-_SHORTEST_KNOWN: Final = 8
 _SHORTEST_HIDDEN: Final = 4
 
 
@@ -69,20 +58,14 @@ def secrets_in(variables: Mapping[str, str], names: Collection[str] = ()) -> lis
     ]
 
 
-def is_secret_name(name: str) -> bool:
-    """Return True if the name of a variable or an argument suggests a secret."""
-    return _SECRET_NAME.search(name) is not None
-
-
 def refuse_secrets(env: Mapping[str, str], arguments: Collection[str]) -> None:
     """Refuse secrets in settings: a recipe is copied into each revision of a run and into reports.
 
     Raises:
         ValueError: With the way to pass it, and without the value.
     """
-    known = _known()
     for name, value in env.items():
-        if is_secret_name(name) or _is_secret(value, known):
+        if is_secret_name(name) or is_secret(value):
             raise ValueError(
                 f"env: {name} looks like a secret, which would be stored with the run; set it in "
                 f"your environment and name it by `env_from: [{name}]`"
@@ -90,7 +73,7 @@ def refuse_secrets(env: Mapping[str, str], arguments: Collection[str]) -> None:
     for argument in arguments:
         name, has_value, value = argument.partition("=")
         is_called_so = name.startswith("-") and is_secret_name(name)
-        if is_called_so or _is_secret(value if has_value else argument, known):
+        if is_called_so or is_secret(value if has_value else argument):
             shown = name if name.startswith("-") else "a value"
             raise ValueError(
                 f"extra_args: {shown} looks like a secret, which would be stored with the run and "
@@ -103,18 +86,3 @@ def _is_inherited(name: str) -> bool:
     if name in _LEFTOVERS or is_secret_name(name):
         return False
     return name in INHERITED or name.startswith(INHERITED_PREFIXES)
-
-
-def _is_secret(value: str, known: Collection[str]) -> bool:
-    return value in known or _SECRET_VALUE.search(value) is not None
-
-
-def _known() -> frozenset[str]:
-    """The values of the variables of our own environment that are called secrets."""
-    return frozenset(_long_values(os.environ))
-
-
-def _long_values(variables: Mapping[str, str]) -> Iterator[str]:
-    for name, value in variables.items():
-        if is_secret_name(name) and len(value) >= _SHORTEST_KNOWN:
-            yield value

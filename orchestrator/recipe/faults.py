@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from orchestrator.errors import Fault
 from orchestrator.recipe.overrides import SECRET, Written
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, VARIABLE_PATTERN
+from orchestrator.recipe.secret_values import is_secret, is_secret_field
 from orchestrator.recipe.source import Path, walk
 from orchestrator.settings import descriptions
 
@@ -121,6 +122,27 @@ def refuse_secrets(written: Written) -> list[Fault]:
         written.fault(path, f"{joined(path)}: {message}")
         for path, _ in walk(written.data)
         if path and LITERAL_KEY.match(str(path[-1])) and path[:-1] != ("models",)
+    ]
+
+
+def refuse_secrets_for_servers(written: Written) -> list[Fault]:
+    """A fault for each secret among what a back-end adds to requests; none shows the secret.
+
+    What a launched server gets (`env`, `extra_args`) is looked at by its kind, which names the way
+    to pass it.
+    """
+    return [
+        written.fault(
+            path,
+            f"{joined(path)} looks like a secret, which would be stored with the run; set it in "
+            f"your environment and name it by 'api_key_env: NAME', which is sent as the key",
+        )
+        for path, value in walk(written.data)
+        if path[:1] == ("models",)
+        and path[2:3] == ("backend",)
+        and isinstance(value, str)
+        and not LITERAL_KEY.match(str(path[-1]))
+        and (is_secret(value) or is_secret_field(str(path[-1])))
     ]
 
 

@@ -22,6 +22,7 @@ from orchestrator.recipe.faults import (
     nearest,
     refuse_infinite,
     refuse_secrets,
+    refuse_secrets_for_servers,
 )
 from orchestrator.recipe.models import ModelLoader, existing
 from orchestrator.recipe.overrides import Written
@@ -149,6 +150,7 @@ class _Loading:
             self._fault((), f"{what}a recipe is a mapping of 'name:', 'models:', 'dataset:', …")
             return None, self._faults
         self._faults += refuse_secrets(self._written)
+        self._faults += refuse_secrets_for_servers(self._written)
         checked = self._common(data)
         loader = ModelLoader(self._written, self._faults, self._plugs, self._file.parent)
         models = loader.models(data.get("models"), checked)

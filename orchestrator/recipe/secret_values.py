@@ -1,0 +1,45 @@
+"""Values that look like secrets, which would be stored with a run and shown in its reports."""
+
+import os
+import re
+from typing import Final
+
+_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+# Bodies of requests have fields such as eos_token and prompt_cache_key, which are none.
+_FIELD: Final = re.compile(
+    r"^token$|(?:^|[-_])(?:(?:api|access|auth|bearer|hf|hub|refresh|session)[-_]?token"
+    r"|(?:api|access|auth|private|secret|subscription)[-_]?key|secret|passwd|password"
+    r"|authorization|credentials?)$",
+    re.IGNORECASE,
+)
+_VALUE: Final = re.compile(
+    r"\b(?:sk-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"
+    r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@"
+)
+_SHORTEST_KNOWN: Final = 8
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable or an argument is called a secret."""
+    return _NAME.search(name) is not None
+
+
+def is_secret_field(name: str) -> bool:
+    """Return whether a field of a request is called a secret."""
+    return _FIELD.search(name) is not None
+
+
+def is_secret(value: str) -> bool:
+    """Return whether a value has the form of a secret, or is one of our own environment's."""
+    return value in _known() or _VALUE.search(value) is not None
+
+
+def _known() -> frozenset[str]:
+    """The values of the variables of our own environment that are called secrets."""
+    return frozenset(
+        value
+        for name, value in os.environ.items()
+        if is_secret_name(name) and len(value) >= _SHORTEST_KNOWN
+    )
