@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from orchestrator import __version__
 from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.foreign import is_foreign
 from orchestrator.recipe.load import loads
@@ -76,13 +77,21 @@ def _planned(
             plan_hash = prepared.plan.hash()
             if plan_hash not in opened:
                 raise RunDirectoryError(
-                    f"{file}: its items or models are not what they were when it was run, so what "
-                    f"it asked for can't be told; run the recipe once more, or keep fewer. "
-                    f"Nothing was dropped"
+                    f"{file}: this recipe gives another plan now than when it was run"
+                    f"{_program_of(file)}: its items or models are not what they were, or a method "
+                    f"has another version. Which outcomes it asked for can't be told, and nothing "
+                    f"was dropped. Run the recipe once more, which asks only what is missing and "
+                    f"stores the plan of now; or see what other recipes keep by a smaller --keep"
                 )
             plans.add(plan_hash)
             _add_keys(prepared, store, keys)
     return keys, plans
+
+
+def _program_of(file: Path) -> str:
+    """The version that ran a recipe, where it is not this one."""
+    version = read_revision(file).get("orchestrator")
+    return "" if version == __version__ else f" by orchestrator {version!s:.20}"
 
 
 def _prepared(file: Path, *, allow_code: bool) -> Prepared:

@@ -271,8 +271,8 @@ def _open_reader(path: Path, mode: str, busy_s: float, kind: type[C], *, whole: 
             raise RunDirectoryError(f"{path} is empty: nothing was run there yet")
         if (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
             raise OtherVersionError(
-                f"{path} has schema {version} of an earlier version: run its recipe once more, "
-                "which brings it up to date and asks nothing again"
+                f"{path} has schema {version} of an earlier version; nothing was changed. Run its "
+                "recipe once more, which updates it, keeps every outcome and asks what is missing"
             )
         if whole:
             check_objects(connection, path)

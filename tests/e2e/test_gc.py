@@ -9,6 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from orchestrator.runner.revisions import read_revision, revision_text
 from tests.e2e.runs import ROOT, fake_server, frames, run, stats, write_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -73,6 +74,14 @@ def test_a_run_whose_items_changed_is_left_alone(server, tmp_path):
     refused = gc(where, "--drop")
     assert refused.returncode == EXIT_USAGE, refused.stdout
     assert "are not what they were" in refused.stderr
+    assert "by orchestrator" not in refused.stderr
+    (revision,) = (where / "revisions").iterdir()
+    revision.write_text(revision_text(read_revision(revision) | {"orchestrator": "0.0.9"}))
+    refused = gc(where)
+    assert refused.returncode == EXIT_USAGE, refused.stdout
+    words = " ".join(refused.stderr.split())
+    assert "another plan now than when it was run by orchestrator 0.0.9" in words
+    assert "Run the recipe once more, which asks only what is missing" in words
     items.unlink()
     refused = gc(where, "--drop")
     assert refused.returncode == EXIT_USAGE, refused.stdout
