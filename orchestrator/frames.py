@@ -275,6 +275,23 @@ def names_of(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:
     return frames[name].columns if name in frames else []
 
 
+def lazy_of(frames: Mapping[str, pl.DataFrame], name: str) -> pl.LazyFrame:
+    """Return a frame for a query; of a file only the columns that the query needs are read."""
+    return frames.scan(name) if isinstance(frames, FrameFiles) else frames[name].lazy()
+
+
+def counted_by(
+    frames: Mapping[str, pl.DataFrame], name: str, columns: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield each combination of values of some columns, in order of first appearance, with `len`.
+
+    One query for all rows costs a tenth of going through them in slices, and the streaming engine
+    holds a part of them at a time.
+    """
+    rows = lazy_of(frames, name).group_by(columns, maintain_order=True).len()
+    return rows.collect(engine="streaming").iter_rows(named=True)
+
+
 def row_of(frames: Mapping[str, pl.DataFrame], name: str, place: int) -> dict[str, Any]:
     """The row at a place of a frame, counted from 0, by column; of a file only it is read."""
     if isinstance(frames, FrameFiles):

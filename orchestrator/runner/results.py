@@ -18,6 +18,7 @@ from orchestrator.errors import PluginError
 from orchestrator.frames import (
     ITEMS,
     FrameFiles,
+    counted_by,
     names_of,
     schema_fault,
     slices_of,
@@ -100,12 +101,13 @@ def failed_units(frames: FrameFiles) -> int:
     """
     n_failed = 0
     for name in frames:
-        if "status" not in frames.names(name):
+        names = frames.names(name)
+        if "status" not in names:
             continue
-        slices = frames.slices(name, ("status", *_OF_UNIT), ROWS_AT_ONCE)
-        parts = [rows.filter(pl.col("status") != "ok").drop("status") for rows in slices]
-        failed = pl.concat(parts) if parts else pl.DataFrame()
-        n_failed += failed.n_unique() if failed.width and len(failed) else len(failed)
+        of_unit = [column for column in _OF_UNIT if column in names] or ["status"]
+        rows = frames.scan(name).filter(pl.col("status") != "ok").select(of_unit)
+        failed = rows.collect(engine="streaming")
+        n_failed += len(failed) if of_unit == ["status"] else failed.n_unique()
     return n_failed
 
 
@@ -308,9 +310,8 @@ def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int
         if "server_epoch" not in names_of(frames, name):
             continue
         counts: Counter[tuple[str, int]] = Counter()
-        for rows in slices_of(frames, name, ("method", "server_epoch"), ROWS_AT_ONCE):
-            for method, epoch, n in rows.group_by("method", "server_epoch").len().iter_rows():
-                counts[method, epoch or 0] += n
+        for row in counted_by(frames, name, ("method", "server_epoch")):
+            counts[row["method"], row["server_epoch"] or 0] += row["len"]
         for method, epoch in sorted(counts):
             found.setdefault(method, {})[epoch] = counts[method, epoch]
     return found if len({epoch for rows in found.values() for epoch in rows}) > 1 else {}
@@ -354,15 +355,16 @@ def _ranked(
 ) -> Iterator[tuple[str, list[str], Table]]:
     """Names of methods, their judges, and their pairwise judgments."""
     for name in _RANKED:
-        judges: dict[str, dict[str, None]] = {}
+        judges: dict[str, list[str]] = {}
         n_rows = 0
-        for rows in slices_of(frames, name, ("method", "judge"), ROWS_AT_ONCE):
-            n_rows += len(rows)
-            for pair in rows.unique(maintain_order=True).iter_rows(named=True):
-                judges.setdefault(pair.get("method", ""), {})[pair["judge"]] = None
+        there = names_of(frames, name)
+        by = [column for column in ("method", "judge") if column in there]
+        for pair in counted_by(frames, name, by) if by else ():
+            n_rows += pair["len"]
+            judges.setdefault(pair.get("method", ""), []).append(pair["judge"])
         for method, of_method in judges.items():
             rows_of_method = _rows_of(frames, name, method, clusters)
-            yield str(method), [*of_method], tabulate(rows_of_method, n_rows)
+            yield str(method), of_method, tabulate(rows_of_method, n_rows)
 
 
 def _rows_of(

@@ -1,9 +1,17 @@
 """The HTML report of a large run reads columns and slices of its frames, never a whole frame."""
 
+import math
+import types
+from typing import cast
+
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.frames import FrameFiles
 from orchestrator.report.html import compared, examples, page, rests, spread
+from orchestrator.report.html.material import Material
 from orchestrator.runner.tables import all_sources
 from tests.report import hostile
 
@@ -60,6 +68,52 @@ def test_examples_are_the_same_rows_in_whatever_slices_they_are_looked_for(monke
     assert any(len(kind.cases) == 3 for kind in whole)
     monkeypatch.setattr(examples, "ROWS_AT_ONCE", 2)
     assert examples.examples(material) == whole
+
+
+def test_only_rows_that_may_be_shown_are_looked_at_closely(monkeypatch):
+    n_closely = 0
+
+    def closely(rows):
+        nonlocal n_closely
+        n_closely += len(rows)
+        return rows
+
+    n, value = 2_000, pl.col("value")
+    frames = {"made": pl.DataFrame({"item": [f"{i:04}" for i in range(n)], "status": "ok"})}
+    frames["made"] = frames["made"].with_columns(value=pl.Series(range(n)).shuffle(0) / n)
+    order = examples._Order(value.map_batches(closely, pl.Float64()) >= 0, value)
+    monkeypatch.setattr(examples, "ROWS_AT_ONCE", 100)
+    material = cast("Material", types.SimpleNamespace(frames=frames))
+    ((first, second, third),) = examples._top(material, "made", ("value",), [order])
+    assert [first["value"], second["value"], third["value"]] == [1_999 / n, 1_998 / n, 1_997 / n]
+    # The whole first slice, and of the others what exceeds the best so far.
+    assert 100 <= n_closely <= 200
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcdef"),
+            st.sampled_from([None, math.nan, math.inf, -1.0, 0.0, 0.5]),
+            st.booleans(),
+        )
+    ),
+    st.integers(1, 4),
+)
+def test_the_first_rows_of_other_items_are_found_in_whatever_slices(cells, n_rows):
+    schema = {"item": pl.String(), "value": pl.Float64(), "good": pl.Boolean()}
+    frame = pl.DataFrame(cells, schema=schema, orient="row").with_columns(status=pl.lit("ok"))
+    order = examples._Order(pl.col("good"), pl.col("value"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examples, "ROWS_AT_ONCE", n_rows)
+        material = cast("Material", types.SimpleNamespace(frames={"made": frame}))
+        (found,) = examples._top(material, "made", ("value", "good"), [order])
+    # nan stands above every number, as in a sorted frame.
+    good = [(i, v) for i, v, is_good in cells if is_good and v is not None]
+    good.sort(key=lambda cell: (-math.inf if math.isnan(cell[1]) else -cell[1], cell[0]))
+    good.sort(key=lambda cell: not math.isnan(cell[1]))
+    expected = dict.fromkeys(i for i, _ in good)
+    assert [row["item"] for row in found] == [*expected][:3]
 
 
 def _like(rows, frame):

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from orchestrator.frames import names_of, row_of, slices_of
+from orchestrator.frames import lazy_of, names_of, row_of, slices_of
 from orchestrator.judged import ROWS_AT_ONCE
 from orchestrator.report import numbers
 from orchestrator.report.html.material import Material
@@ -15,6 +15,7 @@ from orchestrator.report.html.untrusted import safe_block
 _EACH: Final = 3
 _KEYS: Final = ("item", "turn", "model")
 _EVEN: Final = 0.5
+_BEST: Final = {"item": pl.String(), "place": pl.Int64(), "by": pl.Float64()}
 
 Row = Mapping[str, Any]
 Answers = Mapping[tuple[Any, ...], Row]
@@ -144,21 +145,28 @@ def _top(
         wanted: Columns that the orders look at, beside `item` and `status`.
         orders: Several ways to choose rows.
     """
-    best: list[pl.DataFrame | None] = [None] * len(orders)
+    best = [pl.DataFrame(schema=_BEST)] * len(orders)
     n_rows = 0
     for rows in slices_of(material.frames, frame, ("item", "status", *wanted), ROWS_AT_ONCE):
         places = pl.int_range(n_rows, n_rows + len(rows), dtype=pl.Int64)
         n_rows += len(rows)
+        values = rows.select(order.by.alias(str(at)) for at, order in enumerate(orders))
         for at, order in enumerate(orders):
-            found = (
-                rows.with_columns(place=places)
-                .filter(order.which)
-                .select("item", "place", by=order.by)
-            )
-            held = best[at]
-            best[at] = _first(found if held is None else pl.concat([held, found]))
-    places_of = [[] if one is None else one["place"].to_list() for one in best]
-    return [[row_of(material.frames, frame, at) for at in places] for places in places_of]
+            valued = rows.with_columns(by=values[str(at)], place=places)
+            # Few rows of a large run are left to look at closely.
+            found = valued.filter(_may_enter(best[at])).filter(order.which).select(*_BEST)
+            if len(found):
+                best[at] = _first(pl.concat([best[at], found]))
+    return [[row_of(material.frames, frame, at) for at in one["place"]] for one in best]
+
+
+def _may_enter(best: pl.DataFrame) -> pl.Expr:
+    """Return which rows would stand before the last of the best ones, as `_first` orders them."""
+    if len(best) < _EACH:
+        return pl.lit(value=True)
+    item, _, by = best.row(-1)
+    entering: pl.Expr = (pl.col("by") > by) | ((pl.col("by") == by) & (pl.col("item") < item))
+    return entering
 
 
 def _first(rows: pl.DataFrame) -> pl.DataFrame:
@@ -188,15 +196,15 @@ def _keys(row: Row) -> list[tuple[Any, ...]]:
 
 def _answers(material: Material, wanted: set[tuple[Any, ...]]) -> Answers:
     """Answers by item, turn and model; the first where there are several."""
+    if not wanted or "answers" not in material.frames:
+        return {}
     items = list({item for item, _, _ in wanted})
+    rows = lazy_of(material.frames, "answers").select(*_KEYS).with_row_index("place")
+    of_items = rows.filter(pl.col("item").is_in(items)).collect(engine="streaming")
     places: dict[tuple[Any, ...], int] = {}
-    n_rows = 0
-    for rows in slices_of(material.frames, "answers", _KEYS, ROWS_AT_ONCE):
-        kept = rows.with_row_index("place", n_rows).filter(pl.col("item").is_in(items))
-        n_rows += len(rows)
-        for *keys, place in kept.select(*_KEYS, "place").iter_rows():
-            if tuple(keys) in wanted:
-                places.setdefault(tuple(keys), place)
+    for place, *keys in of_items.sort("place").iter_rows():
+        if tuple(keys) in wanted:
+            places.setdefault(tuple(keys), place)
     return {keys: row_of(material.frames, "answers", place) for keys, place in places.items()}
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from orchestrator.frames import columns_of
+from orchestrator.frames import lazy_of, names_of
 from orchestrator.report import numbers
 from orchestrator.report.html.figures import Figure, Picture, as_table, key, name
 from orchestrator.report.html.material import Material
@@ -20,17 +20,16 @@ def coverage(material: Material) -> Figure:
     """Rows of each method, and why the others are missing."""
     counts: dict[tuple[str, str], int] = {}
     for one in material.frames:
-        frame = columns_of(material.frames, one, ("method", "status", "cause"))
-        if "status" not in frame.columns:
+        if "status" not in names_of(material.frames, one):
             continue
         cause = (
             pl.when(pl.col("status") == _OK)
             .then(pl.lit(_OK))
             .otherwise(pl.col("cause").fill_null("unknown"))
         )
-        for method, why, n in (
-            frame.group_by("method", cause.alias("why")).len().sort("method", "why").iter_rows()
-        ):
+        query = lazy_of(material.frames, one).group_by("method", cause.alias("why")).len()
+        found = query.sort("method", "why").collect(engine="streaming")
+        for method, why, n in found.iter_rows():
             counts[str(method), str(why)] = n
     methods = list(dict.fromkeys(method for method, _ in counts))
     rows: list[list[Any]] = []
@@ -71,8 +70,10 @@ def coverage(material: Material) -> Figure:
 
 def _n_items(material: Material, frame: str) -> int:
     """Items that a frame has rows of."""
-    items = columns_of(material.frames, frame, ("item",))
-    return items["item"].n_unique() if items.width else 0
+    if "item" not in names_of(material.frames, frame):
+        return 0
+    n_items = lazy_of(material.frames, frame).select(pl.col("item").n_unique())
+    return int(n_items.collect(engine="streaming").item())
 
 
 def requests(material: Material) -> Table | None:
