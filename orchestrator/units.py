@@ -119,6 +119,7 @@ class StageCount(msgspec.Struct, frozen=True):
         exact: Whether `total` and `left` are exact; else upper bounds.
         max_tokens: Generated tokens of what is left, at most.
         not_needed: Of `total`, requests that a stopping rule has found to be not needed.
+        method: Name of the method that asks; the first of those that share these requests.
     """
 
     name: str
@@ -129,6 +130,7 @@ class StageCount(msgspec.Struct, frozen=True):
     exact: bool
     max_tokens: int
     not_needed: int = 0
+    method: str = ""
 
 
 class PlanCount(msgspec.Struct, frozen=True):
@@ -353,14 +355,15 @@ class Plan:
         identities = sorted(self.identities.items())
         return digest(combinations, self.items.fingerprint, len(self.items), identities, self.seed)
 
-    def stages(self) -> list[Stage]:
-        """Return the requests that one item needs; the same draw of two parts is counted once."""
+    def stages(self) -> list[tuple[Part, Stage]]:
+        """Return what one item costs, by part; a draw that two parts ask is of the first alone."""
         seen: set[tuple[str, str, str]] = set()
-        found: list[Stage] = []
+        found: list[tuple[Part, Stage]] = []
         for part in self.parts:
             own = part.stages()
             marks = [(stage.name, stage.model, stage.draw) for stage in own]
-            found.extend(stage for stage, mark in zip(own, marks, strict=True) if mark not in seen)
+            new = [stage for stage, mark in zip(own, marks, strict=True) if mark not in seen]
+            found.extend((part, stage) for stage in new)
             seen.update(marks)
         return found
 

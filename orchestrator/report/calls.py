@@ -1,7 +1,8 @@
 """Reports of a call: its plan, its work, and its failures, without the results."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from rich.console import RenderableType
@@ -19,6 +20,19 @@ _MIN_NAME: Final = 8
 _WIDE: Final = 80
 _TOKENS_FROM: Final = 72
 _GAP: Final = 2
+# Columns of a terminal that a plan's numbers take, its tokens, and its methods.
+_NUMBERS: Final = 40
+_TOKENS: Final = 16
+_MAX_METHOD: Final = 16
+_TOTAL: Final = "total"
+
+
+class _Shown(NamedTuple):
+    """Layout of a plan's rows: most characters of a name, and which columns there are."""
+
+    names: int
+    methods: bool
+    tokens: bool
 
 
 def plan_table(count: PlanCount) -> RenderableType:
@@ -31,18 +45,7 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
     parts = [f"{numbers.count(count.n_items)} items", f"{numbers.count(count.n_units)} units"]
     yield from page.flow(parts)
     yield Text("")
-    columns = [Column("stage", "left"), Column("model", "left"), Column("requests")]
-    columns += [Column("held"), Column("to ask")]
-    tokens = page.width >= _TOKENS_FROM
-    if tokens:
-        columns.append(Column("tokens to draw"))
-    names = max(_MIN_NAME, (page.width - (56 if tokens else 40)) // 2)
-    rows = [_stage(page, stage, min(names, _MAX_NAME), tokens=tokens) for stage in count.stages]
-    if len(count.stages) > 1:
-        total = _total(count.stages)
-        rows.append([Text("")])
-        rows.append(_stage(page, total, min(names, _MAX_NAME), tokens=tokens))
-    yield page.table(columns, rows)
+    yield _stages(page, count.stages)
     yield Text("")
     if count.left == 0:
         who = "the store, or another run," if count.reused else "the store"
@@ -61,6 +64,26 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
         yield page.prose(note, FAINT, bullet=True)
 
 
+def _stages(page: Page, stages: Sequence[StageCount]) -> Table:
+    rows_of = Counter((stage.name, stage.model) for stage in stages)
+    # Rows that are alike in both would not say which method they are of.
+    methods = any(n > 1 for n in rows_of.values())
+    tokens = page.width >= _TOKENS_FROM + methods * _MAX_METHOD
+    columns = [Column("stage", "left"), Column("model", "left"), Column("requests")]
+    columns += [Column("held"), Column("to ask")]
+    if methods:
+        columns.insert(0, Column("method", "left"))
+    if tokens:
+        columns.append(Column("tokens to draw"))
+    room = (page.width - (_NUMBERS + _TOKENS if tokens else _NUMBERS)) // (2 + methods)
+    shown = _Shown(min(max(_MIN_NAME, room), _MAX_NAME), methods=methods, tokens=tokens)
+    rows = [_stage(page, stage, shown) for stage in stages]
+    if len(stages) > 1:
+        rows.append([Text("")])
+        rows.append(_stage(page, _total(stages, methods=methods), shown))
+    return page.table(columns, rows)
+
+
 def _reused(page: Page, count: PlanCount) -> Iterator[Text]:
     """Yield a line for each other run that held outcomes come from."""
     for run, n in count.reused:
@@ -68,29 +91,32 @@ def _reused(page: Page, count: PlanCount) -> Iterator[Text]:
         yield Text.assemble(page.words(said), page.data(run, page.width // 2))
 
 
-def _total(stages: Sequence[StageCount]) -> StageCount:
+def _total(stages: Sequence[StageCount], *, methods: bool) -> StageCount:
     return StageCount(
-        name="total",
+        name="" if methods else _TOTAL,
         model="",
         total=sum(stage.total for stage in stages),
         held=sum(stage.held for stage in stages),
         left=sum(stage.left for stage in stages),
         exact=all(stage.exact for stage in stages),
         max_tokens=sum(stage.max_tokens for stage in stages),
+        method=_TOTAL,
     )
 
 
-def _stage(page: Page, stage: StageCount, names: int, *, tokens: bool) -> list[RenderableType]:
+def _stage(page: Page, stage: StageCount, shown: _Shown) -> list[RenderableType]:
     row: list[RenderableType] = [
-        page.name(stage.name, names),
-        page.name(stage.model, names, HEADING),
+        page.name(stage.name, shown.names),
+        page.name(stage.model, shown.names, HEADING),
         page.cell(numbers.at_most(stage.total, exact=stage.exact)),
         page.cell(numbers.count(stage.held), "" if stage.held else FAINT),
         page.cell(numbers.at_most(stage.left, exact=stage.exact), HEADING if stage.left else FAINT),
     ]
-    if tokens:
-        shown = numbers.at_most(stage.max_tokens, exact=False)
-        row.append(page.cell(shown, "" if stage.max_tokens else FAINT))
+    if shown.methods:
+        row.insert(0, page.name(stage.method, shown.names))
+    if shown.tokens:
+        tokens = numbers.at_most(stage.max_tokens, exact=False)
+        row.append(page.cell(tokens, "" if stage.max_tokens else FAINT))
     return row
 
 

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from orchestrator.runner.counts import Ints, by_end, count_items
+from orchestrator.runner.counts import count_group
 from orchestrator.runner.execute import Opened
 from orchestrator.runner.prepare import Prepared
+from orchestrator.runner.tally import Group, Ints, by_end, drawn
 from orchestrator.store import Store
 from orchestrator.units import StageCount
 
@@ -25,18 +26,11 @@ class _Counted(msgspec.Struct, frozen=True):
 
     Attributes:
         stages: Of all of these items.
-        n_items: How many they are.
-        n_driven: On how many of them the numbers rest.
+        group: The items, and on which of them the numbers rest.
     """
 
     stages: list[StageCount]
-    n_items: int
-    n_driven: int
-
-    @property
-    def is_sample(self) -> bool:
-        """True if the numbers are estimates."""
-        return self.n_driven < self.n_items
+    group: Group
 
 
 def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
@@ -53,19 +47,10 @@ def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
 
 
 def _count(
-    prepared: Prepared, opened: Opened, store: Store, indexes: Ints, rng: np.random.Generator
+    prepared: Prepared, opened: Opened, store: Store, items: Ints, rng: np.random.Generator
 ) -> _Counted:
-    n_driven = min(len(indexes), max(1, _DRIVEN // prepared.plan.n_per_item))
-    drawn = np.sort(rng.choice(indexes, n_driven, replace=False)) if n_driven else indexes
-    stages = count_items(prepared, store, opened.blocks, drawn.tolist())
-    times = len(indexes) / max(1, n_driven)
-    return _Counted([_scaled(stage, times) for stage in stages], len(indexes), n_driven)
-
-
-def _scaled(stage: StageCount, times: float) -> StageCount:
-    numbers = ("total", "held", "left", "max_tokens", "not_needed")
-    scaled = {name: round(getattr(stage, name) * times) for name in numbers}
-    return msgspec.structs.replace(stage, **scaled)
+    group = drawn(items, _DRIVEN, prepared.plan.n_per_item, rng)
+    return _Counted(count_group(prepared, store, opened.blocks, group), group)
 
 
 def _said(left: _Counted, kept: _Counted) -> str:
@@ -75,15 +60,15 @@ def _said(left: _Counted, kept: _Counted) -> str:
         left: Of items with units that have not ended.
         kept: Of the others: they ask nothing more, also where one failed for good.
     """
+    is_estimate = left.group.is_sample
     asked = [
-        f"{'' if stage.exact else 'at most '}{_number(stage.left, left.is_sample)} "
-        f"{stage.name} to ask"
+        f"{'' if stage.exact else 'at most '}{_number(stage.left, is_estimate)} {stage.name} to ask"
         for stage in _by_name(left.stages)
         if stage.left
     ]
     if not asked:
-        asked = ["few requests to ask, or none" if left.is_sample else "nothing to ask"]
-    is_sample = left.is_sample or kept.is_sample
+        asked = ["few requests to ask, or none" if is_estimate else "nothing to ask"]
+    is_sample = is_estimate or kept.group.is_sample
     held = [
         f"{_number(stage.held, is_sample)} {stage.name} kept"
         for stage in _by_name([*left.stages, *kept.stages])
@@ -92,7 +77,8 @@ def _said(left: _Counted, kept: _Counted) -> str:
     said = ", ".join([*asked, *held])
     if not is_sample:
         return said
-    n_driven, n_items = left.n_driven + kept.n_driven, left.n_items + kept.n_items
+    n_driven = len(left.group.driven) + len(kept.group.driven)
+    n_items = len(left.group.items) + len(kept.group.items)
     return f"{said} (by {n_driven:,} of {n_items:,} items; `orchestrator plan --exact` counts all)"
 
 

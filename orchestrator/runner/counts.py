@@ -2,29 +2,24 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from orchestrator.driver import Driver
+from orchestrator.methods._base import Stage
 from orchestrator.records import Failure, Outcome
 from orchestrator.runner.budget import Price
 from orchestrator.runner.prepare import Prepared
 from orchestrator.runner.stopping import new_blocks, open_blocks
+from orchestrator.runner.tally import Asked, Group, Lookup, Tally, by_end, count, drawn
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.store import Store
-from orchestrator.units import Plan, PlanCount, StageCount
+from orchestrator.units import Part, Plan, PlanCount, StageCount
 
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
 # low: an estimate that is too high disappoints nobody.
 _CHARACTERS_PER_TOKEN = 2.5
-
-
-Ints = NDArray[np.int64]
-Lookup = Callable[[bytes], Outcome | Failure | None]
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -40,51 +35,6 @@ class Sample(msgspec.Struct, frozen=True):
     ended: bytearray
     seed: int
     n_units: int = 20_000
-
-
-class _Tally(msgspec.Struct):
-    """Counts from driving items against the store.
-
-    Attributes:
-        n_items: Items.
-        n_turns: Their turns.
-        held: Asks that the store answers, by kind and model, each key once.
-        missing: Asks that it does not, likewise.
-        skipped: Items whose unit is not needed, by combination.
-        skipped_turns: Their turns.
-    """
-
-    n_items: int = 0
-    n_turns: int = 0
-    held: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    missing: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    skipped: Counter[int] = msgspec.field(default_factory=Counter)
-    skipped_turns: Counter[int] = msgspec.field(default_factory=Counter)
-
-    def scaled(self, times: float, n_items: int) -> "_Tally":
-        """Return the tally scaled to `n_items` items, `times` as many as these."""
-
-        def grown(counts: Counter[Any]) -> Counter[Any]:
-            return Counter({key: round(count * times) for key, count in counts.items()})
-
-        return _Tally(
-            n_items,
-            round(self.n_turns * times),
-            grown(self.held),
-            grown(self.missing),
-            grown(self.skipped),
-            grown(self.skipped_turns),
-        )
-
-    def __add__(self, other: "_Tally") -> "_Tally":
-        return _Tally(
-            self.n_items + other.n_items,
-            self.n_turns + other.n_turns,
-            self.held + other.held,
-            self.missing + other.missing,
-            self.skipped + other.skipped,
-            self.skipped_turns + other.skipped_turns,
-        )
 
 
 def count_plan(  # noqa: PLR0913 (what it counts, and how)
@@ -110,15 +60,11 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
     n_sure = 0
     if blocks is not None:
         n_sure = max(blocks.n_items_open, blocks.rule.fewest_items())
-    sure, unsure, n_driven = _Tally(), _Tally(), 0
-    for items, driven in _drawn(plan, n_sure, sample):
-        tally = _Tally()
-        for index in driven:
-            _drive_item(plan, index, lookup, systems, blocks, tally)
-            advance(1)
-        n_driven += len(driven)
-        tally = tally.scaled(len(items) / len(driven), len(items))
-        if items[0] < n_sure:
+    sure, unsure, n_driven = Tally(), Tally(), 0
+    for group in _groups(plan, n_sure, sample):
+        tally = count(plan, group, lookup, systems, blocks, advance)
+        n_driven += len(group.driven)
+        if group.items[0] < n_sure:
             sure += tally
         else:
             unsure += tally
@@ -206,51 +152,33 @@ def _ended(prepared: Prepared, store: Store | None) -> bytearray:
     return store.done_bitmap(plan_id, len(prepared.plan))
 
 
-def by_end(done: bytearray, n_per_item: int) -> tuple[Ints, Ints]:
-    """Indexes of the items whose units have all ended, and of the others.
-
-    Args:
-        done: One byte a position, 1 where the unit has ended.
-        n_per_item: Units of an item.
-    """
-    if not done:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    ended = np.frombuffer(done, np.bool_).reshape(-1, n_per_item).all(axis=1)
-    return np.flatnonzero(ended), np.flatnonzero(~ended)
-
-
-def _drawn(
-    plan: Plan, n_sure: int, sample: Sample | None
-) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+def _groups(plan: Plan, n_sure: int, sample: Sample | None) -> Iterator[Group]:
     """Yield groups of items, each with those of its items that are to be driven.
 
     Items that are asked in any case (the first `n_sure`) are kept apart from the others, and items
     that have ended from those that ask more, of which more are driven.
     """
     everything = range(len(plan.items))
-    parts: list[Sequence[int]] = [everything[:n_sure], everything[n_sure:]]
     if sample is None or len(plan) <= sample.n_units:
-        yield from ((part, part) for part in parts if part)
+        parts = (everything[:n_sure], everything[n_sure:])
+        yield from (Group(part, part) for part in parts if part)
         return
     rng = np.random.default_rng(sample.seed)
     ended, to_do = by_end(sample.ended, plan.n_per_item)
     if not sample.ended:
         to_do = np.arange(len(plan.items))
-    for group, n_units in ((ended, sample.n_units // 20), (to_do, sample.n_units)):
-        for part in (group[group < n_sure], group[group >= n_sure]):
-            n_items = min(len(part), max(1, n_units // plan.n_per_item))
-            if n_items:
-                driven = np.sort(rng.choice(part, n_items, replace=False))
-                yield part.tolist(), driven.tolist()
+    for items, n_units in ((ended, sample.n_units // 20), (to_do, sample.n_units)):
+        for part in (items[items < n_sure], items[items >= n_sure]):
+            if len(part):
+                yield drawn(part, n_units, plan.n_per_item, rng)
 
 
-def count_items(
-    prepared: Prepared, store: Store, blocks: Blocks | None, indexes: Iterable[int]
+def count_group(
+    prepared: Prepared, store: Store, blocks: Blocks | None, group: Group
 ) -> list[StageCount]:
     """Count the requests of some items, by driving their units as `count_plan` drives all."""
-    plan, systems, tally = prepared.plan, systems_of(prepared), _Tally()
-    for index in indexes:
-        _drive_item(plan, index, _lookup(prepared, store), systems, blocks, tally)
+    plan = prepared.plan
+    tally = count(plan, group, _lookup(prepared, store), systems_of(prepared), blocks)
     return [*_stages(plan, tally), *_observations(tally.missing, plan)]
 
 
@@ -276,20 +204,21 @@ def systems_of(prepared: Prepared) -> dict[str, str]:
     return {spec.name: spec.system for spec in specs if spec.system}
 
 
-def _stages(plan: Plan, tally: _Tally) -> list[StageCount]:
+def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
+    planned = plan.stages()
     unneeded = _unneeded(plan, tally)
-    held = Counter(tally.held)
+    held, missing = _by_stage(tally.held, planned), _by_stage(tally.missing, planned)
     stages = []
-    for stage in plan.stages():
+    for part, stage in planned:
         n_times = tally.n_turns if stage.per_turn else tally.n_items
         total = stage.per_item * n_times
         skipped = min(total, unneeded[stage.name, stage.model, stage.draw])
-        key = (stage.ask, stage.model)
+        key = (part.name, stage.ask, stage.model)
         have = min(held[key], total - skipped)
         held[key] -= have
         # What is asked after an answer that is not there yet is not among what is missing.
         exact = stage.exact and n_times == tally.n_items
-        left = tally.missing[key] if exact else total
+        left = missing[key] if exact else total
         left = min(left, total - skipped - have)
         stages.append(
             StageCount(
@@ -301,12 +230,27 @@ def _stages(plan: Plan, tally: _Tally) -> list[StageCount]:
                 exact=exact,
                 max_tokens=stage.max_tokens * left,
                 not_needed=skipped,
+                method=part.name,
             )
         )
     return stages
 
 
-def _unneeded(plan: Plan, tally: _Tally) -> Counter[tuple[str, str, str]]:
+def _by_stage(asked: Asked, planned: Sequence[tuple[Part, Stage]]) -> Asked:
+    """Return requests by the method whose stage counts them.
+
+    A draw that several methods share is asked by any of them and counted with the first.
+    """
+    own = dict.fromkeys((part.name, stage.ask, stage.model) for part, stage in planned)
+    first = {(ask, model): method for method, ask, model in reversed(own)}
+    found: Asked = Counter()
+    for (method, ask, model), n in asked.items():
+        is_own = (method, ask, model) in own
+        found[method if is_own else first.get((ask, model), method), ask, model] += n
+    return found
+
+
+def _unneeded(plan: Plan, tally: Tally) -> Counter[tuple[str, str, str]]:
     """Requests of units that are not needed, by name, model and draw of their stage."""
     found: Counter[tuple[str, str, str]] = Counter()
     for which, n_items in tally.skipped.items():
@@ -319,60 +263,17 @@ def _unneeded(plan: Plan, tally: _Tally) -> Counter[tuple[str, str, str]]:
     return found
 
 
-def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCount]:
+def _observations(missing: Asked, plan: Plan) -> list[StageCount]:
     """Stored draws that lack what is to be observed: their tokens are scored, not drawn again."""
-    planned = {(stage.ask, stage.model) for stage in plan.stages()}
+    planned = {(stage.ask, stage.model) for _, stage in plan.stages()}
+    scored: Counter[str] = Counter()
+    for (_, kind, model), n in missing.items():
+        if kind == "score" and (kind, model) not in planned:
+            scored[model] += n
     return [
-        StageCount("observations", model, count, 0, count, exact=True, max_tokens=0)
-        for (kind, model), count in sorted(missing.items())
-        if kind == "score" and (kind, model) not in planned
+        StageCount("observations", model, n, 0, n, exact=True, max_tokens=0)
+        for model, n in sorted(scored.items())
     ]
-
-
-def _drive_item(
-    plan: Plan,
-    index: int,
-    lookup: Lookup,
-    systems: Mapping[str, str],
-    blocks: Blocks | None,
-    tally: _Tally,
-) -> None:
-    """Drive the units of an item against the store.
-
-    Keys are shared within an item only, so each item has a driver of its own and memory stays flat.
-    """
-    first = index * plan.n_per_item
-    n_turns = 1 + len(plan.items.item(index).followups)
-    tally.n_items += 1
-    tally.n_turns += n_turns
-    found: dict[bytes, Outcome | Failure | None] = {}
-
-    def remember(key: bytes) -> Outcome | Failure | None:
-        if key not in found:
-            found[key] = lookup(key)
-        return found[key]
-
-    driver = Driver(plan, remember, systems, watch=_counting(tally.held))
-    needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
-    for which in range(plan.n_per_item):
-        if needed is None or needed[which]:
-            driver.open(first + which)
-        else:
-            tally.skipped[which] += 1
-            tally.skipped_turns[which] += n_turns
-    tally.missing.update((request.kind, request.ask.model) for request in driver.outbox)
-    driver.close()
-
-
-def _counting(held: Counter[tuple[str, str]]) -> Callable[[bytes, str, str], None]:
-    seen: set[bytes] = set()
-
-    def count(key: bytes, kind: str, model: str) -> None:
-        if key not in seen:
-            seen.add(key)
-            held[kind, model] += 1
-
-    return count
 
 
 def _money(stages: list[StageCount], plan: Plan, prices: Mapping[str, Price]) -> float | None:

@@ -28,7 +28,7 @@ def planned(*parts):
         for name, kind, settings in parts
     ]
     plan = Plan(made, Items(2), identities, seed=0)
-    return sum(stage.per_item for stage in plan.stages() if stage.model == "j")
+    return sum(stage.per_item for _, stage in plan.stages() if stage.model == "j")
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(METHODS, 2)))

@@ -24,6 +24,24 @@ def test_a_bound_is_marked_and_so_is_its_sum():
     assert cells["total"] == ["total", "≤ 1,600", "700", "≤ 900", "≤ 153,600"]
 
 
+def test_rows_of_two_methods_that_ask_the_same_judge_name_the_method():
+    stages = tuple(
+        StageCount("judgments", "judge", total, 0, total, False, 0, method=method)  # noqa: FBT003
+        for method, total in (("pairwise_ranking", 1200), ("pointwise", 400))
+    )
+    count = PlanCount(200, 600, stages, None, ())
+    for width in (80, 100):
+        lines = printed(tables.plan_table(count), width).splitlines()
+        rows = {line.split()[0]: line.split()[1:5] for line in lines if "≤" in line}
+        assert rows["total"] == ["≤", "1,600", "0", "≤"]
+        assert rows["pointwise"] == ["judgments", "judge", "≤", "400"]
+        assert any(name.startswith("pairw") and name.endswith("ing") for name in rows)
+
+
+def test_where_every_row_differs_no_method_is_named():
+    assert "method" not in printed(tables.plan_table(a_plan()))
+
+
 def test_money_that_is_not_known_is_not_zero():
     assert "Money: not known" in printed(tables.plan_table(a_plan()))
 

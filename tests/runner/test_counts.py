@@ -95,3 +95,23 @@ def keys_asked(plan, positions):
     for position in positions:
         driver.open(position)
     return [request.key for request in driver.outbox]
+
+
+def two_methods(module=samples):
+    """Return parts that ask the same model in the same way."""
+    return [
+        make_part("made", module, samples.Config(n=n, answer={"temperature": t}), ("m",), name)
+        for name, n, t in (("first", 5, 0.5), ("second", 3, 0.9))
+    ]
+
+
+def test_what_is_held_and_what_is_left_is_counted_for_each_of_two_methods():
+    plan = Plan(two_methods(), Items(4), {"m": digest("m")}, seed=0)
+    asked = keys_asked(plan, range(len(plan)))
+    of_second = set(keys_asked(plan, range(1, len(plan), 2)))
+    assert 0 < len(of_second) < len(asked)
+    made = Generation("t", "stop", token_ids=np.array([1], np.int32))
+    count = count_plan(plan, lambda key: made if key in of_second else None, {}, {})
+    found = {stage.method: stage for stage in count.stages if stage.name == "samples"}
+    assert (found["first"].held, found["first"].left) == (0, 20)
+    assert (found["second"].held, found["second"].left) == (12, 0)
