@@ -28,6 +28,10 @@ NEGLIGIBLE_SHARE: Final = 1e-6
 _MAX_STEP: Final = 2.0
 _MAX_ITERATIONS: Final = 100
 _TOLERANCE: Final = 1e-8
+# Longest last step, natural log; the error that remains is about its square. Where the likelihood
+# is flat (a nearly certain winner, one comparison between two large groups), strengths are still
+# far off when the residual is small: a gap of 6.9 was fitted as 5.1.
+_SETTLED: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +180,11 @@ def _newton(wins: Floats, anchored: Bools, begin: Floats) -> tuple[Floats, Float
         gradient, laplacian = _derivatives(wins[active], theta[active])
         played = np.maximum(wins[active].sum(axis=2) + wins[active].sum(axis=1), 1e-300)
         residual[active] = (np.abs(gradient) / played).max(axis=1)
-        # Near the solution a step squares the error, so the last one is taken without a look.
-        theta[active] += _step(gradient, laplacian, anchored[active])
-        active = active[residual[active] > _TOLERANCE]
+        # Near the solution a step squares the error, so the residual is not checked after the last.
+        change = _step(gradient, laplacian, anchored[active])
+        theta[active] += change
+        is_settled = np.abs(change).max(axis=1) <= _SETTLED
+        active = active[~is_settled | (residual[active] > _TOLERANCE)]
     return theta, residual, step
 
 

@@ -21,6 +21,8 @@ from orchestrator.statistics.results import checked_level
 
 Floats = NDArray[np.float64]
 
+# A variance that is this share of what it is summed from, or less, is rounding.
+_ROUNDING: Final = 1e-13
 # Prompts whose moments are added up at once: one by one they would cost ten times as much.
 _TOGETHER: Final = 64
 
@@ -169,7 +171,7 @@ class Forming:
         wins[self._first, self._second] = self._sum[:n_pairs]
         wins[self._second, self._first] = self._sum[n_pairs:] - self._sum[:n_pairs]
         strengths = fit_bradley_terry(wins[None]).strengths[0]
-        errors = np.sqrt(np.maximum(np.diag(self._covariance(strengths)), 0.0))
+        errors = self._errors(strengths)
         dof = from_powers(self._powers, self._n_clusters)
         quantiles = scipy.special.stdtrit(np.maximum(dof, 1.0), 0.5 + 0.5 * level)
         widths = np.where(self._n_clusters > 1, quantiles * errors * ELO_SCALE, np.nan)
@@ -181,12 +183,12 @@ class Forming:
         ]
         return sorted(found, key=lambda one: (np.isnan(one.rating), -one.rating, one.model))
 
-    def _covariance(self, strengths: Floats) -> Floats:
-        """As `ratings.cluster_covariance`, from the moments; shape (M, M), nan where undefined."""
+    def _errors(self, strengths: Floats) -> Floats:
+        """Standard errors as of `ratings.covariance_root`, from the moments; nan where none."""
         n_models, n_pairs = len(self.models), len(self._column)
         placed = np.isfinite(strengths)
         if self.n_clusters < 2 or placed.sum() < 2:
-            return np.full((n_models, n_models), np.nan)
+            return np.full(n_models, np.nan)
         theta = np.where(placed, strengths, 0.0)
         inside = (placed[self._first] & placed[self._second]).astype(np.float64)
         expected = 1.0 / (1.0 + np.exp(theta[self._second] - theta[self._first]))
@@ -201,11 +203,13 @@ class Forming:
         laplacian[self._first, self._second] = laplacian[self._second, self._first] = -information
         np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
         bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
-        meat = scores @ self._moments @ scores.T
-        covariance = (
-            bread @ meat @ bread * factor_from_powers(self._of_all, np.array(self.n_clusters))
-        )
-        result: Floats = np.where(placed[:, None] & placed[None, :], covariance, np.nan)
+        moved = bread @ scores
+        variances = np.einsum("ik,kl,il->i", moved, self._moments, moved, optimize=True)
+        summed = np.abs(moved)
+        summed = np.einsum("ik,kl,il->i", summed, self._moments, summed, optimize=True)
+        factor = factor_from_powers(self._of_all, np.array(self.n_clusters))
+        is_known = placed & (variances > _ROUNDING * summed)
+        result: Floats = np.sqrt(np.where(is_known, variances * factor, np.nan))
         return result
 
 

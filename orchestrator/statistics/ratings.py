@@ -35,7 +35,9 @@ METHOD: Final = "Bradley-Terry; prompt-clustered sandwich interval, t quantile"
 EQUAL: Final = 1e-9
 """Difference of strengths up to which two models are tied."""
 
-_NO_SPREAD: Final = 1e-8
+NO_SPREAD: Final = 1e-8
+"""Standard error of a natural-log strength up to which all prompts say the same."""
+
 _CHUNK: Final = 2**21
 
 
@@ -67,7 +69,8 @@ class Ratings:
         rank: 1 for the best; equal ratings share the better rank; 0 where it cannot be ranked.
         rank_low: Best rank that the data allow, for all models at once at the confidence level.
         rank_high: Worst rank likewise.
-        covariance: Shape (M, M), of the natural-log strengths, over prompts; nan outside.
+        errors: Shape (M, M), standard errors of differences of natural-log strengths, over prompts;
+            nan where one of the two has no finite strength, and throughout for one prompt.
         n_prompts: Prompts on which the model was compared; clusters where prompts belong together.
         dof: Degrees of freedom of the model's interval: one less, or fewer where they differ in
             size (`degrees_of_freedom`).
@@ -83,7 +86,7 @@ class Ratings:
     rank: Ints
     rank_low: Ints
     rank_high: Ints
-    covariance: Floats
+    errors: Floats
     n_prompts: Ints
     dof: Floats
     resamples: Floats
@@ -97,11 +100,11 @@ class Ratings:
             drawn = self.resamples[:, first] - self.resamples[:, second]
         if math.isnan(gap):
             return Difference(math.nan, None, math.nan)
-        error = ELO_SCALE * math.sqrt(max(_spread(self.covariance, first, second), 0.0))
+        error = ELO_SCALE * float(self.errors[first, second])
         dof = max(1.0, float(min(self.dof[first], self.dof[second])))
         if min(self.n_prompts[first], self.n_prompts[second]) < 2:
             return Difference(gap, None, math.nan)
-        if math.isinf(gap) or error <= _NO_SPREAD * ELO_SCALE:
+        if math.isinf(gap) or error <= NO_SPREAD * ELO_SCALE:
             tied = abs(gap) <= EQUAL * ELO_SCALE
             return Difference(gap, None, 1.0 if tied else _sign_test(n_shared))
         reach = float(scipy.special.stdtrit(dof, 0.5 + 0.5 * self.confidence_level)) * error
@@ -137,14 +140,15 @@ def rate(
     wins = sums.win_matrix
     fit = fit_bradley_terry(wins[None])
     strengths = fit.strengths[0]
-    covariance = cluster_covariance(sums, strengths)
+    root = covariance_root(sums, strengths)
+    errors = _errors_of_differences(root)
     n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
     dof = degrees_of_freedom(sums.model_counts)
     drawn = np.empty((0, sums.n_models))
     if sums.n_prompts > 1:
         drawn = resampled_strengths(sums, strengths, n_resamples, rng)
-    low, high = _bounds(strengths, covariance, dof, drawn, level)
-    ranks = _rank_intervals(sums, strengths, covariance, dof, drawn, level)
+    low, high = _bounds(strengths, np.linalg.norm(root, axis=0), dof, drawn, level)
+    ranks = _rank_intervals(sums, strengths, errors, dof, drawn, level)
     notes = list(describe_gaps(wins, strengths, models))
     if not fit.converged[0]:
         notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")
@@ -155,7 +159,7 @@ def rate(
         _share_unbounded(drawn),
         _ranks(strengths),
         *ranks,
-        covariance,
+        errors,
         n_prompts,
         dof,
         drawn,
@@ -164,12 +168,17 @@ def rate(
     )
 
 
-def cluster_covariance(sums: PromptSums, strengths: Floats) -> Floats:
-    """Covariance over prompts of fitted strengths (sum zero), shape (M, M).
+def covariance_root(sums: PromptSums, strengths: Floats) -> Floats:
+    """A root R of the covariance R'R over prompts of fitted strengths (sum zero), shape (M, M).
 
-    The sandwich estimator (Liang and Zeger 1986, doi:10.1093/biomet/73.1.13) times n / (n - 1)
-    for n prompts, more where they are clusters of unlike sizes (`variance_factor`); nan for models
-    without a finite strength, and throughout for one prompt.
+    The covariance is the sandwich estimator (Liang and Zeger 1986, doi:10.1093/biomet/73.1.13)
+    times n / (n - 1) for n prompts, more where they are clusters of unlike sizes
+    (`variance_factor`). Columns are nan for models without a finite strength, and all of them for
+    one prompt.
+
+    Standard errors are lengths of columns and of their differences. From the covariance itself they
+    would be known to the square root of rounding only: 1e-8 instead of 1e-16, so that a rating that
+    no prompt moves would have an interval made of noise.
     """
     placed = np.isfinite(strengths)
     theta = np.where(placed, strengths, 0.0)
@@ -187,9 +196,26 @@ def cluster_covariance(sums: PromptSums, strengths: Floats) -> Floats:
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
     bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
     sizes = np.bincount(sums.prompt, counts).astype(np.float64)[:, None]
-    covariance = bread @ (scores.T @ scores) @ bread * variance_factor(sizes)[0]
-    result: Floats = np.where(placed[:, None] & placed[None, :], covariance, np.nan)
+    root = _triangle(scores, bread) * math.sqrt(variance_factor(sizes)[0])
+    result: Floats = np.where(placed, root, np.nan)
     return result
+
+
+def _triangle(scores: Floats, bread: Floats) -> Floats:
+    """R of the QR decomposition of `scores @ bread`, shape (M, M); a block of rows at a time."""
+    n_models = len(bread)
+    rows = max(n_models, _CHUNK // (8 * n_models))
+    root = np.zeros((n_models, n_models))
+    for begin in range(0, len(scores), rows):
+        moved = scores[begin : begin + rows] @ bread
+        root = np.linalg.qr(np.concatenate([root, moved]), mode="r")
+    return root
+
+
+def _errors_of_differences(root: Floats) -> Floats:
+    """Standard errors of all differences, shape (M, M), from a root of the covariance."""
+    # A model at a time: all differences at once would be M times as large as the result.
+    return np.array([np.linalg.norm(root - column[:, None], axis=0) for column in root.T])
 
 
 def holm(p_values: Floats) -> Floats:
@@ -209,12 +235,6 @@ def _share_unbounded(drawn: Floats) -> Floats:
     return result
 
 
-def _spread(covariance: Floats, first: int, second: int) -> float:
-    return float(
-        covariance[first, first] + covariance[second, second] - 2.0 * covariance[first, second]
-    )
-
-
 def _sign_test(n_prompts: int) -> float:
     """Two-sided p-value where all of n prompts point the same way; nan for none."""
     return min(1.0, 2.0 * 0.5**n_prompts) if n_prompts > 0 else math.nan
@@ -231,14 +251,13 @@ def _opened(low: float, high: float, drawn: Floats, tail: float) -> tuple[float,
 
 
 def _bounds(
-    strengths: Floats, covariance: Floats, dof: Floats, drawn: Floats, level: float
+    strengths: Floats, errors: Floats, dof: Floats, drawn: Floats, level: float
 ) -> tuple[Floats, Floats]:
     low, high = np.full(strengths.shape, np.nan), np.full(strengths.shape, np.nan)
     for i, strength in enumerate(strengths):
-        error = math.sqrt(max(covariance[i, i], 0.0))
-        if not dof[i] > 0 or not math.isfinite(strength) or not error > _NO_SPREAD:
+        if not dof[i] > 0 or not math.isfinite(strength) or not errors[i] > NO_SPREAD:
             continue
-        reach = scipy.special.stdtrit(max(dof[i], 1.0), 0.5 + 0.5 * level) * error
+        reach = scipy.special.stdtrit(max(dof[i], 1.0), 0.5 + 0.5 * level) * errors[i]
         bounds = _opened(strength - reach, strength + reach, drawn[:, i], 0.5 * (1.0 - level))
         low[i], high[i] = bounds
     return low, high
@@ -255,7 +274,7 @@ def _ranks(strengths: Floats) -> Ints:
 def _rank_intervals(
     sums: PromptSums,
     strengths: Floats,
-    covariance: Floats,
+    errors: Floats,
     dof: Floats,
     drawn: Floats,
     level: float,
@@ -268,9 +287,7 @@ def _rank_intervals(
     n_models = len(strengths)
     with np.errstate(invalid="ignore"):
         gaps = strengths[:, None] - strengths[None, :]
-    variances = np.diag(covariance)[:, None] + np.diag(covariance)[None, :] - 2 * covariance
-    errors = np.sqrt(np.maximum(variances, 0.0))
-    ahead, behind = np.nonzero((gaps > EQUAL) & np.isfinite(gaps) & (errors > _NO_SPREAD))
+    ahead, behind = np.nonzero((gaps > EQUAL) & np.isfinite(gaps) & (errors > NO_SPREAD))
     surely = np.zeros((n_models, n_models), dtype=np.bool_)
     n_pairs = max(1, n_models * (n_models - 1) // 2)
     if len(drawn) and len(ahead):
@@ -285,7 +302,7 @@ def _rank_intervals(
         surely[ahead, behind] = gaps[ahead, behind] > needed
     # Where a difference has no spread or no end, every prompt points the same way.
     shared = _prompts_shared(sums)
-    certain = (gaps == np.inf) | ((gaps > EQUAL) & np.isfinite(gaps) & ~(errors > _NO_SPREAD))
+    certain = (gaps == np.inf) | ((gaps > EQUAL) & np.isfinite(gaps) & ~(errors > NO_SPREAD))
     surely |= certain & (2.0 * 0.5**shared * n_pairs < 1.0 - level)
     best = 1 + surely.sum(axis=0)
     worst = n_models - surely.sum(axis=1)

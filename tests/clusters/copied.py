@@ -105,5 +105,4 @@ def _same(one: tuple[float | None, ...] | None, two: tuple[float | None, ...] | 
 def _close(a: float | None, b: float | None) -> bool:
     if a is None or b is None:
         return a is b
-    # Ratings of categories with few items are fitted to some 1e-6 of themselves.
-    return a == b or math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-9)
+    return a == b or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)

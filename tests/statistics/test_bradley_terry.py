@@ -185,3 +185,27 @@ def test_gaps_are_said_in_words(wins, words):
 def test_what_is_no_win_matrix_is_refused(wins):
     with pytest.raises(StatisticsError):
         fit_bradley_terry(wins)
+
+
+@pytest.mark.parametrize("won", [0.5, 0.03, 0.999, 0.9999])
+@pytest.mark.parametrize("n_within", [1, 1_000_000])
+def test_one_comparison_between_two_large_groups_is_fitted_as_exactly_as_theirs(won, n_within):
+    """The only link between two groups: the gap across it is its log-odds, whatever they hold."""
+    wins = np.zeros((6, 6))
+    for group in ((0, 1, 2), (3, 4, 5)):
+        for i in group:
+            for j in group:
+                wins[i, j] = 0.0 if i == j else n_within * (0.5 + 0.1 * (j - i))
+    wins[0, 3], wins[3, 0] = won, 1.0 - won
+    strengths = fit(wins).strengths[0]
+    assert strengths[0] - strengths[3] == pytest.approx(math.log(won / (1.0 - won)), abs=1e-5)
+
+
+@given(st.floats(2e-6, 0.5), st.integers(1, 7))
+def test_a_nearly_certain_winner_is_fitted_as_exactly_as_others(lost, n_others):
+    """Equal opponents, so that the answer is known however flat the likelihood is there."""
+    wins = np.full((n_others + 1, n_others + 1), 0.5)
+    np.fill_diagonal(wins, 0.0)
+    wins[0, 1:], wins[1:, 0] = 1.0 - lost, lost
+    strengths = fit(wins).strengths[0]
+    assert strengths[0] - strengths[1] == pytest.approx(math.log((1 - lost) / lost), abs=1e-8)

@@ -71,3 +71,13 @@ def test_a_prompt_without_a_judgment_does_not_count():
     forming = Forming(NAMES)
     forming.add_prompt([])
     assert forming.n_prompts == 0
+
+
+def test_a_rating_that_no_prompt_moves_has_no_interval_as_in_the_whole_analysis():
+    forming = Forming(NAMES[:3])
+    forming.add_prompt([(0, 1, 0.7827), (0, 2, 0.0133), (1, 2, 0.0043)])
+    forming.add_prompt([(0, 1, 0.2173), (0, 2, 0.0043), (1, 2, 0.0133)])
+    widths = {one.model: one.half_width for one in forming.standings(0.95)}
+    assert np.isnan(widths["c"])
+    assert widths["a"] > 1
+    assert widths["b"] > 1

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from orchestrator.statistics import bootstrap
 from orchestrator.statistics.bootstrap import prompt_weights, resampled_strengths
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
 from orchestrator.statistics.prompt_sums import sum_by_prompt
-from orchestrator.statistics.ratings import cluster_covariance, holm, rate
+from orchestrator.statistics.ratings import covariance_root, holm, rate
 
 
 def compared(strengths, n_prompts, rng, spread=0.5):
@@ -111,7 +112,8 @@ def test_sandwich_agrees_with_the_resamples(rng):
     strengths = fit_bradley_terry(sums.win_matrix[None]).strengths[0]
     drawn = resampled_strengths(sums, strengths, 2000, rng)
     expected = np.cov(drawn.T)
-    np.testing.assert_allclose(cluster_covariance(sums, strengths), expected, atol=2e-4)
+    root = covariance_root(sums, strengths)
+    np.testing.assert_allclose(root.T @ root, expected, atol=2e-4)
 
 
 def test_more_prompts_give_shorter_intervals(rng):
@@ -179,3 +181,76 @@ def test_thirty_models_and_a_thousand_prompts_stay_small(rng):
     sums = compared(np.linspace(1, -1, 30), 1000, rng)
     result = rated(sums, n_resamples=200)
     assert result.values[0] - result.values[-1] == pytest.approx(2 * ELO_SCALE, rel=0.1)
+
+
+def copied(sums, n_copies=3):
+    """Each prompt a cluster of copies of itself, which says nothing new."""
+    return replace(sums, wins=n_copies * sums.wins, counts=n_copies * sums.counts)
+
+
+# Some probabilities are likelier than others, so that prompts often say the same, or mirror it.
+PROBABILITIES = st.sampled_from(
+    [
+        0.004315019412402921,
+        0.013324375626960261,
+        0.21731921940059912,
+        0.5,
+        0.7826807805994009,
+        0.9867,
+    ]
+) | st.floats(0, 1)
+
+
+@given(st.lists(st.lists(PROBABILITIES, min_size=3, max_size=3), min_size=2, max_size=5))
+def test_copies_in_a_cluster_change_no_rating_and_no_difference(preferences):
+    n = len(preferences)
+    sums = sum_by_prompt(
+        np.repeat(np.arange(n), 3),
+        np.tile([0, 0, 1], n),
+        np.tile([1, 2, 2], n),
+        np.ravel(preferences),
+        shape=(n, 3),
+    )
+    once, again = rated(sums, n_resamples=40), rated(copied(sums), n_resamples=40)
+    for name in ("values", "low", "high", "rank", "rank_low", "rank_high", "dof"):
+        np.testing.assert_allclose(getattr(again, name), getattr(once, name), rtol=1e-9)
+    for pair in ((0, 1), (0, 2), (1, 2)):
+        one, two = once.difference(*pair, n), again.difference(*pair, n)
+        assert two.value == pytest.approx(one.value, rel=1e-9, abs=1e-9, nan_ok=True)
+        assert two.p_value == pytest.approx(one.p_value, rel=1e-6, abs=1e-12, nan_ok=True)
+        assert (two.interval is None) == (one.interval is None)
+
+
+def test_a_rating_that_no_prompt_moves_has_no_interval():
+    """Two prompts that mirror each other: between them only the two weaker models change."""
+    sums = sum_by_prompt(
+        np.repeat([0, 1], 3),
+        np.tile([2, 2, 0], 2),
+        np.tile([0, 1, 1], 2),
+        np.array([
+            0.7826807805994009, 0.013324375626960261, 0.004315019412402921,
+            0.21731921940059912, 0.004315019412402921, 0.013324375626960261,
+        ]),
+        shape=(2, 3),
+    )  # fmt: skip
+    result = rated(sums)
+    assert np.isnan(result.low).tolist() == [False, True, False]
+    assert np.isnan(result.high).tolist() == [False, True, False]
+
+
+def test_a_difference_that_no_prompt_moves_has_no_interval():
+    """Only the third model's comparisons vary, which moves the ratings of all, together."""
+    n = 4
+    sums = sum_by_prompt(
+        np.repeat(np.arange(n), 2),
+        np.tile([0, 1], n),
+        np.tile([1, 2], n),
+        np.stack([np.full(n, 0.06), [0.08, 0.53, 0.17, 0.8]], axis=1).ravel(),
+        shape=(n, 3),
+    )
+    result = rated(sums)
+    assert np.isfinite(result.low).all()
+    difference = result.difference(0, 1, n)
+    assert difference.value == pytest.approx(ELO_SCALE * math.log(0.06 / 0.94))
+    assert difference.interval is None
+    assert difference.p_value == pytest.approx(2 * 0.5**n)
