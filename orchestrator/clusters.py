@@ -23,7 +23,9 @@ _COLUMNS: Final = (_ITEM, CLUSTER)
 
 
 class Clusters:
-    """The clusters of a run's items.
+    """The cluster of each item of a run by its key, for frames of results.
+
+    Before there are results, a dataset has them by place: `ClusterCodes` in `datasets/_dataset.py`.
 
     Args:
         items: Columns item and cluster; cluster is null where an item stands alone. None where

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import CLUSTER, codes
 from orchestrator.statistics.position import decisions
 from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
 
@@ -170,15 +170,16 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
         missing.append(rows.filter(~is_given).select(_OF_MISSING))
     for column in _NAMED:
         used[column][:n] = names[_kind(column)].in_order(used[column][:n])
-    item, is_given = _ranked(pl.concat(items["item"])), pl.concat(given)
-    used["item"][:n] = item.filter(is_given).to_numpy()
+    # Of items there may be as many as judgments, unlike of other names.
+    item, is_used = codes(pl.concat(items["item"])), pl.concat(given).to_numpy()
+    used["item"][:n] = item[is_used]
     used[CLUSTER] = used["item"]
     if len(items[CLUSTER]) > 1:
         used[CLUSTER] = np.empty(n_most, np.int64)
-        used[CLUSTER][:n] = _ranked(pl.concat(items[CLUSTER])).filter(is_given).to_numpy()
+        used[CLUSTER][:n] = codes(pl.concat(items[CLUSTER]))[is_used]
     return Table(
         {column: values[:n] for column, values in used.items()},
-        pl.concat(missing).with_columns(item=item.filter(~is_given)),
+        pl.concat(missing).with_columns(item=pl.Series(item[~is_used])),
         names["model"].sorted,
         names["judge"].sorted,
         names["category"].sorted,
@@ -189,11 +190,6 @@ def _is_given(rows: pl.DataFrame) -> pl.Series:
     given = (pl.col("status") == "ok") & pl.col("prefer_a").is_finite().fill_null(value=False)
     given &= pl.col("mode_pre").is_finite().fill_null(value=False)
     return rows.select(given.fill_null(value=False)).to_series()
-
-
-def _ranked(items: pl.Series) -> pl.Series:
-    """Names by their order; of items there may be as many as judgments."""
-    return items.rank("dense").cast(pl.Int64) - 1
 
 
 def _numbers(

@@ -44,7 +44,7 @@ class Dataset:
         ordinals: NDArray[np.int32] | None = None,
         *,
         has_keys: bool,
-        clusters: "ItemClusters | None" = None,
+        clusters: "ClusterCodes | None" = None,
         order: Places | None = None,
     ) -> None:
         self.name = name
@@ -115,7 +115,7 @@ class Dataset:
         marks = self._marks(seed)
         order = sorted(range(len(self)), key=marks.__getitem__)
         if by_cluster and self.clusters is not None:
-            order = self._together(order, seed)
+            order = self._together(order, self.clusters.codes, seed)
         places = np.array(order, np.int64)
         return Dataset(
             self.name,
@@ -137,10 +137,9 @@ class Dataset:
             marks.append(digest("order of items", seed, content, seen[content]))
         return marks
 
-    def _together(self, order: Sequence[int], seed: int) -> list[int]:
+    def _together(self, order: Sequence[int], codes: Codes, seed: int) -> list[int]:
         """An order of items with each cluster at one place, drawn for the cluster as a whole."""
         members: dict[int, list[int]] = {}
-        codes = self.codes()
         for index in order:
             members.setdefault(int(codes[index]), []).append(index)
         seen: dict[bytes, int] = {}
@@ -153,12 +152,6 @@ class Dataset:
 
         placed = sorted((mark(cluster), cluster) for cluster in members.values())
         return [index for _, cluster in placed for index in cluster]
-
-    def codes(self) -> Codes:
-        """The cluster of each item as a number from 0 on, shape (n,)."""
-        if self.clusters is None:
-            return np.arange(len(self), dtype=np.int32)
-        return self.clusters.codes
 
     def _key(self, item: Item, index: int) -> str:
         ordinal = 0 if self._ordinals is None else int(self._ordinals[index])
@@ -185,8 +178,10 @@ def from_items(name: str, items: Sequence[Item]) -> Dataset:
     )
 
 
-class ItemClusters(NamedTuple):
-    """The clusters of n items.
+class ClusterCodes(NamedTuple):
+    """The cluster of each of n items by its place in a dataset.
+
+    Results have clusters by the keys of items instead: `orchestrator.clusters.Clusters`.
 
     Attributes:
         codes: Shape (n,), the cluster of each item, from 0 on in the order in which they come; an
@@ -197,17 +192,17 @@ class ItemClusters(NamedTuple):
     codes: Codes
     names: bytes
 
-    def of(self, chosen: NDArray[np.intp]) -> "ItemClusters | None":
+    def of(self, chosen: NDArray[np.intp]) -> "ClusterCodes | None":
         """Those of the items at these indices, in this order; None where each stands alone."""
         _, first, again = np.unique(self.codes[chosen], return_index=True, return_inverse=True)
         if first.size == again.size:
             return None
         places = np.empty(first.size, np.int32)
         places[np.argsort(first, kind="stable")] = np.arange(first.size, dtype=np.int32)
-        return ItemClusters(places[again.reshape(-1)], self.names)
+        return ClusterCodes(places[again.reshape(-1)], self.names)
 
 
-def find_clusters(names: Iterable[str | None]) -> ItemClusters | None:
+def find_clusters(names: Iterable[str | None]) -> ClusterCodes | None:
     """The clusters of items by their names; None where each item stands alone."""
     known: dict[str, int] = {}
     codes = array("i")
@@ -218,7 +213,7 @@ def find_clusters(names: Iterable[str | None]) -> ItemClusters | None:
         n += code == n
     if n == len(codes):
         return None
-    return ItemClusters(np.frombuffer(codes, np.int32), digest("clusters", tuple(known)))
+    return ClusterCodes(np.frombuffer(codes, np.int32), digest("clusters", tuple(known)))
 
 
 def key_hash(item: Item) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,19 @@ _MAX_BEGUN: Final = 4096
 
 
 class _Method:
-    """One method's sums, and the prompts of which some units are still to come."""
+    """One method's sums, and the prompts of which some units are still to come.
 
-    def __init__(self, part: Part) -> None:
+    Args:
+        part: The method.
+        sizes: Prompts of each cluster, shape (clusters,); not used where each stands alone.
+    """
+
+    def __init__(self, part: Part, sizes: NDArray[np.int64]) -> None:
         self.forming = Forming(part.candidates)
         self.index = {name: i for i, name in enumerate(part.candidates)}
         self.n_units = len(part.combinations())
         self.begun: dict[int, tuple[int, list[tuple[int, int, float]]]] = {}
+        self.sizes = sizes
         # How many prompts of each cluster have come; those of the first are given up first.
         self.clusters: dict[int, int] = {}
         # Readings with little of the judge's probability on the labels, and all, by judge.
@@ -45,29 +51,23 @@ class _Method:
         """Judges that do not answer in the form asked."""
         return tuple(judge for judge, (n_low, n) in self.read.items() if is_untrusted(n_low, n))
 
-    def add(
-        self, item: int, judgments: list[tuple[int, int, float]], clusters: "Clusters | None"
-    ) -> None:
+    def add(self, item: int, judgments: list[tuple[int, int, float]], cluster: int | None) -> None:
         n_ended, before = self.begun.pop(item, (0, []))
         before += judgments
         if n_ended + 1 == self.n_units:
-            self._whole(item, before, clusters)
+            self._whole(before, cluster)
             return
         if len(self.begun) >= _MAX_BEGUN:
             del self.begun[next(iter(self.begun))]
         self.begun[item] = (n_ended + 1, before)
 
-    def _whole(
-        self, item: int, judgments: list[tuple[int, int, float]], clusters: "Clusters | None"
-    ) -> None:
+    def _whole(self, judgments: list[tuple[int, int, float]], cluster: int | None) -> None:
         """All of a prompt's units have ended."""
-        if clusters is None:
-            self.forming.add_prompt(judgments)
-            return
-        cluster = int(clusters.codes[item])
         self.forming.add_prompt(judgments, cluster)
+        if cluster is None:
+            return
         n = self.clusters.pop(cluster, 0) + 1
-        if n == clusters.sizes[cluster]:
+        if n == self.sizes[cluster]:
             self.forming.end_cluster(cluster)
             return
         if len(self.clusters) >= _MAX_BEGUN:
@@ -75,13 +75,6 @@ class _Method:
             del self.clusters[oldest]
             self.forming.end_cluster(oldest)
         self.clusters[cluster] = n
-
-
-class Clusters(NamedTuple):
-    """The cluster of each item, and how many items each has."""
-
-    codes: NDArray[np.int32]
-    sizes: NDArray[np.int64]
 
 
 class Board:
@@ -95,10 +88,10 @@ class Board:
     def __init__(self, plan: Plan, *, stops_early: bool = False) -> None:
         self._stops_early = stops_early
         self._n_per_item = plan.n_per_item
-        codes = plan.clusters
-        self._clusters = None if codes is None else Clusters(codes, np.bincount(codes))
+        self._clusters = plan.clusters
+        sizes = np.bincount([] if plan.clusters is None else plan.clusters)
         self._methods = {
-            part.name: _Method(part)
+            part.name: _Method(part, sizes)
             for part in plan.parts
             if set(part.columns) >= _COMPARED and len(part.candidates) > 1
         }
@@ -118,7 +111,9 @@ class Board:
             for row in rows
             if _is_judgment(row, index)
         ]
-        method.add(position // self._n_per_item, judgments, self._clusters)
+        item = position // self._n_per_item
+        cluster = None if self._clusters is None else int(self._clusters[item])
+        method.add(item, judgments, cluster)
 
     def rankings(self, now: float) -> tuple[RankingProgress, ...]:
         """The rankings, at most five seconds old; none of a method without a whole prompt."""

@@ -90,7 +90,7 @@ def _prepare(recipe: Recipe, base: Path, *, allow_code: bool) -> Prepared:
     models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
     keys = {name: identity_key(identity) for name, identity in identities.items()}
     finders = {name: answers.find for name, answers in given.items()}
-    clusters = None if dataset.clusters is None else dataset.codes()
+    clusters = None if dataset.clusters is None else dataset.clusters.codes
     plan = Plan(parts, dataset, keys, recipe.seed, given=finders, clusters=clusters)
     rule = _stopping_rule(recipe, plan)
     return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)

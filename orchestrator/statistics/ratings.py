@@ -208,7 +208,7 @@ def _triangle(scores: Floats, bread: Floats) -> Floats:
     root = np.zeros((n_models, n_models))
     for begin in range(0, len(scores), rows):
         moved = scores[begin : begin + rows] @ bread
-        root = np.linalg.qr(np.concatenate([root, moved]), mode="r")
+        root = np.asarray(np.linalg.qr(np.concatenate([root, moved]), mode="r"))
     return root
 
 

@@ -242,7 +242,7 @@ def test_wmt19_translates_no_sentence_both_ways(data):
 def test_wmt19_holds_the_two_ways_of_a_sentence_together(data):
     data("wmt19/cs-en.parquet", wmt())
     whole = opened("wmt19", pair="cs-en", n=None)
-    assert whole.codes().tolist() == [*range(20), *range(20)]
+    assert whole.clusters.codes.tolist() == [*range(20), *range(20)]
     assert opened("wmt19", pair="cs-en", n=10).clusters is None
 
 

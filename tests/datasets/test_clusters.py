@@ -40,19 +40,18 @@ def made(sizes):
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_every_kind_of_file_names_clusters(tmp_path, suffix):
     dataset = opened(tmp_path, suffix, cluster="passage")
-    assert dataset.codes().tolist() == [0, 1, 2, 0]
+    assert dataset.clusters.codes.tolist() == [0, 1, 2, 0]
     assert [dataset.item(n).cluster for n in range(4)] == ["one", "two", None, "one"]
 
 
 def test_without_a_name_every_item_stands_alone(tmp_path):
     dataset = opened(tmp_path)
     assert dataset.clusters is None
-    assert dataset.codes().tolist() == [0, 1, 2, 3]
 
 
 def test_a_column_called_cluster_is_found_unless_it_is_refused(tmp_path):
     rows = [{"prompt": str(n), "cluster": n // 2} for n in range(4)]
-    assert opened(tmp_path, rows=rows).codes().tolist() == [0, 0, 1, 1]
+    assert opened(tmp_path, rows=rows).clusters.codes.tolist() == [0, 0, 1, 1]
     assert opened(tmp_path, rows=rows, cluster=None).clusters is None
 
 
@@ -74,16 +73,17 @@ def test_a_column_may_be_category_and_cluster(tmp_path):
 def test_a_passage_is_named_by_its_beginning(tmp_path):
     rows = [{"prompt": str(n), "passage": "x" * 500 + str(n // 2)} for n in range(4)]
     dataset = opened(tmp_path, rows=rows, cluster="passage")
-    assert dataset.codes().tolist() == [0, 0, 1, 1]
+    assert dataset.clusters.codes.tolist() == [0, 0, 1, 1]
     assert len(dataset.item(0).cluster) < 120
 
 
 def test_a_part_of_a_dataset_keeps_its_clusters(tmp_path):
     dataset = opened(tmp_path, cluster="passage")
-    assert dataset.limit(2).codes().tolist() == [0, 1]
+    assert dataset.limit(2).clusters is None
+    assert dataset.limit(4).clusters.codes.tolist() == [0, 1, 2, 0]
     shuffled = dataset.shuffled(3)
     names = [shuffled.item(n).cluster or n for n in range(4)]
-    codes = shuffled.codes()
+    codes = shuffled.clusters.codes
     assert [names[a] == names[b] for a in range(4) for b in range(4)] == [
         codes[a] == codes[b] for a in range(4) for b in range(4)
     ]
@@ -91,7 +91,7 @@ def test_a_part_of_a_dataset_keeps_its_clusters(tmp_path):
 
 def test_whole_clusters_are_shuffled_so_that_their_items_stand_together():
     dataset = from_items("d", made([3, 1, 5, 2, 4])).shuffled(7, by_cluster=True)
-    assert np.all(np.diff(dataset.codes()) >= 0)
+    assert np.all(np.diff(dataset.clusters.codes) >= 0)
     again = from_items("d", made([3, 1, 5, 2, 4])[::-1]).shuffled(7, by_cluster=True)
     assert [again.item(n).key for n in range(15)] == [dataset.item(n).key for n in range(15)]
 
@@ -101,7 +101,9 @@ def test_large_clusters_come_no_earlier_than_small_ones():
     places = []
     for seed in range(200):
         codes = from_items("d", items).shuffled(seed, by_cluster=True)
-        places.append(int(codes.codes()[[codes.item(n).cluster for n in range(80)].index("c0")]))
+        places.append(
+            int(codes.clusters.codes[[codes.item(n).cluster for n in range(80)].index("c0")])
+        )
     # Uniform on 0 to 40: mean 20, standard error 0.84.
     assert 17.0 < np.mean(places) < 23.0
 
