@@ -27,6 +27,18 @@ from orchestrator.summaries._clusters import METHODS, n_prompts, share_of, witho
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 _KEYS: Final = ("item", "model", "turn")
+_OF_GAPS: Final = (*_KEYS, "d", "rewriting")
+_OF_JUDGMENTS: Final = (*_KEYS, "judge", "status", "verdict", "rewriting")
+_GAPS: Final = {
+    "item": pl.String(), "model": pl.String(), "turn": pl.Int64(), CLUSTER: pl.String(),
+    "d": pl.Float64(), "rewriting": pl.UInt64(),
+}  # fmt: skip
+_JUDGMENTS: Final = {
+    "item": pl.String(), "model": pl.String(), "turn": pl.Int64(), "rater": pl.String(),
+    "judged": pl.UInt64(), "label": pl.Float64(),
+}  # fmt: skip
+# Rewritings are compared with one another on one item only, so 64 bits are enough.
+_HASH: Final = pl.when(pl.col("rewriting").is_not_null()).then(pl.col("rewriting").hash())
 _CONFLICTS: Final = (
     Column("judged by"),
     Column("model"),
@@ -103,20 +115,23 @@ def _gaps(context: Context, name: str | None) -> pl.DataFrame:
     if not sources:
         what = "" if name is None else f" called {name!r}"
         raise UsageError(f"{context.name}: the recipe has no method of kind probdiff{what}")
-    rows = context.rows_of(sources[0])
-    return rows.select(*_KEYS, CLUSTER, "d", "rewriting").filter(pl.col("turn").is_not_null())
+    found = [pl.DataFrame(schema=_GAPS)]
+    for rows in context.slices_of(sources[0], _OF_GAPS):
+        gaps = rows.filter(pl.col("turn").is_not_null())
+        found.append(gaps.select(*_KEYS, CLUSTER, "d", rewriting=_HASH))
+    return pl.concat(found)
 
 
 def _judgments(context: Context, names: Sequence[str] | None) -> list[pl.DataFrame]:
-    """Verdicts of judges: item, model, turn, rater, label, and the rewriting that was judged."""
-    empty = {**dict.fromkeys((*_KEYS, "rater", "judged"), pl.String()), "label": pl.Float64()}
-    found = [pl.DataFrame(schema={**empty, "turn": pl.Int64()})]
+    """Verdicts of judges: item, model, turn, rater, label, and hash of what was judged."""
+    found = [pl.DataFrame(schema=_JUDGMENTS)]
+    label = pl.col("verdict").sign()
     for source in _source(context, None, "judged_rewrites"):
         if names is None or source.name in names:
-            rows = context.rows_of(source).filter(pl.col("status") == "ok")
             rater = pl.format("{} ({})", pl.col("judge"), pl.lit(source.name))
-            label = pl.col("verdict").sign()
-            found.append(rows.select(*_KEYS, rater=rater, judged="rewriting", label=label))
+            for part in context.slices_of(source, _OF_JUDGMENTS):
+                rows = part.filter(pl.col("status") == "ok")
+                found.append(rows.select(*_KEYS, rater=rater, judged=_HASH, label=label))
     return found
 
 

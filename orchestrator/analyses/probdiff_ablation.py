@@ -34,6 +34,7 @@ _SETTINGS: Final = (
     Column("of the rewriting", "number", 2),
 )
 _LONGEST_PROMPT: Final = 40
+_READ: Final = ("item", "category", "model", "status", "d", "unchanged")
 
 
 class Config(Settings):
@@ -49,7 +50,7 @@ def summarise(context: Context) -> list[Table]:
     settings: list[list[Cell]] = []
     for source in sources:
         config: ProbDiffConfig = source.config
-        own = msgspec.structs.replace(context, config=config, rows=context.rows_of(source))
+        own = msgspec.structs.replace(context, config=config, rows=context.rows_of(source, _READ))
         settings += _settings(source.name, config, own.rows)
         if own.rows.is_empty():
             continue

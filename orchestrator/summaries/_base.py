@@ -11,19 +11,22 @@ and send nothing: what they need is in the frames. A summary that reads few colu
 `COLUMNS`: no others are read, so that the texts of a long run take no memory.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, Clusters
-from orchestrator.frames import columns_of
+from orchestrator.frames import columns_of, slices_of
 from orchestrator.statistics.results import checked_level
 from orchestrator.tables import Table
 
 T = TypeVar("T")
+
+ROWS_AT_ONCE: Final = 10_000
+"""Rows of a slice; more bring nothing, and with texts they take memory."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -114,6 +117,19 @@ class Context(msgspec.Struct, frozen=True):
         if source.derive is not None:
             rows = source.derive(rows, source.config)
         return self.clusters.of(rows)
+
+    def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The rows of another method, some thousand at a time; of files only these are held.
+
+        It is for columns of texts, of which something short is kept. There is no slice where the
+        method has no rows, and no column that the method derives.
+
+        Args:
+            source: The method.
+            columns: Those that are read.
+        """
+        for part in slices_of(self.frames, source.frame, ("method", *columns), ROWS_AT_ONCE):
+            yield self.clusters.of(part.filter(pl.col("method") == source.name))
 
 
 class Summary(Protocol):

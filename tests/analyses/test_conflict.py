@@ -1,3 +1,4 @@
+import msgspec
 import polars as pl
 import pytest
 
@@ -5,7 +6,9 @@ from orchestrator.analyses.conflict import Config, summarise
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.frames import polars_schema
 from orchestrator.methods import judged_rewrites, probdiff
+from orchestrator.summaries import _base
 from orchestrator.summaries._base import Context, Source
+from tests.analyses.files import NoTexts
 
 GAPS = {"method": pl.String(), **polars_schema(probdiff.SCHEMA)}
 JUDGED = {"method": pl.String(), **polars_schema(judged_rewrites.SCHEMA)}
@@ -137,3 +140,21 @@ def test_a_path_is_found_beside_the_recipe(tmp_path):
     assert found.labels == str((tmp_path / "labels.csv").resolve())
     with pytest.raises(ValueError, match="there is no file"):
         Config.model_validate({"labels": "no.csv"}, context={"folder": str(tmp_path)})
+
+
+def test_texts_are_read_a_slice_at_a_time_and_other_columns_as_far_as_they_are_used(
+    tmp_path, monkeypatch
+):
+    """A run of a million rewritings has some gigabytes of texts."""
+    monkeypatch.setattr(_base, "ROWS_AT_ONCE", 2)
+    gaps = [gap(str(i), 0.1) | {"answer": "text", "rewriting": f"r{i % 4}"} for i in range(5)]
+    judged = [verdict(str(i), -1.0, rewriting=f"r{i % 3}") for i in range(5)]
+    whole = context(gaps, judged)
+    files = NoTexts(tmp_path, whole.frames, texts={"rewriting"})
+    (table,) = summarise(msgspec.structs.replace(whole, frames=files))
+    assert table == summarise(whole)[0]
+    (line,) = lines(table)
+    assert line["texts"] == 3
+    assert files.longest == 2
+    assert files.read >= {"d", "verdict", "rewriting"}
+    assert not files.read & {"answer", "message", "cause"}

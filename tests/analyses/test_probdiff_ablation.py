@@ -1,3 +1,4 @@
+import msgspec
 import polars as pl
 import pytest
 
@@ -6,6 +7,7 @@ from orchestrator.errors import UsageError
 from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
 from orchestrator.summaries._base import Context, Source
+from tests.analyses.files import NoTexts
 
 SCHEMA = {"method": pl.String(), **polars_schema(probdiff.SCHEMA)}
 
@@ -78,3 +80,10 @@ def test_without_rows_yet_the_temperatures_are_those_of_the_settings():
 def test_a_recipe_without_probdiff_is_refused():
     with pytest.raises(UsageError, match="no method of kind probdiff"):
         summarise(context([]))
+
+
+def test_only_the_columns_that_it_needs_are_read(tmp_path):
+    whole = context([row("a", "1", -0.03), row("a", "2", 0.1)], source("a"))
+    files = NoTexts(tmp_path, whole.frames)
+    assert summarise(msgspec.structs.replace(whole, frames=files)) == summarise(whole)
+    assert files.read == {"method", "item", "category", "model", "status", "d", "unchanged"}
