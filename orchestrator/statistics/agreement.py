@@ -30,8 +30,6 @@ METHOD: Final = "jackknife over prompts on the arcsine scale, t quantile"
 ENUMERATED_MODELS: Final = 8
 """Models up to which all orderings are gone through: 8! = 40,320."""
 
-_TIE_WORD: Final = "tie"
-
 
 @dataclass(frozen=True, slots=True)
 class RankingAgreement:
@@ -151,33 +149,6 @@ def raw_agreement(
     return clustered_share(agreed, counts, confidence_level)
 
 
-def votes_from(words: Sequence[str | None], first: str, second: str) -> Floats:
-    """Votes as numbers: 1 and -1 for the two names, 0 for any word with "tie" in it, else nan.
-
-    "tie (inconsistent)" is a tie, as in FastChat.
-    """
-    codes = {first: 1.0, second: -1.0}
-    return np.array([_vote(word, codes) for word in words])
-
-
-def rater_pairs(votes: Floats, items: Ints) -> tuple[Ints, Ints]:
-    """All pairs of votes on one item, as in human-human agreement: indices into the votes.
-
-    Args:
-        votes: Shape (n,), nan where missing, which are left out.
-        items: Shape (n,): the question and pair of models that each vote is on.
-    """
-    known = np.flatnonzero(~np.isnan(votes))
-    order = known[np.argsort(items[known], kind="stable")]
-    ends = np.flatnonzero(np.diff(items[order])) + 1
-    left, right = [], []
-    for group in np.split(order, ends):
-        one, two = np.triu_indices(group.size, 1)
-        left.append(group[one])
-        right.append(group[two])
-    return np.concatenate(left).astype(np.int64), np.concatenate(right).astype(np.int64)
-
-
 def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> RankingAgreement:
     """Agreement of two scores of the same models, with p-values that are honest for few models.
 
@@ -209,12 +180,6 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
     )
     tau, rho = association(x, y, "kendall"), association(x, y, "spearman")
     return RankingAgreement(tau, rho, tau_p, rho_p, n, few)
-
-
-def _vote(word: str | None, codes: dict[str, float]) -> float:
-    if word is None:
-        return math.nan
-    return codes.get(word, 0.0 if _TIE_WORD in word else math.nan)
 
 
 def _estimate(

@@ -1,4 +1,4 @@
-"""Effect of length: diagnostics, and AlpacaEval 2's win rates with and without it.
+"""AlpacaEval 2's win rates, as published and controlled for the lengths of answers.
 
 Source: Dubois et al. 2024, arXiv 2404.04475, and `alpaca_eval` (`metrics/glm_winrate.py`,
 `metrics/helpers.py`). Lengths are characters. Preferences are on AlpacaEval's scale: 1 is the
@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bootstrap import prompt_weights
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.correlation import Correlation, correlate
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.penalised import SharedRows, fit_penalised, log_losses
-from orchestrator.statistics.results import Estimate, Interval
+from orchestrator.statistics.results import Interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -107,31 +105,6 @@ class _Rows:
     features: Floats
     target: Floats
     weight: Floats
-
-
-def length_effect(
-    score: Floats, length: Floats, prompts: Ints, confidence_level: float = 0.95
-) -> Correlation:
-    """Spearman correlation of a score with the answer's length; shape (n,) each, nan is missing."""
-    return correlate(score, length, prompts, kind="spearman", confidence_level=confidence_level)
-
-
-def longer_wins(
-    preference: Floats, gap: Floats, prompts: Ints, confidence_level: float = 0.95
-) -> Estimate:
-    """Mean preference for the longer of two answers; one half if length has no part.
-
-    Args:
-        preference: Shape (n,), for the first answer, in [0, 1]; nan where missing.
-        gap: Shape (n,), length of the first minus that of the second; equal lengths are left out.
-        prompts: Shape (n,), any whole numbers.
-        confidence_level: In (0, 1).
-    """
-    kept = ~np.isnan(preference) & ~np.isnan(gap) & (gap != 0.0)
-    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1)
-    longer = np.where(gap > 0.0, preference, 1.0 - preference)[kept]
-    counts = np.bincount(codes).astype(np.float64)
-    return clustered_share(np.bincount(codes, longer).astype(float), counts, confidence_level)
 
 
 def head_to_head(preferences: Floats) -> HeadToHead:

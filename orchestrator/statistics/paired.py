@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -59,23 +58,6 @@ class Comparison:
     n_missing: int
     method: str
     undefined: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AdjustedComparison:
-    """One of a family of comparisons.
-
-    Attributes:
-        first: Name.
-        second: Name.
-        comparison: As it would be alone.
-        adjusted_p: Holm's, over the family; None where there is no p-value.
-    """
-
-    first: str
-    second: str
-    comparison: Comparison
-    adjusted_p: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,33 +130,6 @@ def compare_accuracies(
         jackknife_sums(parts[:, [0, 2]], mean_of_sums),
     )
     return _compared(found, counts, parts[:, 0], resampling)
-
-
-def compare_all(
-    scores: Sequence[tuple[str, Floats]],
-    gold: Floats,
-    prompts: Ints,
-    kind: Kind,
-    resampling: Resampling,
-) -> tuple[AdjustedComparison, ...]:
-    """All pairs of evaluators by their correlation with gold, p-values adjusted by Holm.
-
-    Args:
-        scores: Name and scores, shape (n,), of each evaluator.
-        gold: Shape (n,).
-        prompts: Shape (n,).
-        kind: Which correlation.
-        resampling: For the p-values and intervals.
-    """
-    pairs = list(combinations(scores, 2))
-    found = [
-        compare_correlations(a, b, gold, prompts, kind, resampling) for (_, a), (_, b) in pairs
-    ]
-    adjusted = holm_adjusted(found)
-    return tuple(
-        AdjustedComparison(a, b, comparison, p)
-        for ((a, _), (b, _)), comparison, p in zip(pairs, found, adjusted, strict=True)
-    )
 
 
 def holm_adjusted(comparisons: Sequence[Comparison]) -> tuple[float | None, ...]:

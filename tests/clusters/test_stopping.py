@@ -12,6 +12,7 @@ from orchestrator.runner.prepare import prepare
 from orchestrator.scheduler.blocks import Blocks, Ranking, StoppingRule
 from orchestrator.statistics.betting import Capital, confidence_sequence
 from orchestrator.statistics.sequential import LAG, OrderTest, cluster_totals, pair_orders
+from tests.datasets.test_clusters import codes_of
 from tests.e2e.runs import write_recipe
 from tests.scheduler.test_blocks import begun, rule_of_pairs, run
 
@@ -145,7 +146,7 @@ def test_a_recipe_s_rule_is_over_the_clusters_of_its_source(tmp_path):
     rule = prepared.rule
     assert rule is not None
     assert sorted(rule.sizes) == [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3
-    assert (np.diff(prepared.dataset.clusters.codes) >= 0).all()
+    assert (np.diff(codes_of(prepared.dataset)) >= 0).all()
     assert rule.new_tests()[0].largest_cluster == 4
 
 
@@ -154,7 +155,7 @@ def test_on_exactly_these_items_each_is_drawn_for_itself(tmp_path):
     prepared = prepare(load(path), path.parent)
     assert prepared.rule is not None
     assert (prepared.rule.sizes, prepared.rule.population) == ((), 30)
-    assert (np.diff(prepared.dataset.clusters.codes) < 0).any()
+    assert (np.diff(codes_of(prepared.dataset)) < 0).any()
 
 
 def test_settled_orders_close_later_blocks_of_any_size():

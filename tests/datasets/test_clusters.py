@@ -37,10 +37,15 @@ def made(sizes):
     ]
 
 
+def codes_of(dataset):
+    assert dataset.clusters is not None
+    return dataset.clusters.codes
+
+
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_every_kind_of_file_names_clusters(tmp_path, suffix):
     dataset = opened(tmp_path, suffix, cluster="passage")
-    assert dataset.clusters.codes.tolist() == [0, 1, 2, 0]
+    assert codes_of(dataset).tolist() == [0, 1, 2, 0]
     assert [dataset.item(n).cluster for n in range(4)] == ["one", "two", None, "one"]
 
 
@@ -51,7 +56,7 @@ def test_without_a_name_every_item_stands_alone(tmp_path):
 
 def test_a_column_called_cluster_is_found_unless_it_is_refused(tmp_path):
     rows = [{"prompt": str(n), "cluster": n // 2} for n in range(4)]
-    assert opened(tmp_path, rows=rows).clusters.codes.tolist() == [0, 0, 1, 1]
+    assert codes_of(opened(tmp_path, rows=rows)).tolist() == [0, 0, 1, 1]
     assert opened(tmp_path, rows=rows, cluster=None).clusters is None
 
 
@@ -73,17 +78,17 @@ def test_a_column_may_be_category_and_cluster(tmp_path):
 def test_a_passage_is_named_by_its_beginning(tmp_path):
     rows = [{"prompt": str(n), "passage": "x" * 500 + str(n // 2)} for n in range(4)]
     dataset = opened(tmp_path, rows=rows, cluster="passage")
-    assert dataset.clusters.codes.tolist() == [0, 0, 1, 1]
+    assert codes_of(dataset).tolist() == [0, 0, 1, 1]
     assert len(dataset.item(0).cluster) < 120
 
 
 def test_a_part_of_a_dataset_keeps_its_clusters(tmp_path):
     dataset = opened(tmp_path, cluster="passage")
     assert dataset.limit(2).clusters is None
-    assert dataset.limit(4).clusters.codes.tolist() == [0, 1, 2, 0]
+    assert codes_of(dataset.limit(4)).tolist() == [0, 1, 2, 0]
     shuffled = dataset.shuffled(3)
     names = [shuffled.item(n).cluster or n for n in range(4)]
-    codes = shuffled.clusters.codes
+    codes = codes_of(shuffled)
     assert [names[a] == names[b] for a in range(4) for b in range(4)] == [
         codes[a] == codes[b] for a in range(4) for b in range(4)
     ]
@@ -91,7 +96,7 @@ def test_a_part_of_a_dataset_keeps_its_clusters(tmp_path):
 
 def test_whole_clusters_are_shuffled_so_that_their_items_stand_together():
     dataset = from_items("d", made([3, 1, 5, 2, 4])).shuffled(7, by_cluster=True)
-    assert np.all(np.diff(dataset.clusters.codes) >= 0)
+    assert np.all(np.diff(codes_of(dataset)) >= 0)
     again = from_items("d", made([3, 1, 5, 2, 4])[::-1]).shuffled(7, by_cluster=True)
     assert [again.item(n).key for n in range(15)] == [dataset.item(n).key for n in range(15)]
 
@@ -101,9 +106,7 @@ def test_large_clusters_come_no_earlier_than_small_ones():
     places = []
     for seed in range(200):
         codes = from_items("d", items).shuffled(seed, by_cluster=True)
-        places.append(
-            int(codes.clusters.codes[[codes.item(n).cluster for n in range(80)].index("c0")])
-        )
+        places.append(int(codes_of(codes)[[codes.item(n).cluster for n in range(80)].index("c0")]))
     # Uniform on 0 to 40: mean 20, standard error 0.84.
     assert 17.0 < np.mean(places) < 23.0
 

@@ -13,9 +13,7 @@ from orchestrator.statistics.agreement import (
     fleiss_kappa,
     ranking_agreement,
     rater_counts,
-    rater_pairs,
     raw_agreement,
-    votes_from,
 )
 from orchestrator.statistics.jackknife import Resampling
 
@@ -138,21 +136,10 @@ def test_unknown_category_is_refused():
 
 
 def test_agreement_with_and_without_ties():
-    one = votes_from(["a", "a", "tie", "b", "tie (inconsistent)"], "a", "b")
-    two = votes_from(["a", "b", "tie", "tie", "a"], "a", "b")
+    one = np.array([1.0, 1.0, 0.0, -1.0, 0.0])
+    two = np.array([1.0, -1.0, 0.0, 0.0, 1.0])
     assert raw_agreement(one, two, alone(one)).value == pytest.approx(2 / 5)
     assert raw_agreement(one, two, alone(one), ties=False).value == pytest.approx(1 / 2)
-
-
-def test_words_that_are_no_vote_are_missing():
-    found = votes_from(["error", None, "a"], "a", "b")
-    np.testing.assert_array_equal(found, [np.nan, np.nan, 1.0])
-
-
-def test_pairs_of_human_votes_are_all_pairs_of_an_item():
-    one, two = rater_pairs(np.array([1.0, 0.0, np.nan, 1.0, -1.0]), np.array([7, 3, 7, 7, 3]))
-    found = {frozenset(pair) for pair in zip(one.tolist(), two.tolist(), strict=True)}
-    assert found == {frozenset((0, 3)), frozenset((1, 4))}
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=6))

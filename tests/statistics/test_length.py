@@ -14,8 +14,6 @@ from orchestrator.statistics.length import (
     fit_penalised_logistic,
     head_to_head,
     length_controlled_win_rate,
-    length_effect,
-    longer_wins,
     predicted_preference,
     standardised_length,
 )
@@ -151,24 +149,6 @@ def test_standardised_length_is_baseline_minus_model():
 
 def test_prediction_is_at_equal_length():
     assert predicted_preference(0.0, 1.0, np.array([0.0])) == pytest.approx(0.5)
-
-
-def test_longer_answers_that_win_are_seen():
-    preference, gap = np.array([0.9, 0.1, 0.5, np.nan]), np.array([30.0, -5.0, 0.0, 3.0])
-    found = longer_wins(preference, gap, np.arange(4))
-    assert found.value == pytest.approx(0.9)
-    assert found.n == 2
-
-
-def test_nothing_to_compare_in_length():
-    found = longer_wins(np.array([0.5]), np.array([0.0]), np.arange(1))
-    assert np.isnan(found.value)
-    assert found.undefined
-
-
-def test_length_effect_is_a_signed_spearman():
-    length = np.array([1.0, 5.0, 3.0, 9.0])
-    assert length_effect(-length, length, np.arange(4)).value == pytest.approx(-1.0)
 
 
 def test_the_fit_with_its_interval_takes_a_second_not_half_a_minute(rng):

@@ -1,4 +1,6 @@
 import math
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.jackknife import Jackknifed, Resampling, sign_flip_p_value
 from orchestrator.statistics.paired import (
     compare_accuracies,
-    compare_all,
     compare_correlations,
     holm_adjusted,
     mcnemar_exact,
@@ -24,10 +25,6 @@ def correlations_compared(*values, **options):
 
 def accuracies_compared(*values, **options):
     return compare_accuracies(*values, **options)
-
-
-def all_compared(*values, **options):
-    return compare_all(*values, **options)
 
 
 def correlated(*values, **options):
@@ -97,11 +94,17 @@ def test_a_constant_evaluator_is_not_compared(rng):
 
 def test_all_pairs_are_adjusted_together(rng):
     gold, scores = evaluators(rng, 60, (0.5, 1.0, 3.0))
-    named = list(zip("abc", scores, strict=True))
-    found = all_compared(named, gold, np.arange(60), "spearman", resampling())
-    assert [(c.first, c.second) for c in found] == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert all(c.adjusted_p >= c.comparison.p_value for c in found)
-    assert holm_adjusted([c.comparison for c in found]) == tuple(c.adjusted_p for c in found)
+    found = [
+        correlations_compared(a, b, gold, np.arange(60), "spearman", resampling())
+        for a, b in combinations(scores, 2)
+    ]
+    undefined = replace(found[0], p_value=None)
+    *adjusted, missing = holm_adjusted([*found, undefined])
+    plain = np.array([c.p_value for c in found], float)
+    together = np.array(adjusted, float)
+    assert np.all(together >= plain)
+    assert together.min() == pytest.approx(min(1.0, 3 * plain.min()))
+    assert missing is None
 
 
 def test_accuracies_of_one_point_a_prompt_have_the_paired_t_interval(rng):

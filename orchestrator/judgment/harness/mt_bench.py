@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from orchestrator.judgment.harness._numbers import NUMBER, within
+from orchestrator.judgment.harness._numbers import NUMBER
 from orchestrator.judgment.harness._reading import (
     AMBIGUOUS,
     Match,
@@ -33,16 +33,12 @@ LOW: Final = 1.0
 HIGH: Final = 10.0
 UNPARSED: Final = -1.0
 """FastChat's stand-in for a rating that it can't read; dropped from its means."""
-SCORE_TIE: Final = 0.1
-"""Scores at most this far apart are a tie where a winner is derived from two ratings."""
 NEEDS_REFERENCE: Final = frozenset({"math", "reasoning", "coding"})
 """Categories that FastChat judges against a reference answer."""
 
 _RATING = re.compile(rf"\[\[({NUMBER})\]\]")
 _RATING_BACKUP = re.compile(rf"\[({NUMBER})\]")
 _ANNOUNCED = re.compile(rf"(?i:\b(?:rating|score)(?: is)?)[\s:*_=]{{1,4}}\[({NUMBER})\]")
-_SCORES = re.compile(rf"\[\[({NUMBER}),\s?({NUMBER})\]\]")
-_SCORES_BACKUP = re.compile(rf"\[({NUMBER}),\s?({NUMBER})\]")
 _VERDICTS: Final[tuple[tuple[str, Winner], ...]] = (
     ("[[A]]", "A"),
     ("[[B]]", "B"),
@@ -115,34 +111,6 @@ def read_winner(text: str) -> Reading:
         for one in _VERDICT.finditer(text)
     ]
     return agreed(text, found)
-
-
-def parse_scores(text: str) -> tuple[float, float] | None:
-    """Both ratings of the prompt that asks for two: the one `[[x, y]]`, or nothing but `[x, y]`."""
-    found = [
-        Match(
-            (within(one.group(1), LOW, HIGH), within(one.group(2), LOW, HIGH)),
-            one.start(),
-            one.start(1),
-            one.end(2),
-            "]]",
-        )
-        for one in _SCORES.finditer(text)
-    ]
-    if not found and (alone := _SCORES_BACKUP.fullmatch(text.strip())):
-        pair = within(alone.group(1), LOW, HIGH), within(alone.group(2), LOW, HIGH)
-        found = [Match(pair, 0, 0, 0)]
-    a, b = agreed(text, found).value or (None, None)
-    return None if a is None or b is None else (a, b)
-
-
-def winner_of_scores(a: float | None, b: float | None) -> Winner | None:
-    """The winner that two ratings imply: a tie up to 0.1 apart; None where one is missing."""
-    if a is None or b is None:
-        return None
-    if abs(a - b) <= SCORE_TIE:
-        return "tie"
-    return "A" if a > b else "B"
 
 
 def two_games(game_1: Winner | None, game_2: Winner | None) -> Winner | None:

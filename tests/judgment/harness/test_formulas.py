@@ -40,14 +40,6 @@ def test_win_rates_of_both_sides_add_up(results):
         assert mine.loss_rate == pytest.approx(theirs.win_rate)
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "winner"),
-    [(8, 8.1, "tie"), (8, 8.2, "B"), (9, 8, "A"), (None, 8, None), (8, None, None)],
-)
-def test_two_ratings_imply_a_winner(a, b, winner):
-    assert mt_bench.winner_of_scores(a, b) == winner
-
-
 @given(logprobs, logprobs)
 def test_a_preference_in_the_other_order_is_flipped(one, two):
     preferred = alpaca_eval.preference(one, two)

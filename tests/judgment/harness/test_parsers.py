@@ -48,7 +48,7 @@ texts = st.lists(pieces, max_size=40).map("".join) | st.text(max_size=80)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_are_read_in_linear_time(name):
     text = HOSTILE[name]
-    for parse in (*RATINGS.values(), *VERDICTS.values(), mt_bench.parse_scores):
+    for parse in (*RATINGS.values(), *VERDICTS.values()):
         parse(text)
     for convention in ("auto_j", "selfeval"):
         auto_j.parse_rating(text, convention=convention)
@@ -197,15 +197,6 @@ def test_fastchat_checks_no_range_and_we_do():
 
 def test_a_number_too_long_for_a_float_is_missing():
     assert mt_bench.parse_rating("[[" + "9" * 400 + "]]") is None
-
-
-def test_two_ratings_in_one_text():
-    assert mt_bench.parse_scores("so [[8, 6.5]]") == (8.0, 6.5)
-    assert mt_bench.parse_scores(" [8,6]\n") == (8.0, 6.0)
-    assert mt_bench.parse_scores("so [8,6]") is None
-    assert mt_bench.parse_scores("for example [[5, 6]]. [[8, 6]]") is None
-    assert mt_bench.parse_scores("so [[8, 60]]") is None
-    assert mt_bench.parse_scores("so [[8]]") is None
 
 
 def test_by_convention_auto_j_takes_the_last_rating_and_mt_bench_the_first():
