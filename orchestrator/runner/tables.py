@@ -36,9 +36,8 @@ def summarise(
         allow_code: Import kinds from outside this project.
         keeping: Numbers of earlier calls; all are computed where it is left out.
     """
-    found: list[Table] = []
     clusters = clusters_of(frames)
-    methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
+    methods, found = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
     sources = [_source(ref, module) for ref, module in methods]
     for source, (_, module) in zip(sources, methods, strict=True):
         summary = _summary_of(source.kind, module)
@@ -51,9 +50,11 @@ def summarise(
             said = _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))
             warnings = distrusted(rows)
             found += [untrusted(table, warnings) for table in said]
-    for reference, module in _loaded(
+    analyses, skipped = _loaded(
         plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code
-    ):
+    )
+    found += skipped
+    for reference, module in analyses:
         context = _context(reference.name, reference.config, settings, frames, clusters)
         found += _said(module, msgspec.structs.replace(context, sources=sources))
     if keeping is not None:
@@ -71,7 +72,7 @@ def all_sources(
         settings: The resolved recipe.
         allow_code: Import kinds from outside this project.
     """
-    methods = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
+    methods, _ = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
     context = _context("report", None, settings, frames, clusters_of(frames))
     sources = [_source(ref, module) for ref, module in methods]
     return msgspec.structs.replace(context, sources=sources)
@@ -99,9 +100,13 @@ def _loaded(
     entries: Sequence[Mapping[str, Any]],
     *,
     allow_code: bool,
-) -> list[tuple[PluginRef, ModuleType]]:
-    """The kinds of a resolved recipe with their settings; those that can't be had are said."""
-    found = []
+) -> tuple[list[tuple[PluginRef, ModuleType]], list[Table]]:
+    """Return the kinds of a resolved recipe with their settings.
+
+    A kind that can't be loaded gives a table without rows instead, whose note says why, so that
+    every form of the report says it too.
+    """
+    found, skipped = [], []
     for entry in entries:
         kind = str(entry.get("kind"))
         given = {key: value for key, value in entry.items() if key != "kind"}
@@ -110,12 +115,15 @@ def _loaded(
             found.append((PluginRef(kind, module.Config.model_validate(given)), module))
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
-            _log.warning(
-                "skipped the summary of %s: %s. Its rows can be read and exported all the same",
-                plugins.label(kind),
-                error,
+            said = (
+                f"skipped the summary of {plugins.label(kind)}: {error}. Its rows can be read and "
+                f"exported all the same"
             )
-    return found
+            _log.warning("%s", said)
+            name = str(entry.get("name") or kind)
+            title = f"{name}: no summary"
+            skipped.append(Table(f"{kind}.skipped", title, (), (), notes=(said,), source=name))
+    return found, skipped
 
 
 def _summary_of(kind: str, module: ModuleType) -> ModuleType | None:

@@ -37,7 +37,7 @@ def test_every_command_takes_the_permission_and_says_how_to_give_it_once(command
         assert "(once for a folder: orchestrator allow)" in said[:140], name
 
 
-def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project, caplog):
+def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project, here, caplog):
     path = f"{project.name}/r.yaml"
     for name in ("check", "plan", "run"):
         code, _, err = command(name, path)
@@ -59,6 +59,11 @@ def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project
     assert code == EXIT_COMPLETE
     assert "mine says hello" not in out
     assert "skipped the summary of my_method" in caplog.text
+    page = here / "page.html"
+    reports = [command("report", run_dir, "--format", form)[1] for form in ("json", "markdown")]
+    assert command("report", run_dir, "--html", str(page))[0] == EXIT_COMPLETE
+    for report in (out, *reports, page.read_text(encoding="utf-8")):
+        assert "skippedthesummaryofmy_method" in "".join(report.replace("\\", "").split())
     assert command("check", path)[0] == EXIT_USAGE
     assert command("report", run_dir, "--allow-code")[1].count("mine says hello")
 
