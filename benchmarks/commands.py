@@ -71,8 +71,15 @@ def costs(folder: Path) -> Iterator[Cost]:
 def _cost(name: str, arguments: Sequence[str], *, bounded: bool) -> Cost:
     started = time.monotonic()
     command = [sys.executable, "-m", "orchestrator", *arguments]
+    # As users run it: compiled modules are kept.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=_runs.ROOT, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=_runs.ROOT,
+        env=environment,
+        text=True,
     )
     wall = _first_page(process, started) if name == _VIEW else None
     said = "" if process.stdout is None else process.stdout.read()
