@@ -21,6 +21,7 @@ from orchestrator.runner.options import (
     html_option,
     limit_options,
     listing_options,
+    new_options,
     probe_options,
     servers_options,
     untrusted_option,
@@ -176,6 +177,11 @@ def _parser() -> argparse.ArgumentParser:
         commands, "servers", "runner.server_commands:servers", "list or end kept servers"
     )
     servers_options(servers)
+    new_options(
+        _command(
+            commands, "new", "runner.new_command:new", "write a plug-in with its test and recipe"
+        )
+    )
     allow_options(
         _command(
             commands, "allow", "runner.allow_command:allow", "let the recipes of a folder run code"

@@ -97,6 +97,17 @@ def listing_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print machine-readable JSON")
 
 
+def new_options(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `orchestrator new`."""
+    command.add_argument(
+        "family", choices=["method", "dataset", "backend"], help="kind of plug-in to write"
+    )
+    command.add_argument("name", metavar="NAME", help="name of the module, such as brevity")
+    command.add_argument(
+        "--in", dest="folder", default=".", metavar="DIR", help="the working directory if omitted"
+    )
+
+
 def allow_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator allow`."""
     command.add_argument(

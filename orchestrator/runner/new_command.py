@@ -1,0 +1,60 @@
+"""`orchestrator new`: a plug-in to start from, with its test and a recipe."""
+
+import argparse
+import keyword
+import sys
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator.paths import expanded
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+
+_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+
+
+def new(options: argparse.Namespace) -> int:
+    """Write a plug-in, its test and a recipe into a folder.
+
+    Raises:
+        UsageError: If the name can't be that of a module, or one of the files is there.
+    """
+    name, folder = options.name, expanded(options.folder)
+    _check(name)
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder")
+    files = {
+        folder / f"{name}.py": f"{options.family}.py.txt",
+        folder / f"test_{name}.py": f"test_{options.family}.py.txt",
+        folder / f"{name}.yaml": f"{options.family}.yaml.txt",
+    }
+    taken = [str(file) for file in files if file.exists() or file.is_symlink()]
+    if taken:
+        raise UsageError(f"there is already {' and '.join(taken)}; nothing was written")
+    title = name.replace("_", " ").capitalize()
+    for file, template in files.items():
+        text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text.substitute(name=name, title=title))
+        write_to(sys.stdout, f"wrote {safe_line(str(file))}\n")
+    write_to(
+        sys.stdout,
+        safe_line(
+            f"test it with `pytest test_{name}.py` and run it with "
+            f"`orchestrator run {name}.yaml --allow-code`, both in {folder}"
+        )
+        + "\n",
+    )
+    return EXIT_COMPLETE
+
+
+def _check(name: str) -> None:
+    if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
+        raise UsageError(
+            f"{name!r} can't name a module; use lower-case letters, digits and underscores, such "
+            f"as my_method"
+        )
+    if name in sys.stdlib_module_names or name.startswith(("test_", "_")):
+        raise UsageError(f"{name!r} names another module or a test; choose another name")
