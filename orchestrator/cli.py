@@ -210,6 +210,17 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     allow_code_option(export, _UNUSED)
     untrusted_option(export)
     export_options(export)
+    compare = _command(
+        commands,
+        "compare",
+        "runner.report_commands:compare",
+        "compare two runs on the items of both",
+    )
+    _run_argument(compare)
+    compare.add_argument("other", metavar="OTHER", help="the run to compare it with")
+    allow_code_option(compare)
+    untrusted_option(compare)
+    _form_option(compare)
     status = _command(
         commands, "status", "runner.commands:status", "look at a running or ended run"
     )
@@ -260,13 +271,17 @@ def _run_argument(command: argparse.ArgumentParser) -> None:
 
 
 def _format_option(command: argparse.ArgumentParser) -> None:
+    _form_option(command)
+    html_option(command)
+
+
+def _form_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--format",
         choices=["table", "markdown", "json"],
         default="table",
         help="how the results are written to stdout",
     )
-    html_option(command)
 
 
 def _positive(text: str) -> int:

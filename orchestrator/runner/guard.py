@@ -63,8 +63,10 @@ def is_wanted(options: argparse.Namespace) -> bool:
 
 def _places(options: argparse.Namespace) -> list[Path]:
     """Return the folders of runs that a command may read."""
-    named = Path(options.run) if hasattr(options, "run") else Path(_folder(options))
-    return [named, Path(RUNS) / named] if hasattr(options, "run") else [named]
+    if not hasattr(options, "run"):
+        return [Path(_folder(options))]
+    named = [Path(getattr(options, name)) for name in ("run", "other") if hasattr(options, name)]
+    return [place for one in named for place in (one, Path(RUNS) / one)]
 
 
 def _folder(options: argparse.Namespace) -> str:

@@ -16,19 +16,27 @@ from pydantic import BaseModel
 from orchestrator import files, plugins
 from orchestrator.datasets._memory import SupportsArrow, is_frame, to_json_lines
 from orchestrator.errors import DatasetError, Fault, RecipeError, StoreError, UsageError
+from orchestrator.plugin_base import Plugin
 from orchestrator.recipe import schema, source
 from orchestrator.recipe.load import find, validated
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.source import MAX_DEPTH, Arguments, Source
 from orchestrator.store import RunDirectory
 
-Entry = Mapping[str, object] | BaseModel
-"""Settings by name, as under the same key of a YAML file."""
+Entry = Mapping[str, object] | BaseModel | Plugin[Any]
+"""Settings by name, as under the same key of a YAML file; or a plug-in with its settings."""
 DatasetLike = str | PathLike[str] | SupportsArrow | Sequence[Mapping[str, object]] | Entry
 
 KEPT: Final = "recipe.yaml"
 """The recipe that Python gave, in the directory of its run."""
 _FILE: Final = "Recipe"
+_BUNDLED: Final = (
+    plugins.METHODS,
+    plugins.ANALYSES,
+    plugins.DATASETS,
+    plugins.LAUNCH,
+    plugins.BACKENDS,
+)
 
 
 class Recipe:
@@ -42,7 +50,7 @@ class Recipe:
         dataset: A polars or pandas frame (anything with `__arrow_c_stream__`), a list of mappings,
             the path of a file, the name of a bundled dataset, or a mapping with `kind`. To name the
             columns of a frame: `{"rows": frame, "fields": {"prompt": "question"}}`.
-        methods: Kinds, or mappings with `kind` and its settings.
+        methods: Kinds, mappings with `kind` and its settings, or plug-ins with their settings.
         name: Name of the recipe and of its run directory, `runs/NAME`.
         analyses: As `methods`.
         description: A line or two.
@@ -303,7 +311,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _dataset(given: DatasetLike) -> tuple[object, HeldRows | None]:
     """The setting `dataset`, and the rows where they are in memory."""
-    if isinstance(given, BaseModel):
+    if isinstance(given, BaseModel | Plugin):
         return given, None
     if isinstance(given, Mapping) and not is_frame(given):
         if "rows" not in given:
@@ -339,6 +347,12 @@ def _kinds(entries: object) -> object:
     return [{"kind": one} if isinstance(one, str) else one for one in entries]
 
 
+def _kind_of(plugin: type) -> str:
+    """The kind by which a recipe names a plug-in's class: a bundled one, else `module:Class`."""
+    package, _, name = plugin.__module__.rpartition(".")
+    return name if package in _BUNDLED else f"{plugin.__module__}:{plugin.__qualname__}"
+
+
 def _plain(value: object, path: source.Path) -> Any:  # noqa: ANN401 (plain data)
     """The value as YAML would give it.
 
@@ -351,6 +365,9 @@ def _plain(value: object, path: source.Path) -> Any:  # noqa: ANN401 (plain data
         return value
     if isinstance(value, PathLike):
         return fspath(value)
+    if isinstance(value, Plugin):
+        settings = value.config.model_dump(mode="json", exclude_unset=True)
+        return _plain({"kind": _kind_of(type(value)), **settings}, path)
     if isinstance(value, BaseModel):
         return _plain(value.model_dump(mode="json", exclude_unset=True), path)
     if isinstance(value, Mapping):

@@ -10,6 +10,7 @@ import pytest
 
 import orchestrator
 from orchestrator import DatasetError, Recipe, RecipeError, UsageError
+from orchestrator.plugin_base import Plugin
 from tests.api.made import METHODS, MODELS, ROWS, recipe
 
 # It ships no types.
@@ -207,3 +208,19 @@ def test_a_key_is_refused_in_python_too():
     with pytest.raises(RecipeError, match="environment variable") as caught:
         recipe(models={"a": {"base_url": "http://127.0.0.1:1", "api_key": "sk-secret"}})
     assert "sk-secret" not in str(caught.value)
+
+
+def test_a_plug_in_with_its_settings_stands_for_its_kind():
+    kind = importlib.import_module("launch.fake").FakeLaunch
+    server = kind(kind.Config.model_validate({"rules": [{"latency_s": 0.5}]}))
+    models = {name: {**entry, "server": server} for name, entry in MODELS.items()}
+    given = recipe(models=models).settings["models"]["weak"]["server"]
+    assert given == {"kind": "fake", "rules": [{"latency_s": 0.5}]}
+
+
+def test_a_plug_in_from_elsewhere_is_named_by_its_module_and_class():
+    class Mine(Plugin):
+        pass
+
+    with pytest.raises(RecipeError, match=f"{__name__}:test_a_plug_in_from_elsewhere"):
+        recipe(methods=[Mine(Mine.Config())])
