@@ -70,12 +70,15 @@ __all__ = [
 _ERRORS: Final = {name for name in __all__ if name.endswith("Error")} | {"Fault"}
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 (PEP 562)
-    # Lazily: `import orchestrator` must not cost the import of polars and pydantic.
-    if name not in __all__:
-        raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
-    module = "errors" if name in _ERRORS else "runner.api"
-    return getattr(importlib.import_module(f"orchestrator.{module}"), name)
+if not TYPE_CHECKING:
+    # A type checker that sees this takes every name for an attribute.
+
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 (PEP 562)
+        # Lazily: `import orchestrator` must not cost the import of polars and pydantic.
+        if name not in __all__:
+            raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
+        module = "errors" if name in _ERRORS else "runner.api"
+        return getattr(importlib.import_module(f"orchestrator.{module}"), name)
 
 
 def __dir__() -> list[str]:
