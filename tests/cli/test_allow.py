@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from orchestrator.view.library import Run
 from tests.cli.test_broken_plugins import METHOD
 
 SUMMARY = """
@@ -131,3 +132,18 @@ def test_a_moved_folder_goes_on_with_its_run(command, project, here):
     code, _, err = command("run", "moved/r.yaml", "--display", "plain", "--allow-code")
     assert code == EXIT_COMPLETE
     assert "complete: nothing to send" in err
+
+
+def test_the_viewer_takes_either_permission(command, project, here):
+    run_dir = project / "runs" / "made"
+    path = f"{project.name}/r.yaml"
+    command("run", path, "--display", "none", "--run-dir", str(run_dir), "--allow-code")
+
+    def shown(number, *, allow_code):
+        run = Run(run_dir, here / f"side{number}", allow_code=allow_code)
+        return "mine says hello" in str(run.snapshot().overview)
+
+    assert not shown(1, allow_code=False)
+    assert shown(2, allow_code=True)
+    command("allow", str(project))
+    assert shown(3, allow_code=False)
