@@ -69,7 +69,7 @@ class Finished(msgspec.Struct, frozen=True):
 class _Running(msgspec.Struct, eq=False):
     position: int
     work: Work
-    coroutine: Coroutine[Any, Any, list[Row]]
+    coroutine: Coroutine[Any, Any, Row | list[Row]]
     answers: list[Any]
     several: bool = False
     n_missing: int = 0
@@ -149,7 +149,7 @@ class Driver:
     def open(self, position: int) -> None:
         """Start the unit at a position; it ends at once where the store holds all it asks."""
         work = self._plan.work(position)
-        coroutine = work.part.method.evaluate(work.unit, self._ask, work.part.config)
+        coroutine = work.part.method.evaluate(work.unit, self._ask)
         self.n_open += 1
         unit = _Running(position, work, coroutine, [])
         self._hold(unit, _item_bytes(work.unit))
@@ -357,14 +357,14 @@ class Driver:
         fault = said or "".join(format_exception(error))
         try:
             row = unit.work.part.rows.failed(unit.work.unit, failure)
-        except Exception:  # noqa: BLE001 (its `columns` is at fault, too)
+        except Exception:  # noqa: BLE001 (its `identify` is at fault, too)
             row = failed_row(failure)
         self._finish(unit, FAULTY, [row], fault)
 
     def _finish(self, unit: _Running, status: int, rows: list[Row], fault: str = "") -> None:
         self.n_open -= 1
         self.n_bytes -= unit.n_bytes
-        frame = unit.work.part.method.FRAME
+        frame = unit.work.part.frame
         end = Finished(unit.position, status, frame, rows, fault, unit.server_epoch)
         self.finished.append(end)
 

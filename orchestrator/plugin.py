@@ -1,6 +1,9 @@
 """The public contract of plug-ins: base classes, and the types that their signatures name."""
 
-from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
+import importlib
+from typing import TYPE_CHECKING
+
+from orchestrator.ask import Ask, AskFailed, ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
 from orchestrator.backend import (
     LOCAL,
     Asked,
@@ -13,40 +16,107 @@ from orchestrator.backend import (
     Provenance,
     ServerLoad,
 )
+from orchestrator.contracts.method import (
+    Columns,
+    Combination,
+    Companion,
+    Compared,
+    Comparer,
+    Method,
+    MethodSettings,
+    ModelName,
+    Stage,
+)
+from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import LaunchError, PluginError, UsageError
 from orchestrator.plugin_base import Plugin
-from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    Item,
+    Label,
+    Message,
+    Messages,
+    PairScores,
+    Prefix,
+    Row,
+    Sampling,
+    Scored,
+    Unit,
+    labels,
+)
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 from orchestrator.settings import Settings
+from orchestrator.tables import Cell, Column, Measured, Table, make_table
+
+if TYPE_CHECKING:
+    from orchestrator.contracts.context import Context, Source
 
 __all__ = [
     "LOCAL",
+    "Analysis",
+    "Ask",
+    "AskFailed",
     "Asked",
     "Backend",
     "BackendKind",
     "Capabilities",
+    "Cell",
     "Choice",
     "ChooseAsk",
+    "Column",
+    "Columns",
+    "Combination",
+    "Companion",
+    "Compared",
+    "Comparer",
     "ComparerKind",
     "ComparesTexts",
+    "Context",
     "Endpoint",
     "Failure",
     "Footprint",
     "GenerateAsk",
     "Generation",
+    "Item",
+    "Label",
     "LaunchError",
     "LaunchKind",
+    "Measured",
+    "Message",
+    "Messages",
+    "Method",
+    "MethodSettings",
+    "ModelName",
     "PairScores",
     "Plugin",
     "PluginError",
+    "Prefix",
     "Program",
     "Provenance",
+    "Row",
     "RunningServer",
+    "Sampling",
     "ScoreAsk",
     "Scored",
     "ServedModel",
     "ServerLoad",
     "Settings",
     "SimilarityAsk",
+    "Source",
+    "Stage",
+    "Summary",
+    "Table",
+    "Unit",
     "UsageError",
+    "labels",
+    "make_table",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs polars when it is asked for: most plug-ins do without it."""
+    if name in {"Context", "Source"}:
+        return getattr(importlib.import_module("orchestrator.contracts.context"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

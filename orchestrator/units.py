@@ -8,7 +8,7 @@ prefix meet on the server.
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from orchestrator import contracts, plugins
 from orchestrator.ask import AnyAsk, DigestAround, digest, item_digest
-from orchestrator.methods._base import Combination, Method, Stage
+from orchestrator.contracts.method import Combination, Method, MethodSettings, Stage, frame_of
 from orchestrator.methods._needs import check_needs
 from orchestrator.methods._rows import RowContract
 from orchestrator.records import Failure, Generation, Item, Unit
@@ -55,8 +55,7 @@ class Part(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: Of the method.
-        method: Its module.
-        config: Its settings.
+        method: With its settings.
         candidates: The models that it evaluates.
         fingerprint: Of kind, version, name and settings.
         rows: The contract of its rows.
@@ -64,12 +63,16 @@ class Part(msgspec.Struct, frozen=True):
     """
 
     kind: str
-    method: Method
-    config: Any
+    method: Method[MethodSettings]
     candidates: tuple[str, ...]
     fingerprint: bytes
     rows: RowContract
     name: str = ""
+
+    @property
+    def frame(self) -> str:
+        """Name of the frame that its rows go to."""
+        return frame_of(type(self.method), self.kind)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -82,7 +85,7 @@ class Part(msgspec.Struct, frozen=True):
         Raises:
             PluginError: If the method returns something else.
         """
-        found = self.method.combinations(self.candidates, self.config)
+        found = self.method.combinations(self.candidates)
         return contracts.listed(self.method, "combinations", found, Combination)
 
     def stages(self, candidates: Sequence[str] | None = None) -> list[Stage]:
@@ -91,13 +94,13 @@ class Part(msgspec.Struct, frozen=True):
         Raises:
             PluginError: If the method returns something else.
         """
-        found = self.method.stages(candidates or self.candidates, self.config)
+        found = self.method.stages(candidates or self.candidates)
         return contracts.listed(self.method, "stages", found, Stage)
 
     @property
     def settings(self) -> str:
         """Its settings as JSON, without who takes part and what it is called."""
-        return settings_of(self.config)
+        return settings_of(self.method.config)
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -173,18 +176,13 @@ _KEPT_CHARACTERS = 100_000
 _KEPT_CONTENTS = 4096
 
 
-def settings_of(config: Any) -> str:  # noqa: ANN401 (a `Config` of any method)
+def settings_of(config: MethodSettings) -> str:
     """Settings as JSON, without who takes part and what the method is called."""
-    found: str = config.model_dump_json(exclude=_NOT_IN_FINGERPRINT)
-    return found
+    return config.model_dump_json(exclude=_NOT_IN_FINGERPRINT)
 
 
 def make_part(
-    kind: str,
-    method: Method,
-    config: Any,  # noqa: ANN401 (a `Config` of any method)
-    candidates: Sequence[str],
-    name: str = "",
+    kind: str, method: Method[MethodSettings], candidates: Sequence[str], name: str = ""
 ) -> Part:
     """A part with the fingerprint of method, columns, settings and name (`kind` where left out)."""
     # Where a file lies decides nothing; what stands in it does.
@@ -194,13 +192,9 @@ def make_part(
     rows = RowContract(kind, method)
     # Rows hold the name, and have these columns: others make new ones.
     columns = tuple(rows.columns.items())
-    fingerprint = digest(kind, method.VERSION, name, settings_of(config), columns, *source)
-    return Part(kind, method, config, tuple(candidates), fingerprint, rows, name)
-
-
-def _demonstrates(part: Part) -> bool:
-    demonstrates = getattr(part.method, "demonstrates", None)
-    return demonstrates is not None and bool(demonstrates(part.config))
+    decided = (kind, method.version, name, settings_of(method.config), columns)
+    fingerprint = digest(*decided, *source)
+    return Part(kind, method, tuple(candidates), fingerprint, rows, name)
 
 
 def _union_of_observations(parts: Sequence[Part]) -> dict[str, int]:
@@ -210,7 +204,7 @@ def _union_of_observations(parts: Sequence[Part]) -> dict[str, int]:
     """
     union: dict[str, int] = {}
     for part in parts:
-        wanted = int(getattr(part.config, "top_logprobs", 0) or 0)
+        wanted = part.method.top_logprobs
         for model in part.candidates:
             union[model] = max(union.get(model, 0), wanted)
     return union
@@ -246,7 +240,7 @@ class Plan:
         self.items = items
         self.clusters = clusters
         for part in parts:
-            check_needs(part.kind, part.method, part.config, items)
+            check_needs(part.kind, part.method, items)
         self.identities = dict(identities)
         self.seed = seed
         self.given = dict(given or {})
@@ -262,7 +256,7 @@ class Plan:
             [self.identities[name] for name in (*combination.models, combination.judge) if name]
             for _, combination in self._combinations
         ]
-        self._demonstrates = [_demonstrates(part) for part, _ in self._combinations]
+        self._demonstrates = [part.method.demonstrates for part, _ in self._combinations]
         self._hashes = [
             DigestAround((part.fingerprint,), self._decided_by(which))
             for which, (part, _) in enumerate(self._combinations)
@@ -313,13 +307,12 @@ class Plan:
 
     def _needed_by(self, which: int) -> tuple[int, ...]:
         part, combination = self._combinations[which]
-        if getattr(part.method, "FEEDS_OTHERS", False):
+        if part.method.feeds_others:
             return ()
         return tuple(
             other
             for other, (feeder, single) in enumerate(self._combinations)
-            if getattr(feeder.method, "FEEDS_OTHERS", False)
-            and single.models[0] in combination.models
+            if feeder.method.feeds_others and single.models[0] in combination.models
         )
 
     def work(self, position: int) -> Work:

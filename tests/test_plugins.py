@@ -11,8 +11,13 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from orchestrator import contracts, plugins
 from orchestrator.backend import Capabilities
+from orchestrator.contracts.method import (
+    COLUMN_TYPES,
+    STATUS_COLUMNS,
+    frame_of,
+    schema_of,
+)
 from orchestrator.errors import PluginError
-from orchestrator.methods._base import STATUS_COLUMNS
 from orchestrator.recipe.schema import RecipeFile
 from orchestrator.settings import Settings, descriptions
 
@@ -21,11 +26,26 @@ ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
 ANALYSES = [(plugins.ANALYSES, kind) for kind in plugins.kinds(plugins.ANALYSES)]
 
 
+def config_of(family: str, kind: str) -> type[BaseModel]:
+    """The settings of a kind: of its class, or of its module."""
+    match family:
+        case plugins.METHODS:
+            return contracts.method(kind).Config
+        case plugins.ANALYSES:
+            return contracts.analysis(kind).Config
+        case _:
+            config: type[BaseModel] = plugins.load(family, kind).Config
+            return config
+
+
 def modules(family: str) -> list[object]:
     return [pytest.param(plugins.load(family, kind), id=kind) for kind in plugins.kinds(family)]
 
 
-@pytest.fixture(params=ALL, ids=lambda pair: f"{pair[0]}.{pair[1]}")
+NAMES = [f"{family}.{kind}" for family, kind in ALL]
+
+
+@pytest.fixture(params=ALL, ids=NAMES)
 def module(request: pytest.FixtureRequest) -> ModuleType:
     return plugins.load(*request.param)
 
@@ -127,27 +147,28 @@ def test_a_launch_kind_runs_no_code_of_a_recipe_by_its_defaults(launch):
     assert not launch(launch.Config()).programs()
 
 
-@pytest.mark.parametrize("method", modules(plugins.METHODS))
-def test_a_method_has_a_version_and_is_a_coroutine_over_asks(method):
-    assert isinstance(method.VERSION, int)
-    assert method.VERSION >= 1
-    assert inspect.iscoroutinefunction(method.evaluate)
-    assert parameters(method.evaluate) == ["unit", "ask", "config"]
+@pytest.mark.parametrize("kind", plugins.kinds(plugins.METHODS))
+def test_a_method_keeps_its_contract_and_declares_each_column_once(kind):
+    method = contracts.method(kind)
+    assert frame_of(method, kind).isidentifier()
+    assert len(schema_of(method)) == sum(
+        map(len, (method.unit_columns, method.columns, STATUS_COLUMNS))
+    )
+    assert set(schema_of(method).values()) <= set(COLUMN_TYPES)
 
 
-@pytest.mark.parametrize("method", modules(plugins.METHODS))
-def test_a_method_says_who_is_evaluated_and_what_it_costs(method):
-    assert parameters(method.combinations) == ["candidates", "config"]
-    assert parameters(method.stages) == ["candidates", "config"]
-    assert parameters(method.companions) == ["config"]
-    assert parameters(method.columns) == ["unit"]
+@pytest.mark.parametrize("kind", plugins.kinds(plugins.METHODS))
+def test_what_a_method_says_is_good_is_one_of_its_columns(kind):
+    method = contracts.method(kind)
+    if isinstance(method.scores, dict):
+        assert method.scores.keys() <= method.columns.keys()
 
 
-@pytest.mark.parametrize("method", modules(plugins.METHODS))
-def test_a_method_declares_its_frame_with_room_for_failures(method):
-    assert method.FRAME.isidentifier()
-    assert set(STATUS_COLUMNS) <= set(method.SCHEMA)
-    assert all(isinstance(column, str) for column in method.SCHEMA.values())
+@pytest.mark.parametrize("kind", plugins.kinds(plugins.SUMMARIES))
+def test_a_summary_has_the_settings_of_its_method_or_of_every_method(kind):
+    summary = contracts.summary(kind, contracts.method(kind))
+    assert summary is not None
+    assert issubclass(contracts.method(kind).Config, summary.Config)
 
 
 @pytest.mark.parametrize("dataset", modules(plugins.DATASETS))

@@ -31,7 +31,8 @@ from rich.terminal_theme import TerminalTheme
 
 import orchestrator
 from orchestrator.analysis import analyse_ranking
-from orchestrator.methods.pairwise_ranking import SCHEMA
+from orchestrator.contracts.method import schema_of
+from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
 from orchestrator.report.pace import Pace
@@ -199,7 +200,10 @@ def _sample_ranking() -> orchestrator.analysis.RankingAnalysis:
             failed = b == "novice" and rng.random() < 0.02
             rows.append(_sample_row(f"i{item:03}", (a, b), both, failed=failed, rng=rng))
     kinds = {"str": pl.String(), "f64": pl.Float64(), "bool": pl.Boolean()}
-    schema = {name: kinds.get(kind, pl.List(pl.Float64())) for name, kind in SCHEMA.items()}
+    schema = {
+        name: kinds.get(kind, pl.List(pl.Float64()))
+        for name, kind in schema_of(PairwiseRanking).items()
+    }
     judgments = pl.DataFrame(rows, schema=schema, orient="row")
     return analyse_ranking(
         judgments, judge="judge", confidence_level=0.95, n_resamples=1000, rng=rng
@@ -209,7 +213,7 @@ def _sample_ranking() -> orchestrator.analysis.RankingAnalysis:
 def _sample_row(
     item: str, pair: tuple[str, str], both: list[float], *, failed: bool, rng: np.random.Generator
 ) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(SCHEMA)
+    row: dict[str, Any] = dict.fromkeys(schema_of(PairwiseRanking))
     row |= {"item": item, "model_a": pair[0], "model_b": pair[1], "judge": "judge"}
     if failed:
         return row | {"status": "failed", "cause": "timeout", "message": "no reply in 600 s"}

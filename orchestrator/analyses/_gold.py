@@ -7,12 +7,12 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from orchestrator.analyses._scores import KEYS, score, source_of
+from orchestrator.contracts.context import Context
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.recipe.given_file import GivenFile
 from orchestrator.settings import Settings
-from orchestrator.summaries._base import Context
 
 
 class Gold(Settings):

@@ -11,9 +11,9 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER
+from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
-from orchestrator.summaries._base import Context, Source
 
 KEYS: Final = ("item", "turn", "model")
 _SHAPE: Final = {

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from orchestrator.analyses._scores import source_of
+from orchestrator.contracts.context import Context, Source
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.recipe.given_file import GivenFile
 from orchestrator.settings import Settings
-from orchestrator.summaries._base import Context, Source
 
 Floats = NDArray[np.float64]
 
@@ -69,15 +69,14 @@ class JudgedWinner(Settings):
     )
 
 
-def judging_sources(context: Context) -> Sequence[Source]:
+def judging_sources(context: Context, methods: Sequence[str]) -> Sequence[Source]:
     """The judging methods that an analysis with `JudgedWinner` settings is about.
 
     Raises:
         UsageError: If there is none, or one that is named gives no preferences.
     """
-    config: JudgedWinner = context.config
-    if config.methods:
-        sources: Sequence[Source] = [source_of(context, name) for name in config.methods]
+    if methods:
+        sources: Sequence[Source] = [source_of(context, name) for name in methods]
     else:
         sources = [source for source in context.sources if source.frame in FRAMES]
     if not sources:

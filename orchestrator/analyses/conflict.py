@@ -17,12 +17,13 @@ import polars as pl
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from orchestrator.clusters import CLUSTER
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.summary import Analysis
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.prompts.files import find_file
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
-from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._clusters import METHODS, n_prompts, share_of, without_n
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
@@ -83,23 +84,26 @@ class Config(Settings):
     )
 
 
-def summarise(context: Context) -> list[Table]:
-    """Conflicts by who judged and model, then how far those who judged agree."""
-    config: Config = context.config
-    gaps = _gaps(context, config.method)
-    labels = pl.concat(
-        [*_judgments(context, config.judged), *_labels(context, config.labels, gaps)],
-        how="diagonal",
-    )
-    if labels.is_empty():
-        raise UsageError(
-            f"{context.name}: nobody judged the rewritings: add a method of kind judged_rewrites "
-            f"with the settings of the probdiff method, or a file of 'labels'"
+class ConflictAnalysis(Analysis[Config]):
+    """How often ProbDiff and a judge (or people) disagree on what a rewriting did."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Conflicts by who judged and model, then how far those who judged agree."""
+        config = self.config
+        gaps = _gaps(context, config.method)
+        labels = pl.concat(
+            [*_judgments(context, config.judged), *_labels(context, config.labels, gaps)],
+            how="diagonal",
         )
-    # A judge of other rewritings, drawn by other settings, says nothing about these.
-    same = pl.col("judged").is_null() | (pl.col("judged") == pl.col("rewriting"))
-    both = labels.join(gaps, on=_KEYS, how="inner").filter(same).drop_nulls(["d", "label"])
-    return [_conflicts(context, labels, both), *_agreements(context, labels)]
+        if labels.is_empty():
+            raise UsageError(
+                f"{context.name}: nobody judged the rewritings: add a method of kind "
+                f"judged_rewrites with the settings of the probdiff method, or a file of 'labels'"
+            )
+        # A judge of other rewritings, drawn by other settings, says nothing about these.
+        same = pl.col("judged").is_null() | (pl.col("judged") == pl.col("rewriting"))
+        both = labels.join(gaps, on=_KEYS, how="inner").filter(same).drop_nulls(["d", "label"])
+        return [_conflicts(context, labels, both), *_agreements(context, labels)]
 
 
 def _source(context: Context, name: str | None, kind: str) -> list[Source]:

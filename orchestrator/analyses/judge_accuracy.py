@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
 from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.summary import Analysis
+from orchestrator.methods._judging import JudgeMethod
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._preferences import (
     COLUMNS,
@@ -40,8 +42,6 @@ _SHORT: Final = {
     "median_pre": "med, pre",
     "median_post": "med, post",
 }
-# What may differ between two settings that are compared for their reasoning.
-_OF_REASONING: Final = {"name", "chain_of_thought", "reasoning", "traces", "judges"}
 _CONTRASTS: Final = (
     ("mean", "mode"),
     ("mean_pre", "mode_pre"),
@@ -79,34 +79,34 @@ class _Setting:
     n_missing: int
 
 
-def summarise(context: Context) -> list[Table]:
-    """Accuracy by setting and estimator, intervals, and what each choice is worth."""
-    settings = list(_settings(context))
-    tables = []
-    for estimators, kind in ((POINTWISE, "pointwise"), (PAIRWISE, "pairwise")):
-        mine = [setting for setting in settings if set(estimators) >= set(setting.credits)]
-        if mine:
-            tables.append(_accuracies(mine, estimators, kind))
-    tables.append(_intervals(settings, context))
-    tables.append(_contrasts(settings, context))
-    tables += _reasoning(settings, context)
-    return tables
+class JudgeAccuracyAnalysis(Analysis[Config]):
+    """By setting and estimator, mean against mode and so on."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Accuracy by setting and estimator, intervals, and what each choice is worth."""
+        settings = list(_settings(context, self.config))
+        tables = []
+        for estimators, kind in ((POINTWISE, "pointwise"), (PAIRWISE, "pairwise")):
+            mine = [setting for setting in settings if set(estimators) >= set(setting.credits)]
+            if mine:
+                tables.append(_accuracies(mine, estimators, kind))
+        tables.append(_intervals(settings, context))
+        tables.append(_contrasts(settings, context))
+        tables += _reasoning(settings, context)
+        return tables
 
 
-def _settings(context: Context) -> Iterator[_Setting]:
-    for source in judging_sources(context):
+def _settings(context: Context, config: Config) -> Iterator[_Setting]:
+    for source in judging_sources(context, config.methods):
         found = preferences(context.rows_of(source, COLUMNS))
         judges = list(found.by_judge())
         for judge, of_judge in judges:
             name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
-            yield _setting(context, name, source, judge, of_judge)
+            known = truths(context, config.winner, of_judge.rows, source.name)
+            yield _setting(name, source, judge, of_judge, known)
 
 
-def _setting(
-    context: Context, name: str, source: Source, judge: str, found: Preferences
-) -> _Setting:
-    config: Config = context.config
-    truth = truths(context, config.winner, found.rows, source.name)
+def _setting(name: str, source: Source, judge: str, found: Preferences, truth: Floats) -> _Setting:
     kept = np.abs(truth) == 1.0
     rows = found.rows.select(
         "item",
@@ -253,13 +253,10 @@ def _reasoning(settings: Sequence[_Setting], context: Context) -> list[Table]:
 
 def _differ_in_reasoning(one: _Setting, two: _Setting) -> bool:
     """Return True if `two` is `one` with a chain of thought."""
-    first, second = one.source.config, two.source.config
-    if one.judge != two.judge or one.source.kind != two.source.kind:
+    first, second = one.source.method, two.source.method
+    if one.judge != two.judge or not isinstance(first, JudgeMethod):
         return False
-    if first.chain_of_thought or not second.chain_of_thought:
-        return False
-    same: bool = first.model_dump(exclude=_OF_REASONING) == second.model_dump(exclude=_OF_REASONING)
-    return same
+    return first.differs_in_reasoning(second)
 
 
 def _across(one: _Setting, two: _Setting, name: str, resampling: Resampling) -> Comparison:

@@ -12,8 +12,9 @@ import polars as pl
 
 from orchestrator.analyses._winners import JudgedWinner, Winner, judging_sources, truths
 from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.summary import Analysis
 from orchestrator.statistics.calibration import Calibration, calibration
-from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._preferences import COLUMNS, SOFT, UNIT, preferences
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
@@ -37,11 +38,14 @@ class Calibrated:
     prompts: str
 
 
-def summarise(context: Context) -> list[Table]:
-    """A line a judge and setting, then confidence against accuracy, bin by bin."""
-    config: Config = context.config
-    sources = judging_sources(context)
-    return tables(list(calibrated(context, sources, config.winner)))
+class JudgeCalibrationAnalysis(Analysis[Config]):
+    """Confidence against accuracy, Brier score, ECE."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """A line a judge and setting, then confidence against accuracy, bin by bin."""
+        config = self.config
+        sources = judging_sources(context, config.methods)
+        return tables(list(calibrated(context, sources, config.winner)))
 
 
 def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> Iterator[Calibrated]:

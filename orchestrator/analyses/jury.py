@@ -17,6 +17,8 @@ from pydantic import Field
 
 from orchestrator.analyses._scores import source_of
 from orchestrator.clusters import prompt_words
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import (
@@ -30,7 +32,6 @@ from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.coverage import distrust
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
-from orchestrator.summaries._base import Context, Source
 from orchestrator.summaries._clusters import without_n
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._preferences import (
@@ -107,35 +108,37 @@ class _Jury:
         return result
 
 
-def summarise(context: Context) -> list[Table]:
-    """Agreement of every two judges and of all, the jury's ratings, each judge against the rest."""
-    jury = _seated(context)
-    if not len(jury.soft):
-        raise UsageError(f"{context.name}: there is no pair that all judges judged")
-    warnings = {
-        judge: distrust({judge: jury.coverage[:, at]}) for at, judge in enumerate(jury.judges)
-    }
-    tables = (_ratings(jury, context), _agreement(jury, context), _members(jury, context))
-    return [untrusted(table, warnings) for table in tables]
+class JuryAnalysis(Analysis[Config]):
+    """How far several judges agree, and what they say together."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Agreement of every two judges and of all, the jury's ratings, each against the others."""
+        jury = _seated(context, self.config)
+        if not len(jury.soft):
+            raise UsageError(f"{context.name}: there is no pair that all judges judged")
+        warnings = {
+            judge: distrust({judge: jury.coverage[:, at]}) for at, judge in enumerate(jury.judges)
+        }
+        tables = (_ratings(jury, context), _agreement(jury, context), _members(jury, context))
+        return [untrusted(table, warnings) for table in tables]
 
 
-def _source(context: Context) -> Source:
-    config: Config = context.config
+def _source(context: Context, config: Config) -> Source:
     if config.method is not None:
         return source_of(context, config.method)
     for source in context.sources:
-        if source.frame in _FRAMES and len(getattr(source.config, "judges", ())) > 1:
+        if source.frame in _FRAMES and len(source.method.judges) > 1:
             return source
     raise UsageError(f"{context.name}: no judging method of this recipe has several judges")
 
 
-def _seated(context: Context) -> _Jury:
-    source, config = _source(context), context.config
+def _seated(context: Context, config: Config) -> _Jury:
+    source = _source(context, config)
     if source.frame not in _FRAMES:
         raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
     found = preferences(context.rows_of(source, COLUMNS))
     by_judge = dict(found.by_judge())
-    judges = tuple(judge for judge in source.config.judges if judge in by_judge)
+    judges = tuple(judge for judge in source.method.judges if judge in by_judge)
     if len(judges) < 2:
         raise UsageError(f"{context.name}: {source.name!r} has rows of fewer than two judges")
     if unknown := sorted(set(config.weights) - set(judges)):

@@ -19,6 +19,8 @@ from pydantic import Field
 from orchestrator.analyses._gold import Gold, read_gold
 from orchestrator.analyses._scores import KEYS, Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.settings import Settings
@@ -32,7 +34,6 @@ from orchestrator.statistics.correlation import (
 )
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import n_prompts
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
@@ -101,26 +102,32 @@ class _Joined:
         return codes(self.points[CLUSTER])
 
 
-def summarise(context: Context) -> list[Table]:
-    """Correlations, then by category, then scores against each other."""
-    config: Config = context.config
-    gold = read_gold(context, config.gold)
-    length = _length(context)
-    scores = [
-        _joined(found, gold, length)
-        for found in collect(context, config.scores)
-        if not _is_gold(found, config.gold)
-    ]
-    if not scores:
-        raise UsageError(
-            f"{context.name}: the methods of this recipe give no score to hold to gold"
-        )
-    tables = [_correlations(scores, context), *_by_model(scores, context)]
-    tables += _categories(scores, context)
-    tables += _orders(scores, context)
-    if len(scores) > 1:
-        tables.append(_compared(scores, context))
-    return tables
+class MetaEvaluationAnalysis(Analysis[Config]):
+    """Signed correlations, by category, beyond length, compared."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Correlations, then by category, then scores against each other."""
+        config = self.config
+        gold = read_gold(context, config.gold)
+        length = _length(context)
+        scores = [
+            _joined(found, gold, length)
+            for found in collect(context, config.scores)
+            if not _is_gold(found, config.gold)
+        ]
+        if not scores:
+            raise UsageError(
+                f"{context.name}: the methods of this recipe give no score to hold to gold"
+            )
+        tables = [
+            _correlations(scores, context, self.config.gold.words),
+            *_by_model(scores, context),
+        ]
+        tables += _categories(scores, context)
+        tables += _orders(scores, context)
+        if len(scores) > 1:
+            tables.append(_compared(scores, context, config.baseline))
+        return tables
 
 
 def _is_gold(found: Score, gold: Gold) -> bool:
@@ -145,11 +152,11 @@ def _joined(found: Score, gold: pl.DataFrame, length: pl.DataFrame | None) -> _J
     return _Joined(found.name, found.orientation, points)
 
 
-def _correlations(scores: Sequence[_Joined], context: Context) -> Table:
+def _correlations(scores: Sequence[_Joined], context: Context, gold: str) -> Table:
     rows = [_line(joined, context.confidence_level) for joined in scores]
     return make_table(
         "meta_evaluation.correlation",
-        f"Correlation with gold: {context.config.gold.words}",
+        f"Correlation with gold: {gold}",
         _CORRELATIONS,
         rows,
         basis="over answers of all models",
@@ -285,11 +292,11 @@ def _pairs(
     return [(joined, base) for joined in scores if joined is not base]
 
 
-def _compared(scores: Sequence[_Joined], context: Context) -> Table:
+def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | None) -> Table:
     """Every two scores on the same answers, by Spearman, signs turned to 'more is better'."""
     resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
     found: list[tuple[str, str, Comparison]] = []
-    for one, two in _pairs(scores, context.config.baseline):
+    for one, two in _pairs(scores, baseline):
         both = one.points.join(two.points.select(*KEYS, other="value"), on=list(KEYS))
         joined = _Joined(one.name, one.orientation, both)
         comparison = compare_correlations(

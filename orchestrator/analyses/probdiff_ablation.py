@@ -6,13 +6,14 @@ rewriting).
 
 from typing import Final
 
-import msgspec
 import polars as pl
 
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.methods.probdiff import Config as ProbDiffConfig
+from orchestrator.methods.probdiff import ProbDiff
 from orchestrator.settings import Settings
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, mean_of, without_n
 from orchestrator.summaries.probdiff import drawn_at, found_by_model
 from orchestrator.tables import Cell, Column, Table, make_table, measured
@@ -41,32 +42,47 @@ class Config(Settings):
     """Settings of `probdiff_ablation`; there are none."""
 
 
-def summarise(context: Context) -> list[Table]:
-    """Tabulate the differences between the methods, then their results."""
-    sources = [source for source in context.sources if source.kind == "probdiff"]
-    if not sources:
-        raise UsageError(f"{context.name}: the recipe has no method of kind probdiff")
-    lines: list[list[Cell]] = []
-    settings: list[list[Cell]] = []
-    for source in sources:
-        config: ProbDiffConfig = source.config
-        own = msgspec.structs.replace(context, config=config, rows=context.rows_of(source, _READ))
-        settings += _settings(source.name, config, own.rows)
-        if own.rows.is_empty():
-            continue
-        good = own.rows.filter(pl.col("status") == "ok")
-        for model, found in found_by_model(own, good).items():
-            part = good.filter(pl.col("model") == model)
-            mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
-            unchanged = part.select(pl.col("unchanged").mean()).item()
-            lines += [
-                [source.name, model, mean, one.delta, without_n(measured(one.published)), unchanged]
-                for one in sorted(found, key=lambda one: -one.delta)
-            ]
-    return [
-        make_table("probdiff_ablation.settings", "What was varied", _SETTINGS, settings),
-        make_table("probdiff_ablation", "Ablation of ProbDiff", _COLUMNS, lines, notes=[METHODS]),
-    ]
+class ProbDiffAblationAnalysis(Analysis[Config]):
+    """Every probdiff method of the recipe in one table, threshold by threshold."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Tabulate the differences between the methods, then their results."""
+        sources = [
+            (source, source.method.config)
+            for source in context.sources
+            if isinstance(source.method, ProbDiff)
+        ]
+        if not sources:
+            raise UsageError(f"{context.name}: the recipe has no method of kind probdiff")
+        lines: list[list[Cell]] = []
+        settings: list[list[Cell]] = []
+        for source, config in sources:
+            rows = context.rows_of(source, _READ)
+            settings += _settings(source.name, config, rows)
+            if rows.is_empty():
+                continue
+            good = rows.filter(pl.col("status") == "ok")
+            for model, found in found_by_model(config, good, context.confidence_level).items():
+                part = good.filter(pl.col("model") == model)
+                mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
+                unchanged = part.select(pl.col("unchanged").mean()).item()
+                lines += [
+                    [
+                        source.name,
+                        model,
+                        mean,
+                        one.delta,
+                        without_n(measured(one.published)),
+                        unchanged,
+                    ]
+                    for one in sorted(found, key=lambda one: -one.delta)
+                ]
+        return [
+            make_table("probdiff_ablation.settings", "What was varied", _SETTINGS, settings),
+            make_table(
+                "probdiff_ablation", "Ablation of ProbDiff", _COLUMNS, lines, notes=[METHODS]
+            ),
+        ]
 
 
 def _settings(name: str, config: ProbDiffConfig, rows: pl.DataFrame) -> list[list[Cell]]:

@@ -14,11 +14,12 @@ from pydantic import Field
 
 from orchestrator.analyses._scores import Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.settings import Settings
 from orchestrator.statistics.ordering import METHOD, Ordering, ordering
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import n_prompts
 from orchestrator.tables import Cell, Column, Table, make_table
 
@@ -51,37 +52,40 @@ class Config(Settings):
     )
 
 
-def summarise(context: Context) -> list[Table]:
-    """One line a score, then what the true order rests on."""
-    known = _exact_match(columns_of(context.frames, "answers", ("model", "exact_match")))
-    config: Config = context.config
-    order = config.order or tuple(known["model"].to_list())
-    if len(order) < 2:
-        raise UsageError(
-            f"{context.name}: the true order is not known: no answer has a reference; state it by "
-            f"'order'"
-        )
-    lines: list[list[Cell]] = []
-    for score in collect(context, config.scores):
-        found = _ordering(score, order, context)
-        lines.append(_line(score, found, order))
-    truth = make_table("validation.truth", "What is known", _MODELS, known.rows())
-    stated = " > ".join(order)
-    return [
-        make_table(
-            "validation.order",
-            "Which methods order the models rightly",
-            _COLUMNS,
-            lines,
-            basis=f"true order: {stated}",
-            notes=[
-                f"pairs: {METHOD}, {context.confidence_level:.0%} for all pairs of a score",
-                f"in resamples: share of {context.n_resamples:,} resamples of the prompts with "
-                f"exactly the true order",
-            ],
-        ),
-        *([truth] if len(known) else []),
-    ]
+class ValidationAnalysis(Analysis[Config]):
+    """Which methods put models of known skill in the right order, and how surely."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """One line a score, then what the true order rests on."""
+        known = _exact_match(columns_of(context.frames, "answers", ("model", "exact_match")))
+        config = self.config
+        order = config.order or tuple(known["model"].to_list())
+        if len(order) < 2:
+            raise UsageError(
+                f"{context.name}: the true order is not known: no answer has a reference; state it "
+                f"by 'order'"
+            )
+        lines: list[list[Cell]] = []
+        for score in collect(context, config.scores):
+            found = _ordering(score, order, context)
+            lines.append(_line(score, found, order))
+        truth = make_table("validation.truth", "What is known", _MODELS, known.rows())
+        stated = " > ".join(order)
+        return [
+            make_table(
+                "validation.order",
+                "Which methods order the models rightly",
+                _COLUMNS,
+                lines,
+                basis=f"true order: {stated}",
+                notes=[
+                    f"pairs: {METHOD}, {context.confidence_level:.0%} for all pairs of a score",
+                    f"in resamples: share of {context.n_resamples:,} resamples of the prompts with "
+                    f"exactly the true order",
+                ],
+            ),
+            *([truth] if len(known) else []),
+        ]
 
 
 def _exact_match(answers: pl.DataFrame) -> pl.DataFrame:

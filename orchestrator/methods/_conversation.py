@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchestrator.ask import Ask, AskFailed
-from orchestrator.methods._base import Drawing
+from orchestrator.methods._drawing import Drawing
 from orchestrator.records import Failure, Generation, Item, Message, Messages
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk
-from orchestrator.methods._base import Drawing
+from orchestrator.methods._drawing import Drawing
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import Wording
 from orchestrator.records import Label, Message, Prefix, labels

@@ -5,9 +5,10 @@ from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from orchestrator.contracts.method import MethodSettings, ModelName
 from orchestrator.judgment.glass_box import ORIENTATION
 from orchestrator.methods import _glass_box as values
-from orchestrator.methods._base import Drawing, MethodSettings
+from orchestrator.methods._drawing import Drawing
 from orchestrator.prompts.system_pool import SYSTEM_POOL
 from orchestrator.settings import Settings
 
@@ -51,10 +52,10 @@ class PromptEnsemble(Settings):
 class Config(MethodSettings):
     """Settings of `glass_box`."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to evaluate; all that are not judges where left out."
     )
-    scorer: str | None = Field(
+    scorer: ModelName | None = Field(
         None,
         description="The model whose probabilities are read, by the text of the answers; each "
         "candidate reads its own where left out.",

@@ -7,25 +7,27 @@ judge's probabilities: the verdict of one greedy text hides how sure it was.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations as pairs_of
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from orchestrator.ask import Ask, AskFailed
+from orchestrator.contracts.method import (
+    Columns,
+    Combination,
+    Companion,
+    Method,
+    MethodSettings,
+    ModelName,
+    Stage,
+)
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.harness._reading import NONE, Reading
 from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
 from orchestrator.methods import answers
-from orchestrator.methods._base import (
-    STATUS_COLUMNS,
-    Combination,
-    Drawing,
-    MethodSettings,
-    Stage,
-    blank_row,
-)
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._examples import begun_example
 from orchestrator.methods._formats import Format, Slot
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
@@ -43,41 +45,11 @@ from orchestrator.records import (
     Unit,
 )
 
-FRAME: Final = "verdicts"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "turn": "i64",
-    "judge": "str",
-    "model": "str",
-    "model_a": "str",
-    "model_b": "str",
-    "rating": "f64",
-    "dimensions": "str",
-    "winner": "str",
-    "winner_ab": "str",
-    "winner_ba": "str",
-    "parsed": "bool",
-    "p": "list[f64]",
-    "p_ba": "list[f64]",
-    "expected": "f64",
-    "prefer_a": "f64",
-    "coverage": "f64",
-    "exact": "bool",
-    "same_text": "bool",
-    "text": "str",
-    "text_ba": "str",
-    **STATUS_COLUMNS,
-}
-"""Columns of every verdict. With one model: `rating`, and with `distribution` the probabilities `p`
-of the labels from the worst up and their mean `expected`. With two: `winner` over both orders, each
-order's in A's view, and P(A better) + P(tie)/2 as `prefer_a`. `dimensions` is JSON."""
-
 
 class HarnessSettings(MethodSettings):
     """Settings that all these judges have."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models that are judged; all that are not judges where left out."
     )
     answer: Drawing = Field(Drawing(), description="How answers are drawn.")
@@ -125,14 +97,6 @@ def combinations(
     return [Combination(each, judge) for judge in judges for each in models]
 
 
-def companions(config: HarnessSettings, *more: str | None) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own; `more` answer too."""
-    named = config.candidates
-    if named is not None:
-        named = tuple(dict.fromkeys((*named, *(name for name in more if name is not None))))
-    return [("answers", answers.Config(candidates=named, answer=config.answer))]
-
-
 def stages(
     kind: str, config: HarnessSettings, judged: Sequence[Combination], *, n_orders: int = 1
 ) -> list[Stage]:
@@ -157,19 +121,6 @@ def stages(
             name, examples = f"{kind} distributions", (begun_example(judge),)
             found.append(Stage(name, judge, "choose", n, exact=False, draw=draw, examples=examples))
     return found
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category, judge, and the model or the two models."""
-    one = len(unit.models) == 1
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "judge": unit.judge,
-        "model": unit.models[0] if one else None,
-        "model_a": None if one else unit.models[0],
-        "model_b": None if one else unit.models[1],
-    }
 
 
 def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
@@ -209,76 +160,122 @@ PromptOf = Callable[[Sequence[Sequence[Turn]]], Messages]
 """The prompt for the turns so far: one sequence of turns for each answer, in the order shown."""
 
 
-async def rate(
-    unit: Unit,
-    ask: Ask,
-    config: HarnessSettings,
-    form: Format,
-    prompt_of: PromptOf,
-) -> list[Row]:
-    """One rating a turn, of the conversation up to it."""
-    turns = await converse(unit.item, unit.models, ask, config.answer)
-    prompts = [prompt_of(_so_far(turns, n)) for n in range(1, len(turns) + 1)]
-    verdicts = await read(unit, ask, config, form, prompts)
-    return [rating_row(unit, number, form, one) for number, one in enumerate(verdicts, 1)]
+HarnessConfigT = TypeVar("HarnessConfigT", bound=HarnessSettings, covariant=True)
 
 
-async def compare(
-    unit: Unit,
-    ask: Ask,
-    config: HarnessSettings,
-    form: Format,
-    prompt_of: PromptOf,
-) -> list[Row]:
-    """One comparison a turn in both orders, of the conversations up to it."""
-    turns = await converse(unit.item, unit.models, ask, config.answer)
-    prompts = [
-        prompt_of(shown)
-        for n in range(1, len(turns) + 1)
-        for a, b in [_so_far(turns, n)]
-        for shown in ((a, b), (b, a))
-    ]
-    verdicts = await read(unit, ask, config, form, prompts)
-    return [
-        {
-            **_winner_row(unit, made[0].number, form, ab, ba),
-            "same_text": made[0].answer.text == made[1].answer.text,
+class HarnessJudge(Method[HarnessConfigT]):
+    """Base of methods whose judges write their verdict.
+
+    With one model a row has `rating`, and with `distribution` the probabilities `p` of the labels
+    from the worst up and their mean `expected`. With two: `winner` over both orders, each order's
+    in A's view, and P(A better) + P(tie)/2 as `prefer_a`. `dimensions` is JSON.
+    """
+
+    frame = "verdicts"
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "turn": "i64",
+        "judge": "str",
+        "model": "str",
+        "model_a": "str",
+        "model_b": "str",
+    }
+    columns: ClassVar[Columns] = {
+        "rating": "f64",
+        "dimensions": "str",
+        "winner": "str",
+        "winner_ab": "str",
+        "winner_ba": "str",
+        "parsed": "bool",
+        "p": "list[f64]",
+        "p_ba": "list[f64]",
+        "expected": "f64",
+        "prefer_a": "f64",
+        "coverage": "f64",
+        "exact": "bool",
+        "same_text": "bool",
+        "text": "str",
+        "text_ba": "str",
+    }
+
+    @property
+    def convention(self) -> str | None:
+        """Whose rules say what a text without one clear verdict counts as; None for nobody's."""
+        return None
+
+    def companions(self) -> list[Companion]:
+        """The answers that are judged, as a frame of their own."""
+        return [answers.companion(self.config.candidates, self.config.answer)]
+
+    def identify(self, unit: Unit) -> Row:
+        """Item, category, judge, and the model or the two models."""
+        one = len(unit.models) == 1
+        return {
+            "item": unit.item.key,
+            "category": unit.item.category,
+            "judge": unit.judge,
+            "model": unit.models[0] if one else None,
+            "model_a": None if one else unit.models[0],
+            "model_b": None if one else unit.models[1],
         }
-        for made, ab, ba in zip(turns, verdicts[::2], verdicts[1::2], strict=True)
-    ]
+
+    async def rate(self, unit: Unit, ask: Ask, form: Format, prompt_of: "PromptOf") -> list[Row]:
+        """One rating a turn, of the conversation up to it."""
+        turns = await converse(unit.item, unit.models, ask, self.config.answer)
+        prompts = [prompt_of(_so_far(turns, n)) for n in range(1, len(turns) + 1)]
+        verdicts = await self._read(unit, ask, form, prompts)
+        return [_rating_row(number, form, one) for number, one in enumerate(verdicts, 1)]
+
+    async def compare(self, unit: Unit, ask: Ask, form: Format, prompt_of: "PromptOf") -> list[Row]:
+        """One comparison a turn in both orders, of the conversations up to it."""
+        turns = await converse(unit.item, unit.models, ask, self.config.answer)
+        prompts = [
+            prompt_of(shown)
+            for n in range(1, len(turns) + 1)
+            for a, b in [_so_far(turns, n)]
+            for shown in ((a, b), (b, a))
+        ]
+        verdicts = await self._read(unit, ask, form, prompts)
+        return [
+            {
+                **_winner_row(made[0].number, form, ab, ba),
+                "same_text": made[0].answer.text == made[1].answer.text,
+            }
+            for made, ab, ba in zip(turns, verdicts[::2], verdicts[1::2], strict=True)
+        ]
+
+    async def _read(
+        self, unit: Unit, ask: Ask, form: Format, prompts: Sequence[Messages]
+    ) -> list[Verdict]:
+        """The judge's verdict on each prompt, with its distribution where asked for."""
+        config, convention = self.config, self.convention
+        sampling = config.judgment.sampling(unit.item.category)
+        texts: list[Generation] = await ask.all(
+            *(
+                ask.generate(
+                    unit.judge, one, sampling, item_key=unit.item.key, offsets=config.distribution
+                )
+                for one in prompts
+            )
+        )
+        found = [_verdict(text, form, convention) for text in texts]
+        find = form.slot if convention is None else form.published_slot
+        slots = [_slot(text, find, form.labels) if config.distribution else None for text in texts]
+        at = {i: slot for i, slot in enumerate(slots) if slot is not None}
+        choices = await ask.all(
+            *(
+                ask.choose(unit.judge, prompts[i], labels, prefix=prefix)
+                for i, (prefix, labels) in at.items()
+            )
+        )
+        for i, choice in zip(at, choices, strict=True):
+            found[i] = found[i]._replace(distribution=from_logprobs(choice.logprobs, choice.upper))
+        return found
 
 
 def _so_far(turns: Sequence[tuple[Turn, ...]], n: int) -> list[tuple[Turn, ...]]:
     return list(zip(*turns[:n], strict=True))
-
-
-async def read(
-    unit: Unit, ask: Ask, config: HarnessSettings, form: Format, prompts: Sequence[Messages]
-) -> list[Verdict]:
-    """The judge's verdict on each prompt, with its distribution where asked for."""
-    convention = getattr(config, "convention", None)
-    sampling = config.judgment.sampling(unit.item.category)
-    texts: list[Generation] = await ask.all(
-        *(
-            ask.generate(
-                unit.judge, one, sampling, item_key=unit.item.key, offsets=config.distribution
-            )
-            for one in prompts
-        )
-    )
-    found = [_verdict(text, form, convention) for text in texts]
-    find = form.slot if convention is None else form.published_slot
-    slots = [_slot(text, find, form.labels) if config.distribution else None for text in texts]
-    at = {i: slot for i, slot in enumerate(slots) if slot is not None}
-    choices = await ask.all(
-        *(
-            ask.choose(unit.judge, prompts[i], labels, prefix=prefix)
-            for i, (prefix, labels) in at.items()
-        )
-    )
-    for i, choice in zip(at, choices, strict=True):
-        found[i] = found[i]._replace(distribution=from_logprobs(choice.logprobs, choice.upper))
-    return found
 
 
 def _said(text: Generation) -> tuple[int, str]:
@@ -308,13 +305,12 @@ def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
     return Verdict(value, read, counts, text)
 
 
-def rating_row(unit: Unit, number: int, form: Format, verdict: Verdict) -> Row:
+def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
     """The row of one rating; without a verdict it is a failed one, with the judge's text."""
     seen = verdict.distribution
     p = None if seen is None else seen.probabilities
     return {
-        **blank_row(SCHEMA),
-        **columns(unit),
+        **blank_row(HarnessJudge.columns),
         "turn": number,
         "rating": verdict.value,
         "parsed": verdict.parsed,
@@ -327,7 +323,7 @@ def rating_row(unit: Unit, number: int, form: Format, verdict: Verdict) -> Row:
     }
 
 
-def _winner_row(unit: Unit, number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
+def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
     one: Winner | None = ab.value
     two = swapped(ba.value)
     p, p_ba = (
@@ -338,8 +334,7 @@ def _winner_row(unit: Unit, number: int, form: Format, ab: Verdict, ba: Verdict)
     seen = [verdict.distribution for verdict in (ab, ba) if verdict.distribution is not None]
     failed = next((verdict for verdict in (ab, ba) if not verdict.counts), ab)
     return {
-        **blank_row(SCHEMA),
-        **columns(unit),
+        **blank_row(HarnessJudge.columns),
         "turn": number,
         "winner": two_games(one, two),
         "winner_ab": one,

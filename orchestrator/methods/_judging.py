@@ -1,14 +1,15 @@
 """Settings, prompts, traces, and the distribution at the verdict, shared by judging methods."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
+from orchestrator.contracts.method import Companion, Method, MethodSettings, ModelName, Stage
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
 from orchestrator.methods import answers
-from orchestrator.methods._base import Drawing, MethodSettings, Stage
+from orchestrator.methods._drawing import Drawing
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._verdicts import Slot, slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
@@ -16,6 +17,8 @@ from orchestrator.prompts.costs import TemplateTooCostly
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Item, Label, Message, Messages
 
+# What may differ between two settings that are compared for their reasoning.
+_OF_REASONING: Final = {"name", "chain_of_thought", "reasoning", "traces", "judges"}
 _SET_ASIDE: Final = (
     "the judge's thinking was set aside, so that its verdict can't be read after it; leave "
     "`thinking` out of this model, and its server's reasoning parser too"
@@ -29,10 +32,10 @@ class JudgeSettings(MethodSettings):
     FIELDS: ClassVar[tuple[str, ...]] = ()
     SHOWN: ClassVar[tuple[str, ...]] = ()
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to judge; all that are not judges where left out.", min_length=1
     )
-    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
     prompt: TemplateText = Field(
         "", description="Name of a prompt, or a Jinja template (or a .j2 file)."
     )
@@ -120,9 +123,30 @@ def needs_of(template: str, fields: Sequence[str]) -> frozenset[str]:
     return frozenset()
 
 
-def answers_of(config: JudgeSettings) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own."""
-    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
+JudgeConfigT = TypeVar("JudgeConfigT", bound=JudgeSettings, covariant=True)
+
+
+class JudgeMethod(Method[JudgeConfigT]):
+    """Base of methods in which a judge sees answers."""
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
+
+    def differs_in_reasoning(self, other: Method[MethodSettings]) -> bool:
+        """Whether `other` is this method with a chain of thought, and alike in all else."""
+        if type(other) is not type(self) or not isinstance(other, JudgeMethod):
+            return False
+        if self.config.chain_of_thought or not other.config.chain_of_thought:
+            return False
+        mine = self.config.model_dump(exclude=_OF_REASONING)
+        theirs: dict[str, Any] = other.config.model_dump(exclude=_OF_REASONING)
+        return mine == theirs
+
+    def companions(self) -> list[Companion]:
+        """The answers that are judged, as a frame of their own."""
+        return [answers.companion(self.config.candidates, self.config.answer)]
 
 
 def stages_of(

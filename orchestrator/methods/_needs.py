@@ -1,9 +1,9 @@
 """Parts of an item that a method can't do without, looked for before anything is sent."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
+from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.errors import UsageError
-from orchestrator.methods._base import Method
 from orchestrator.records import Item
 
 
@@ -17,7 +17,7 @@ class Items(Protocol):
         ...
 
 
-def check_needs(kind: str, method: Method, config: Any, items: Items) -> None:  # noqa: ANN401
+def check_needs(kind: str, method: Method[MethodSettings], items: Items) -> None:
     """See that a method can work with these items, before anything is sent.
 
     One item that has what is needed is enough: the others become failed units, each with its cause.
@@ -25,8 +25,7 @@ def check_needs(kind: str, method: Method, config: Any, items: Items) -> None:  
     Raises:
         UsageError: If the method needs a part of an item that no item has.
     """
-    needs = getattr(method, "needs", None)
-    for name in sorted(needs(config)) if needs is not None else ():
+    for name in sorted(method.needs()):
         if len(items) and all(
             getattr(items.item(index), name) is None for index in range(len(items))
         ):

@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.ask import Ask, AskFailed, GenerateAsk
-from orchestrator.methods._base import Drawing, MethodSettings, Stage
+from orchestrator.contracts.method import MethodSettings, ModelName, Stage
 from orchestrator.methods._conversation import Turn, converse
+from orchestrator.methods._drawing import Drawing
 from orchestrator.methods._judging import checked_prompt
 from orchestrator.methods._temperatures import BY_BENCHMARK
 from orchestrator.prompts import PromptError, render
@@ -57,7 +58,7 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
 class RewritingSettings(MethodSettings):
     """Settings for drawing and rewriting answers."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to evaluate; all that are not judges where left out."
     )
     preset: str = Field(

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.contracts import COLUMN_TYPES
+from orchestrator.contracts.method import COLUMN_TYPES, Method, MethodSettings, schema_of
 from orchestrator.errors import MethodError
-from orchestrator.methods._base import Method
 from orchestrator.records import Failure, Row, Unit
 
 OK: Final = "ok"
@@ -87,64 +86,78 @@ class RowContract:
 
     Args:
         kind: Of the method, for messages.
-        method: Its module; each type in its `SCHEMA` is one of `contracts.COLUMN_TYPES`.
+        method: It gives the values of the columns that say what a row is about.
 
     Attributes:
         columns: Column to type, with those that the run adds: `method`, and `server_epoch`, the
             highest among the outcomes that a row rests on (0: the first server of each model).
     """
 
-    def __init__(self, kind: str, method: Method) -> None:
-        schema = method.SCHEMA
+    def __init__(self, kind: str, method: Method[MethodSettings]) -> None:
+        schema = schema_of(type(method))
         self.columns = {"method": "str", **schema, "server_epoch": "i64"}
         self._kind = kind
-        self._identify = method.columns
+        self._identify = method.identify
         self._names = frozenset(schema)
         self._wanted = self._names - _ONLY_OF_FAILED_ROWS
         self._kinds = {name: _KINDS[type_] for name, type_ in schema.items()}
 
     def check(self, rows: object, unit: Unit) -> list[Row]:
-        """Return the rows that `evaluate` returned for a unit, if they keep the contract.
+        """Return the rows that `evaluate` returned for a unit, filled in, if they are good.
 
-        A row whose status is "ok" gives every column (None where a value is undefined) except
-        "cause" and "message". A row whose status is "failed" has a cause and may leave out others.
+        A row may leave out what the method's `identify` gives, and "status", which is "ok" then.
+        One whose status is "ok" gives every other column (None where a value is undefined) except
+        "cause" and "message". One whose status is "failed" has a cause and may leave out others.
+
+        Args:
+            rows: A row, or a list of rows.
+            unit: That they are about.
 
         Raises:
-            MethodError: If they don't; its text names method, column and unit.
+            MethodError: If they break the contract; its text names method, column and unit.
         """
+        if isinstance(rows, dict):
+            rows = [rows]
         if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
-            raise self._error(unit, f"returned {type(rows).__name__}, not a list of dicts")
-        for row in rows:
+            raise self._error(unit, f"returned {type(rows).__name__}, not a row or a list of rows")
+        known = self._known(unit)
+        found = []
+        for given in rows:
+            row = {**known, **given}
             if not self._wanted <= row.keys() <= self._names:
                 self._check_names(row, unit)
             self._check_values(row, unit)
             if row["status"] != OK:
                 self._check_failed(row, unit)
-        return rows
+            found.append(row)
+        return found
 
     def failed(self, unit: Unit, failure: Failure) -> Row:
         """Return the row of a unit that failed.
 
         Raises:
-            MethodError: If the method's `columns` does not keep the contract.
+            MethodError: If the method's `identify` breaks the contract.
         """
-        row = self._identify(unit)
-        if not isinstance(row, dict):
-            raise self._error(unit, f"columns(unit) returned {type(row).__name__}, not a dict")
+        row = self._known(unit)
         self._refuse_unknown(row, unit)
         self._check_values(row, unit)
         return row | failed_row(failure)
 
+    def _known(self, unit: Unit) -> Row:
+        """What each row of a unit has, whether the method says it or not."""
+        row = self._identify(unit)
+        if not isinstance(row, dict):
+            raise self._error(unit, f"identify() returned {type(row).__name__}, not a dict")
+        return {**row, "status": OK}
+
     def _check_names(self, row: Row, unit: Unit) -> None:
         self._refuse_unknown(row, unit)
-        if "status" not in row:
-            raise self._error(unit, f"a row has no 'status'; give {OK!r} or {FAILED!r}")
         missing = self._wanted - row.keys()
         if row["status"] == OK and missing:
             raise self._error(
                 unit,
-                f"a row has no {_quoted(missing)}; give every column of SCHEMA, None where a value "
-                f"is undefined",
+                f"a row has no {_quoted(missing)}; give every column of the method, None where a "
+                f"value is undefined",
             )
 
     def _refuse_unknown(self, row: Row, unit: Unit) -> None:
@@ -152,7 +165,7 @@ class RowContract:
             near = get_close_matches(str(name), self._names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise self._error(
-                unit, f"a row has {_short(name)}, which SCHEMA does not declare{hint}"
+                unit, f"a row has {_short(name)}, which is no column of the method{hint}"
             )
 
     def _check_values(self, row: Row, unit: Unit) -> None:

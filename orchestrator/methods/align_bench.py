@@ -16,23 +16,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask, AskFailed
+from orchestrator.contracts.method import Combination, ModelName, Stage
 from orchestrator.judgment.harness.align_bench import parse_judgment
 from orchestrator.methods import _formats, _harness
-from orchestrator.methods._base import Combination, Stage
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessSettings
+from orchestrator.methods._harness import HarnessJudge, HarnessSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.align_bench import FROM_FOLDER, Dimensions
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
-
-VERSION: Final = 2
-FRAME: Final = _harness.FRAME
-SCHEMA: Final = _harness.SCHEMA
-columns = _harness.columns
 
 WHERE: Final = (
     "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge say "
@@ -46,7 +41,7 @@ _COMPACT: Final = Wording(user=compact.RATING, form="jinja")
 class Config(HarnessSettings):
     """Settings of `align_bench`."""
 
-    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="AlignBench's judge.py, a file of one template with category, dimensions, "
@@ -86,34 +81,42 @@ class Config(HarnessSettings):
         return wording
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every model with every judge."""
-    return _harness.combinations(candidates, config.judges, pairwise=False)
+class AlignBench(HarnessJudge[Config]):
+    """A judge scores an answer in Chinese by dimensions, and overall from 1 to 10."""
 
+    version = 2
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own."""
-    return _harness.companions(config)
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
 
+    @property
+    def convention(self) -> str | None:
+        """Whose rules say what a text without one clear verdict counts as."""
+        return self.config.convention
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One text a rating."""
-    return _harness.stages("AlignBench", config, combinations(candidates, config))
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every model with every judge."""
+        return _harness.combinations(candidates, self.config.judges, pairwise=False)
 
+    def needs(self) -> frozenset[str]:
+        """The reference, where the wording shows it."""
+        return self.config.wording().shows({"reference"})
 
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the wording shows it."""
-    return config.wording().shows({"reference"})
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One text a rating."""
+        return _harness.stages("AlignBench", self.config, self.combinations(candidates))
 
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """One overall score with its dimensions, a turn."""
-    form = _formats.COMPACT_RATING if config.prompts == "compact" else _formats.ALIGN_SCORE
-    rows = await _harness.rate(unit, ask, config, form, partial(_messages, unit.item, config))
-    for row in rows:
-        scores = parse_judgment(row["text"], convention=config.convention).dimensions
-        row["dimensions"] = _harness.as_json(scores)
-    return rows
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """One overall score with its dimensions, a turn."""
+        config = self.config
+        form = _formats.COMPACT_RATING if config.prompts == "compact" else _formats.ALIGN_SCORE
+        rows = await self.rate(unit, ask, form, partial(_messages, unit.item, config))
+        for row in rows:
+            scores = parse_judgment(row["text"], convention=config.convention).dimensions
+            row["dimensions"] = _harness.as_json(scores)
+        return rows
 
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:

@@ -17,23 +17,25 @@ better) + P(tie)/2.
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.method import (
+    Columns,
+    Combination,
+    Companion,
+    Method,
+    MethodSettings,
+    ModelName,
+    Stage,
+)
 from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.harness.alpaca_eval import DRAW, SEED, is_switched
 from orchestrator.methods import _harness, answers
-from orchestrator.methods._base import (
-    STATUS_COLUMNS,
-    Combination,
-    Drawing,
-    MethodSettings,
-    Stage,
-    blank_row,
-)
 from orchestrator.methods._conversation import Turn, converse, questions
+from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._examples import worded_example
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -41,27 +43,6 @@ from orchestrator.recipe.given_file import GivenFile
 from orchestrator.records import Choice, Row, Unit, labels
 from orchestrator.settings import Settings
 
-VERSION: Final = 2
-FRAME: Final = "preferences"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "turn": "i64",
-    "judge": "str",
-    "model": "str",
-    "baseline": "str",
-    "preference": "f64",
-    "preference_low": "f64",
-    "preference_high": "f64",
-    "preference_baseline_first": "f64",
-    "coverage": "f64",
-    "exact": "bool",
-    "model_first": "bool",
-    "same_text": "bool",
-    "n_characters": "i64",
-    "n_characters_baseline": "i64",
-    **STATUS_COLUMNS,
-}
 """`preference` is in [1, 2], above 1.5 for the model; with both orders it is their mean, and
 `preference_baseline_first` that of one order alone."""
 
@@ -121,11 +102,11 @@ class LengthControl(Settings):
 class Config(MethodSettings):
     """Settings of `alpaca_eval`."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models that are compared; all that are not judges where left out."
     )
-    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
-    baseline: str = Field(description="The model that all others are compared with.")
+    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
+    baseline: ModelName = Field(description="The model that all others are compared with.")
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="AlpacaEval's alpaca_eval_clf.txt, a template with instruction, output_1 "
@@ -164,79 +145,109 @@ class _Read(NamedTuple):
     undefined: str
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every model with the baseline, with every judge."""
-    return [
-        Combination((model, config.baseline), judge)
-        for judge in config.judges
-        for model in candidates
-        if model != config.baseline
-    ]
+class AlpacaEval(Method[Config]):
+    """A judge's probabilities say how much a model is preferred to a baseline."""
 
-
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The outputs that are compared, as a frame of their own."""
-    named = config.candidates
-    if named is not None:
-        named = tuple(dict.fromkeys((*named, config.baseline)))
-    return [("answers", answers.Config(candidates=named, answer=config.answer))]
-
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One reading a model, two with both orders; equal outputs take none."""
-    n_orders = 2 if config.order == "both" else 1
-    n = n_orders * sum(model != config.baseline for model in candidates)
-    draw = config.model_dump_json(exclude={"name", "judges", "length_control"})
-    wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
-    asked = _COMPACT_LABELS if config.prompts == "compact" else _LABELS
-    return [
-        Stage(
-            "AlpacaEval preferences",
-            judge,
-            "choose",
-            n,
-            exact=False,
-            draw=draw,
-            examples=worded_example(judge, wording, asked),
-        )
-        for judge in config.judges
-    ]
-
-
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the wording shows it."""
-    wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
-    return wording.shows({"reference"})
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category, judge, model and baseline."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "judge": unit.judge,
-        "model": unit.models[0],
-        "baseline": unit.models[1],
+    version = 2
+    frame = "preferences"
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "turn": "i64",
+        "judge": "str",
+        "model": "str",
+        "baseline": "str",
+    }
+    columns: ClassVar[Columns] = {
+        "preference": "f64",
+        "preference_low": "f64",
+        "preference_high": "f64",
+        "preference_baseline_first": "f64",
+        "coverage": "f64",
+        "exact": "bool",
+        "model_first": "bool",
+        "same_text": "bool",
+        "n_characters": "i64",
+        "n_characters_baseline": "i64",
     }
 
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
 
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """One preference a turn, of the conversations up to it."""
-    turns = await converse(unit.item, unit.models, ask, config.answer)
-    rows = []
-    for n, (model, baseline) in enumerate(turns, 1):
-        row = {
-            **blank_row(SCHEMA),
-            **columns(unit),
-            "turn": n,
-            "same_text": model.answer.text == baseline.answer.text,
-            "n_characters": len(model.answer.text),
-            "n_characters_baseline": len(baseline.answer.text),
-            "status": "ok",
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every model with the baseline, with every judge."""
+        config = self.config
+        return [
+            Combination((model, config.baseline), judge)
+            for judge in config.judges
+            for model in candidates
+            if model != config.baseline
+        ]
+
+    def companions(self) -> list[Companion]:
+        """The outputs that are compared, as a frame of their own."""
+        config = self.config
+        named = config.candidates
+        if named is not None:
+            named = tuple(dict.fromkeys((*named, config.baseline)))
+        return [answers.companion(named, config.answer)]
+
+    def needs(self) -> frozenset[str]:
+        """The reference, where the wording shows it."""
+        wording = _COMPACT if self.config.prompts == "compact" else self.config.prompts[ONLY]
+        return wording.shows({"reference"})
+
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One reading a model, two with both orders; equal outputs take none."""
+        config = self.config
+        n_orders = 2 if config.order == "both" else 1
+        n = n_orders * sum(model != config.baseline for model in candidates)
+        draw = config.model_dump_json(exclude={"name", "judges", "length_control"})
+        wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
+        asked = _COMPACT_LABELS if config.prompts == "compact" else _LABELS
+        return [
+            Stage(
+                "AlpacaEval preferences",
+                judge,
+                "choose",
+                n,
+                exact=False,
+                draw=draw,
+                examples=worded_example(judge, wording, asked),
+            )
+            for judge in config.judges
+        ]
+
+    def identify(self, unit: Unit) -> Row:
+        """Item, category, judge, model and baseline."""
+        return {
+            "item": unit.item.key,
+            "category": unit.item.category,
+            "judge": unit.judge,
+            "model": unit.models[0],
+            "baseline": unit.models[1],
         }
-        mine, theirs = zip(*turns[:n], strict=True)
-        rows.append(row | await _judged(unit, ask, config, (mine, theirs), same=row["same_text"]))
-    return rows
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """One preference a turn, of the conversations up to it."""
+        turns = await converse(unit.item, unit.models, ask, self.config.answer)
+        rows = []
+        for n, (model, baseline) in enumerate(turns, 1):
+            row = {
+                **blank_row(AlpacaEval.columns),
+                **self.identify(unit),
+                "turn": n,
+                "same_text": model.answer.text == baseline.answer.text,
+                "n_characters": len(model.answer.text),
+                "n_characters_baseline": len(baseline.answer.text),
+            }
+            mine, theirs = zip(*turns[:n], strict=True)
+            rows.append(
+                row | await _judged(unit, ask, self.config, (mine, theirs), same=row["same_text"])
+            )
+        return rows
 
 
 async def _judged(

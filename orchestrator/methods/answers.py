@@ -7,51 +7,29 @@ thinks is no part of its answer: neither of its text nor of its log-probabilitie
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from orchestrator.ask import Ask
-from orchestrator.methods._base import (
-    STATUS_COLUMNS,
-    Combination,
-    Drawing,
+from orchestrator.contracts.method import (
+    Columns,
+    Companion,
+    Method,
     MethodSettings,
+    ModelName,
     Stage,
 )
 from orchestrator.methods._conversation import Turn, converse
+from orchestrator.methods._drawing import Drawing
 from orchestrator.records import GIVEN, Generation, Row, Unit
-
-VERSION: Final = 2
-FRAME: Final = "answers"
-# Its units draw what other units of the item ask for: those are opened when these have ended.
-FEEDS_OTHERS: Final = True
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model": "str",
-    "turn": "i64",
-    "prompt": "str",
-    "text": "str",
-    "reference": "str",
-    "exact_match": "bool",
-    "mean_logprob": "f64",
-    "mean_top_mass": "f64",
-    "observed": "str",
-    "n_tokens": "i64",
-    "n_thinking_tokens": "i64",
-    "finish_reason": "str",
-    **STATUS_COLUMNS,
-}
-
-SCORES: Final = {"mean_logprob": 1}
 
 
 class Config(MethodSettings):
     """Settings of `answers`."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models that answer; all that are not judges where left out."
     )
     answer: Drawing = Field(Drawing(), description="How answers are drawn.")
@@ -60,44 +38,65 @@ class Config(MethodSettings):
     )
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
-    """One unit a model."""
-    return [Combination((model,)) for model in candidates]
+def companion(
+    candidates: tuple[ModelName, ...] | None, answer: Drawing, top_logprobs: int = 0
+) -> Companion:
+    """Return the answers that another method draws, as a companion of it."""
+    settings = Config(candidates=candidates, answer=answer, top_logprobs=top_logprobs)
+    return Companion("answers", settings)
 
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:  # noqa: ARG001
-    """None."""
-    return []
+class Answers(Method[Config]):
+    """Every candidate answers every item once, turn by turn; nothing is judged."""
 
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One draw a model, and one for each further turn an item has."""
-    drawing = config.answer
-    draw, tokens = drawing.model_dump_json(), drawing.max_tokens
-    top = config.top_logprobs
-    return [
-        Stage("answers", model, "generate", 1, max_tokens=tokens, draw=draw, top_logprobs=top)
-        for model in candidates
-    ]
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category and model."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "model": unit.models[0],
-        "prompt": unit.item.prompt,
-        "reference": unit.item.reference,
+    version = 2
+    feeds_others = True
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "prompt": "str",
+        "text": "str",
+        "reference": "str",
+        "exact_match": "bool",
+        "mean_logprob": "f64",
+        "mean_top_mass": "f64",
+        "observed": "str",
+        "n_tokens": "i64",
+        "n_thinking_tokens": "i64",
+        "finish_reason": "str",
     }
+    scores: ClassVar = {"mean_logprob": 1}
 
+    @property
+    def top_logprobs(self) -> int:
+        """Number of alternatives that are observed at each token."""
+        return self.config.top_logprobs
 
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """The model's answer as a row, one a turn."""
-    turns = await converse(
-        unit.item, unit.models, ask, config.answer, top_logprobs=config.top_logprobs
-    )
-    return [_row(unit, turn) for (turn,) in turns]
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One draw a model, and one for each further turn an item has."""
+        drawing = self.config.answer
+        draw, tokens = drawing.model_dump_json(), drawing.max_tokens
+        top = self.config.top_logprobs
+        return [
+            Stage("answers", model, "generate", 1, max_tokens=tokens, draw=draw, top_logprobs=top)
+            for model in candidates
+        ]
+
+    def identify(self, unit: Unit) -> Row:
+        """Item, category and model."""
+        return {
+            "item": unit.item.key,
+            "category": unit.item.category,
+            "model": unit.models[0],
+            "prompt": unit.item.prompt,
+            "reference": unit.item.reference,
+        }
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """The model's answer as a row, one a turn."""
+        turns = await converse(
+            unit.item, unit.models, ask, self.config.answer, top_logprobs=self.config.top_logprobs
+        )
+        return [_row(unit, turn) for (turn,) in turns]
 
 
 def _row(unit: Unit, turn: Turn) -> Row:
@@ -105,7 +104,6 @@ def _row(unit: Unit, turn: Turn) -> Row:
     reference = unit.item.reference_of(turn.number)
     mean = answer.mean_logprob
     return {
-        **columns(unit),
         "turn": turn.number,
         "prompt": turn.messages[-1].content,
         "text": answer.text,
@@ -117,7 +115,6 @@ def _row(unit: Unit, turn: Turn) -> Row:
         "n_tokens": _n_tokens(answer),
         "n_thinking_tokens": answer.n_thinking_tokens,
         "finish_reason": answer.finish_reason,
-        "status": "ok",
     }
 
 

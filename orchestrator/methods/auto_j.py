@@ -17,22 +17,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.method import Combination, ModelName, Stage
 from orchestrator.methods import _formats, _harness
-from orchestrator.methods._base import Combination, Stage
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessSettings
+from orchestrator.methods._harness import HarnessJudge, HarnessSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.auto_j import SELFEVAL
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
-
-VERSION: Final = 2
-FRAME: Final = _harness.FRAME
-SCHEMA: Final = _harness.SCHEMA
-columns = _harness.columns
 
 WHERE: Final = (
     "Auto-J's is codes/usage/constants_prompt.py in the repository GAIR-NLP/auto-j; there are also "
@@ -56,7 +51,7 @@ _FORMATS: Final = {
 class Config(HarnessSettings):
     """Settings of `auto_j`."""
 
-    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
     mode: Literal["single", "pairwise"] = Field("single", description="Rate, or decide.")
     prompts: Annotated[
         Literal["selfeval", "compact"] | dict[str, Wording],
@@ -93,35 +88,45 @@ def found(prompts: str | dict[str, Wording], mode: str) -> Wording:
     return wording
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every model, or every pair of models, with every judge."""
-    return _harness.combinations(candidates, config.judges, pairwise=config.mode == "pairwise")
+class AutoJ(HarnessJudge[Config]):
+    """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
+    version = 2
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own."""
-    return _harness.companions(config)
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
 
+    @property
+    def convention(self) -> str | None:
+        """Whose rules say what a text without one clear verdict counts as."""
+        return self.config.convention
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One text a rating, two a decision."""
-    n_orders = 2 if config.mode == "pairwise" else 1
-    judged = combinations(candidates, config)
-    return _harness.stages("Auto-J", config, judged, n_orders=n_orders)
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every model, or every pair of models, with every judge."""
+        return _harness.combinations(
+            candidates, self.config.judges, pairwise=self.config.mode == "pairwise"
+        )
 
+    def needs(self) -> frozenset[str]:
+        """The reference, where the wording shows it."""
+        return found(self.config.prompts, self.config.mode).shows({"reference"})
 
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the wording shows it."""
-    return found(config.prompts, config.mode).shows({"reference"})
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One text a rating, two a decision."""
+        n_orders = 2 if self.config.mode == "pairwise" else 1
+        judged = self.combinations(candidates)
+        return _harness.stages("Auto-J", self.config, judged, n_orders=n_orders)
 
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """One rating, or one decision in both orders, a turn."""
-    form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
-    prompt_of = partial(_messages, unit.item, found(config.prompts, config.mode))
-    if config.mode == "single":
-        return await _harness.rate(unit, ask, config, form, prompt_of)
-    return await _harness.compare(unit, ask, config, form, prompt_of)
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """One rating, or one decision in both orders, a turn."""
+        config = self.config
+        form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
+        prompt_of = partial(_messages, unit.item, found(config.prompts, config.mode))
+        if config.mode == "single":
+            return await self.rate(unit, ask, form, prompt_of)
+        return await self.compare(unit, ask, form, prompt_of)
 
 
 def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:

@@ -13,49 +13,34 @@ up to white space at both ends. Where an item has several turns, the first is as
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.method import (
+    Columns,
+    Combination,
+    Companion,
+    Comparer,
+    Method,
+    MethodSettings,
+    ModelName,
+    Stage,
+)
 from orchestrator.judgment.overlap import token_f1
 from orchestrator.judgment.peer import f_beta_scores
 from orchestrator.methods import answers
-from orchestrator.methods._base import (
-    STATUS_COLUMNS,
-    Combination,
-    Drawing,
-    MethodSettings,
-    Stage,
-    blank_row,
-)
+from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.recipe.similarity import Similarity, comparer_name
 from orchestrator.recipe.similarity import comparers as named_comparers
 from orchestrator.records import Generation, Message, PairScores, Row, Unit
-
-VERSION: Final = 1
-FRAME: Final = "consistency"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model": "str",
-    "turn": "i64",
-    "again": "i64",
-    "answer": "str",
-    "answer_again": "str",
-    "exact_match": "bool",
-    "token_f1": "f64",
-    "similarity": "f64",
-    "n_truncated": "i64",
-    **STATUS_COLUMNS,
-}
-SCORES: Final = {"exact_match": 1, "token_f1": 1}
 
 
 class Config(MethodSettings):
     """Settings of `consistency`."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to evaluate; all that are not judges where left out."
     )
     answer: Drawing = Field(Drawing(), description="How all answers are drawn.")
@@ -68,86 +53,95 @@ class Config(MethodSettings):
     )
 
 
-def comparers(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the back-ends that compare answers: name -> kind of back-end and settings."""
-    return {} if config.similarity is None else named_comparers(config.similarity)
+class Consistency(Method[Config]):
+    """A model is asked again, in the same conversation, and again; does it say the same?"""
 
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "again": "i64",
+        "answer": "str",
+        "answer_again": "str",
+        "exact_match": "bool",
+        "token_f1": "f64",
+        "similarity": "f64",
+        "n_truncated": "i64",
+    }
+    scores: ClassVar = {"exact_match": 1, "token_f1": 1}
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """One unit a model, with what compares its answers."""
-    name = "" if config.similarity is None else comparer_name(config.similarity)
-    return [Combination((model,), name) for model in candidates]
+    def comparers(self) -> dict[str, Comparer]:
+        """What compares the answers: by its name."""
+        return {} if self.config.similarity is None else named_comparers(self.config.similarity)
 
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """One unit a model, with what compares its answers."""
+        name = "" if self.config.similarity is None else comparer_name(self.config.similarity)
+        return [Combination((model,), name) for model in candidates]
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The first answers, as a frame of their own."""
-    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
+    def companions(self) -> list[Companion]:
+        """The first answers, as a frame of their own."""
+        return [answers.companion(self.config.candidates, self.config.answer)]
 
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """The further answers, and a comparison of them all."""
-    tokens, draw = config.answer.max_tokens, config.model_dump_json(exclude={"candidates", "name"})
-    # What a second answer is asked after is not known before the first is there.
-    exact = config.times == 1
-    found = [
-        Stage(
-            "answers again",
-            model,
-            "generate",
-            config.times,
-            exact,
-            tokens,
-            draw=draw,
-            per_turn=False,
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """The further answers, and a comparison of them all."""
+        config = self.config
+        tokens, draw = (
+            config.answer.max_tokens,
+            config.model_dump_json(exclude={"candidates", "name"}),
         )
-        for model in candidates
-    ]
-    if config.similarity is not None:
-        name, n = comparer_name(config.similarity), len(candidates)
-        found.append(
-            Stage("similarity", name, "similarity", n, exact=False, draw=draw, per_turn=False)
-        )
-    return found
+        # What a second answer is asked after is not known before the first is there.
+        exact = config.times == 1
+        found = [
+            Stage(
+                "answers again",
+                model,
+                "generate",
+                config.times,
+                exact,
+                tokens,
+                draw=draw,
+                per_turn=False,
+            )
+            for model in candidates
+        ]
+        if config.similarity is not None:
+            name, n = comparer_name(config.similarity), len(candidates)
+            found.append(
+                Stage("similarity", name, "similarity", n, exact=False, draw=draw, per_turn=False)
+            )
+        return found
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """The answer against each further one: one row each."""
+        config = self.config
+        (model,) = unit.models
+        sampling = config.answer.sampling(unit.item.category)
+        messages, texts = unit.item.messages, list[str]()
+        for number in range(config.times + 1):
+            answer: Generation = await ask.generate(
+                model, messages, sampling, item_key=unit.item.key, turn=0 if number else 1
+            )
+            texts.append(answer.text)
+            messages = (
+                *messages,
+                Message("assistant", answer.text),
+                Message("user", config.question),
+            )
+        compared = await ask.similarity(unit.judge, texts) if unit.judge else None
+        return [
+            {**_row(texts[0], texts[again], again), **_similarity(compared, again)}
+            for again in range(1, config.times + 1)
+        ]
 
 
-def columns(unit: Unit) -> Row:
-    """Item, category and model."""
-    return {"item": unit.item.key, "category": unit.item.category, "model": unit.models[0]}
-
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """The answer against each further one: one row each."""
-    (model,) = unit.models
-    sampling = config.answer.sampling(unit.item.category)
-    messages, texts = unit.item.messages, list[str]()
-    for number in range(config.times + 1):
-        answer: Generation = await ask.generate(
-            model, messages, sampling, item_key=unit.item.key, turn=0 if number else 1
-        )
-        texts.append(answer.text)
-        messages = (
-            *messages,
-            Message("assistant", answer.text),
-            Message("user", config.question),
-        )
-    compared = await ask.similarity(unit.judge, texts) if unit.judge else None
-    return [
-        {**_row(unit, texts[0], texts[again], again), **_similarity(compared, again)}
-        for again in range(1, config.times + 1)
-    ]
-
-
-def _row(unit: Unit, first: str, other: str, again: int) -> Row:
+def _row(first: str, other: str, again: int) -> Row:
     return {
-        **blank_row(SCHEMA),
-        **columns(unit),
+        **blank_row(Consistency.columns),
         "turn": 1,
         "again": again,
         "answer": first,
         "answer_again": other,
         "exact_match": first.strip() == other.strip(),
         "token_f1": token_f1(first, other),
-        "status": "ok",
     }
 
 

@@ -17,21 +17,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.method import Combination, ModelName, Stage
 from orchestrator.methods import _formats, _harness
-from orchestrator.methods._base import Combination, Stage
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessSettings
+from orchestrator.methods._harness import HarnessJudge, HarnessSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
-
-VERSION: Final = 2
-FRAME: Final = _harness.FRAME
-SCHEMA: Final = _harness.SCHEMA
-columns = _harness.columns
 
 WHERE: Final = (
     "CritiqueLLM's is inference/prompts.py in the repository thu-coai/CritiqueLLM; for the bundled "
@@ -52,7 +47,7 @@ _FORMATS: Final = {
 class Config(HarnessSettings):
     """Settings of `critique_llm`."""
 
-    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
     mode: Literal["pointwise", "pairwise"] = Field("pointwise", description="Score, or compare.")
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(description="CritiqueLLM's prompts.py, a file of one template, or compact.")
@@ -85,35 +80,47 @@ def name_of(mode: str, *, based: bool) -> str:
     return f"{mode}_reference_{'based' if based else 'free'}"
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every model, or every pair of models, with every judge."""
-    return _harness.combinations(candidates, config.judges, pairwise=config.mode == "pairwise")
+class CritiqueLLM(HarnessJudge[Config]):
+    """A judge that criticises in Chinese, then scores an answer or compares two."""
 
+    version = 2
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own."""
-    return _harness.companions(config)
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
 
+    @property
+    def convention(self) -> str | None:
+        """Whose rules say what a text without one clear verdict counts as."""
+        return self.config.convention
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One text a score, two a comparison."""
-    n_orders = 2 if config.mode == "pairwise" else 1
-    judged = combinations(candidates, config)
-    return _harness.stages("CritiqueLLM", config, judged, n_orders=n_orders)
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every model, or every pair of models, with every judge."""
+        return _harness.combinations(
+            candidates, self.config.judges, pairwise=self.config.mode == "pairwise"
+        )
 
+    def needs(self) -> frozenset[str]:
+        """The reference, where it is to be shown whatever the item."""
+        return frozenset(
+            {"reference"} if self.config.reference or self.config.prompts == "compact" else ()
+        )
 
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where it is to be shown whatever the item."""
-    return frozenset({"reference"} if config.reference or config.prompts == "compact" else ())
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One text a score, two a comparison."""
+        n_orders = 2 if self.config.mode == "pairwise" else 1
+        judged = self.combinations(candidates)
+        return _harness.stages("CritiqueLLM", self.config, judged, n_orders=n_orders)
 
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """One score, or one comparison in both orders, a turn."""
-    form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
-    prompt_of = partial(_messages, unit.item, config)
-    if config.mode == "pointwise":
-        return await _harness.rate(unit, ask, config, form, prompt_of)
-    return await _harness.compare(unit, ask, config, form, prompt_of)
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """One score, or one comparison in both orders, a turn."""
+        config = self.config
+        form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
+        prompt_of = partial(_messages, unit.item, config)
+        if config.mode == "pointwise":
+            return await self.rate(unit, ask, form, prompt_of)
+        return await self.compare(unit, ask, form, prompt_of)
 
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:

@@ -24,19 +24,19 @@ answer, which stays as it is. All of them: `docs/methods/glass_box.md`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import polars as pl
-from pydantic import BaseModel
 
 from orchestrator.ask import Ask, AskFailed, GenerateAsk, ScoreAsk
+from orchestrator.contracts.method import Columns, Combination, Companion, Method, Stage
 from orchestrator.judgment.glass_box import combo
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage, blank_row
 from orchestrator.methods._conversation import Turn, converse
+from orchestrator.methods._drawing import blank_row
 from orchestrator.methods._examples import drawn_example
 from orchestrator.methods._glass_box import Observed, Values
 from orchestrator.methods._glass_box_settings import (
@@ -51,124 +51,145 @@ from orchestrator.records import Failure, Generation, Message, Messages, Row, Sc
 
 __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
 
-VERSION: Final = 2
-FRAME: Final = "glass_box"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model": "str",
-    "scorer": "str",
-    "turn": "i64",
-    "answer": "str",
-    "n_tokens": "i64",
-    "truncated": "bool",
-    "observed": "str",
-    "undefined": "str",
-    "demonstration": "str",
-    **{name: "f64" for group, names in COLUMNS.items() if group != "combo" for name in names},
-    "decoding_passes": "i64",
-    "prompting_passes": "i64",
-    **STATUS_COLUMNS,
-}
 
+class GlassBox(Method[Config]):
+    """What a model's own distributions say of how good its answer is."""
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """One unit a model, with who reads its answers where that is another."""
-    return [Combination((model,), config.scorer or "") for model in candidates]
-
-
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are read, as a frame of their own."""
-    settings = {
-        "candidates": config.candidates,
-        "answer": config.answer,
-        "top_logprobs": _top(config),
+    version = 2
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "model": "str",
+        "scorer": "str",
     }
-    return [("answers", answers.Config.model_validate(settings))]
-
-
-def needs(config: Config) -> frozenset[str]:
-    """A reference, where features are calibrated or illustrated by it."""
-    return frozenset({"reference"} if config.calibration or config.illustration else ())
-
-
-def demonstrates(config: Config) -> bool:
-    """Return True if a unit needs another item with its reference."""
-    return config.illustration == "other"
-
-
-def scores(config: Config) -> dict[str, int]:
-    """The columns that these settings fill and that say how good an answer is."""
-    filled = [name for group in config.groups for name in COLUMNS[group]]
-    return {name: orientation(name) for name in filled if orientation(name)}
-
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """Return the requests that one answer needs; an empty answer needs no score."""
-    n_prompts = 0 if config.prompt_ensemble is None else len(config.prompt_ensemble.prompts)
-    n_draws = 0 if config.decoding_ensemble is None else config.decoding_ensemble.passes
-    per_answer: dict[str, tuple[int, tuple[str, ...]]] = {
-        "scores": (int(config.observe == "score"), config.wanted),
-        "scores as the code": (int("code" in config.observed), values.CODE),
-        "illustrated scores": (int(bool(config.illustration)), config.wanted_of_texts),
-        "reference scores": (int(config.calibration), config.wanted_of_texts),
-        "prompt ensemble": (n_prompts, ()),
-        "scores of draws": (n_draws if config.scorer else 0, ()),
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "answer": "str",
+        "n_tokens": "i64",
+        "truncated": "bool",
+        "observed": "str",
+        "undefined": "str",
+        "demonstration": "str",
+        **{name: "f64" for group, names in COLUMNS.items() if group != "combo" for name in names},
+        "decoding_passes": "i64",
+        "prompting_passes": "i64",
     }
-    draw = config.model_dump_json(exclude={"name", "candidates", "combo"})
-    tokens = config.answer.max_tokens
-    return [
-        stage
-        for model in candidates
-        for stage in (
-            *(
-                Stage(name, config.scorer or model, "score", n, False, 0, wanted, draw)  # noqa: FBT003
-                for name, (n, wanted) in per_answer.items()
-                if n
-            ),
-            *(
-                [Stage("draws", model, "generate", n_draws, False, tokens, draw=draw)]  # noqa: FBT003
-                if n_draws
-                else []
-            ),
-            *(_observed_draw(model, config) if config.observe == "draw" else ()),
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The model that reads the answers of the others, if there is one."""
+        return () if self.config.scorer is None else (self.config.scorer,)
+
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """One unit a model, with who reads its answers where that is another."""
+        return [Combination((model,), self.config.scorer or "") for model in candidates]
+
+    def companions(self) -> list[Companion]:
+        """The answers that are read, as a frame of their own."""
+        config = self.config
+        return [answers.companion(config.candidates, config.answer, _top(config))]
+
+    def needs(self) -> frozenset[str]:
+        """A reference, where features are calibrated or illustrated by it."""
+        return frozenset(
+            {"reference"} if self.config.calibration or self.config.illustration else ()
         )
-    ]
 
+    @property
+    def demonstrates(self) -> bool:
+        """Return True if a unit needs another item with its reference."""
+        return self.config.illustration == "other"
 
-def _observed_draw(model: str, config: Config) -> list[Stage]:
-    """The companion's draw, counted once, whose log-probabilities have to be the model's own."""
-    drawn = companions(config)[0][1]
-    (stage,) = answers.stages((model,), cast("answers.Config", drawn))
-    return [msgspec.structs.replace(stage, examples=(drawn_example(model, config.answer),))]
+    @property
+    def scores(self) -> dict[str, int]:
+        """The columns that these settings fill and that say how good an answer is."""
+        filled = [name for group in self.config.groups for name in COLUMNS[group]]
+        return {name: orientation(name) for name in filled if orientation(name)}
 
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """Return the requests that one answer needs; an empty answer needs no score."""
+        config = self.config
+        n_prompts = 0 if config.prompt_ensemble is None else len(config.prompt_ensemble.prompts)
+        n_draws = 0 if config.decoding_ensemble is None else config.decoding_ensemble.passes
+        per_answer: dict[str, tuple[int, tuple[str, ...]]] = {
+            "scores": (int(config.observe == "score"), config.wanted),
+            "scores as the code": (int("code" in config.observed), values.CODE),
+            "illustrated scores": (int(bool(config.illustration)), config.wanted_of_texts),
+            "reference scores": (int(config.calibration), config.wanted_of_texts),
+            "prompt ensemble": (n_prompts, ()),
+            "scores of draws": (n_draws if config.scorer else 0, ()),
+        }
+        draw = config.model_dump_json(exclude={"name", "candidates", "combo"})
+        tokens = config.answer.max_tokens
+        return [
+            stage
+            for model in candidates
+            for stage in (
+                *(
+                    Stage(name, config.scorer or model, "score", n, False, 0, wanted, draw)  # noqa: FBT003
+                    for name, (n, wanted) in per_answer.items()
+                    if n
+                ),
+                *(
+                    [Stage("draws", model, "generate", n_draws, False, tokens, draw=draw)]  # noqa: FBT003
+                    if n_draws
+                    else []
+                ),
+                *(self._observed_draw(model) if config.observe == "draw" else ()),
+            )
+        ]
 
-def columns(unit: Unit) -> Row:
-    """Item, category, model and who reads its answers."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "model": unit.models[0],
-        "scorer": _scorer(unit),
-    }
+    def _observed_draw(self, model: str) -> list[Stage]:
+        """The companion's draw, counted once: its log-probabilities must be the model's own."""
+        config = self.config
+        drawn = answers.Config(answer=config.answer, top_logprobs=_top(config))
+        (stage,) = answers.Answers(drawn).stages((model,))
+        return [msgspec.structs.replace(stage, examples=(drawn_example(model, config.answer),))]
 
+    def identify(self, unit: Unit) -> Row:
+        """Item, category, model and who reads its answers."""
+        return {
+            "item": unit.item.key,
+            "category": unit.item.category,
+            "model": unit.models[0],
+            "scorer": _scorer(unit),
+        }
 
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """The features of the model's answer, one row a turn."""
-    turns = await converse(unit.item, unit.models, ask, config.answer, top_logprobs=_top(config))
-    return [await _row(unit, ask, config, turn) for (turn,) in turns]
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """The features of the model's answer, one row a turn."""
+        config = self.config
+        turns = await converse(
+            unit.item, unit.models, ask, config.answer, top_logprobs=_top(config)
+        )
+        return [await _row(unit, ask, config, turn) for (turn,) in turns]
+
+    def derive(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows with Softmax-combo: over all of them, and over those of each model and scorer.
+
+        Features of different models are not measured alike, so within one model the second is what
+        the paper's correlations are about.
+        """
+        if not self.config.combo or rows.is_empty():
+            return rows
+        names = list(self.config.combo)
+        return rows.with_columns(
+            combo=pl.Series(_combined(rows.select(names)), dtype=pl.Float64).fill_nan(None)
+        ).with_columns(
+            combo_of_model=pl.struct(names)
+            .map_batches(lambda part: pl.Series(_combined(part.struct.unnest())), pl.Float64)
+            .over("model", "scorer")
+            .fill_nan(None)
+        )
 
 
 async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     answer = turn.answer
     row: Row = {
-        **blank_row(SCHEMA),
-        **columns(unit),
+        **blank_row(GlassBox.columns),
         "turn": turn.number,
         "answer": answer.text,
         "truncated": answer.finish_reason == "length",
         "observed": config.observe,
-        "status": "ok",
     }
     if not answer.text.strip():
         return {**row, "n_tokens": 0, "undefined": "empty answer"}
@@ -336,25 +357,6 @@ def _three(seen: Observed) -> Values:
     """The features that are illustrated and calibrated."""
     found = {**values.token_values(seen), **values.vocabulary_values(seen)}
     return {name: found[name] for name in CALIBRATED}
-
-
-def derive(rows: pl.DataFrame, config: Config) -> pl.DataFrame:
-    """The rows with Softmax-combo: over all of them, and over those of each model and scorer.
-
-    Features of different models are not measured alike, so within one model the second is what the
-    paper's correlations are about.
-    """
-    if not config.combo or rows.is_empty():
-        return rows
-    names = list(config.combo)
-    return rows.with_columns(
-        combo=pl.Series(_combined(rows.select(names)), dtype=pl.Float64).fill_nan(None)
-    ).with_columns(
-        combo_of_model=pl.struct(names)
-        .map_batches(lambda part: pl.Series(_combined(part.struct.unnest())), pl.Float64)
-        .over("model", "scorer")
-        .fill_nan(None)
-    )
 
 
 def _combined(rows: pl.DataFrame) -> Any:  # noqa: ANN401

@@ -14,15 +14,16 @@ its verdict is the likeliest label of both orders together. Equal texts are not 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.method import Columns, Companion, Method, ModelName, Stage
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import answers, pairwise_ranking
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Drawing, Stage, blank_row
 from orchestrator.methods._conversation import Turn, questions, references, replies
+from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._judging import (
     Judged,
     checked_prompt,
@@ -35,35 +36,13 @@ from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewritin
 from orchestrator.prompts import pairwise
 from orchestrator.records import Messages, Row, Unit
 
-VERSION: Final = 2
-FRAME: Final = "judged_rewrites"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model": "str",
-    "judge": "str",
-    "turn": "i64",
-    "answer": "str",
-    "rewriting": "str",
-    "same_text": "bool",
-    "p_ab": "list[f64]",
-    "p_ba": "list[f64]",
-    "coverage_ab": "f64",
-    "coverage_ba": "f64",
-    "prefer_rewriting_ab": "f64",
-    "prefer_rewriting_ba": "f64",
-    "prefer_rewriting": "f64",
-    "verdict": "f64",
-    "exact": "bool",
-    **STATUS_COLUMNS,
-}
 _LABELS: Final = pairwise_ranking.LABELS["five"]
 
 
 class Config(RewritingSettings):
     """Settings of `judged_rewrites`."""
 
-    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
     judge_prompt: str = Field(
         "judgment_distribution",
         description="Name of a judge's prompt (compact, judgment_distribution), or a Jinja "
@@ -93,69 +72,85 @@ class Config(RewritingSettings):
         )
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """One unit a model and judge."""
-    return [Combination((model,), judge) for judge in config.judges for model in candidates]
+class JudgedRewrites(Method[Config]):
+    """A judge says whether rewriting an answer made it better, in both orders."""
 
-
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are rewritten, as a frame of their own."""
-    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
-
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """K rewritings a model, and two judgments of each, where it changed anything."""
-    judging = config.judging()
-    return [
-        *rewriting_stages(candidates, config),
-        *stages_of(
-            f"judged_rewrites {config.model_dump_json(exclude={'name', 'judges'})}",
-            judging,
-            2 * len(candidates),
-            partial(pairwise_ranking.examples_of, config=judging),
-        ),
-    ]
-
-
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the judge's prompt can't be made without it."""
-    return needs_of(config.judging().template(), pairwise_ranking.FIELDS)
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category, model and judge."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "model": unit.models[0],
-        "judge": unit.judge,
+    version = 2
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "model": "str",
+        "judge": "str",
+    }
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "answer": "str",
+        "rewriting": "str",
+        "same_text": "bool",
+        "p_ab": "list[f64]",
+        "p_ba": "list[f64]",
+        "coverage_ab": "f64",
+        "coverage_ba": "f64",
+        "prefer_rewriting_ab": "f64",
+        "prefer_rewriting_ba": "f64",
+        "prefer_rewriting": "f64",
+        "verdict": "f64",
+        "exact": "bool",
     }
 
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
 
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """Judge each turn's rewriting against its answer."""
-    made = await rewrite(unit, ask, config)
-    turns = [found.turn for found in made]
-    prompts: list[Messages] = []
-    for at, (turn, first, last) in enumerate(made):
-        if first.text != last.text:
-            rewritten = [*turns[:at], turn._replace(answer=last)]
-            prompts += _both_orders(unit, config, rewritten, turns[: at + 1])
-    read = iter(await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit.item))
-    rows = []
-    for turn, first, last in made:
-        row = {
-            **blank_row(SCHEMA),
-            **columns(unit),
-            "turn": turn.number,
-            "answer": first.text,
-            "rewriting": last.text,
-            "same_text": first.text == last.text,
-            "status": "ok",
-        }
-        judged = {"verdict": 0.0} if row["same_text"] else _judged(next(read), next(read))
-        rows.append({**row, **judged})
-    return rows
+    def companions(self) -> list[Companion]:
+        """The answers that are rewritten, as a frame of their own."""
+        return [answers.companion(self.config.candidates, self.config.answer)]
+
+    def needs(self) -> frozenset[str]:
+        """The reference, where the judge's prompt can't be made without it."""
+        return needs_of(self.config.judging().template(), pairwise_ranking.FIELDS)
+
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """K rewritings a model, and two judgments of each, where it changed anything."""
+        config = self.config
+        judging = config.judging()
+        return [
+            *rewriting_stages(candidates, config),
+            *stages_of(
+                f"judged_rewrites {config.model_dump_json(exclude={'name', 'judges'})}",
+                judging,
+                2 * len(candidates),
+                partial(pairwise_ranking.examples_of, config=judging),
+            ),
+        ]
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """Judge each turn's rewriting against its answer."""
+        config = self.config
+        made = await rewrite(unit, ask, config)
+        turns = [found.turn for found in made]
+        prompts: list[Messages] = []
+        for at, (turn, first, last) in enumerate(made):
+            if first.text != last.text:
+                rewritten = [*turns[:at], turn._replace(answer=last)]
+                prompts += _both_orders(unit, config, rewritten, turns[: at + 1])
+        read = iter(
+            await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit.item)
+        )
+        rows = []
+        for turn, first, last in made:
+            row = {
+                **blank_row(JudgedRewrites.columns),
+                **self.identify(unit),
+                "turn": turn.number,
+                "answer": first.text,
+                "rewriting": last.text,
+                "same_text": first.text == last.text,
+            }
+            judged = {"verdict": 0.0} if row["same_text"] else _judged(next(read), next(read))
+            rows.append({**row, **judged})
+        return rows
 
 
 def _both_orders(

@@ -19,22 +19,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask, AskFailed
+from orchestrator.contracts.method import Combination, Companion, ModelName, Stage
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
-from orchestrator.methods import _formats, _harness
-from orchestrator.methods._base import Combination, Stage
+from orchestrator.methods import _formats, _harness, answers
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessSettings
+from orchestrator.methods._harness import HarnessJudge, HarnessSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
-
-VERSION: Final = 2
-FRAME: Final = _harness.FRAME
-SCHEMA: Final = _harness.SCHEMA
-columns = _harness.columns
 
 WHERE: Final = (
     "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository lm-sys/FastChat "
@@ -56,7 +51,7 @@ _MOST_TURNS: Final = 2
 class Config(HarnessSettings):
     """Settings of `mt_bench_judge`."""
 
-    judges: tuple[str, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
     mode: Literal["single", "pairwise"] = Field("single", description="Rate, or compare.")
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
@@ -68,7 +63,7 @@ class Config(HarnessSettings):
         tuple(sorted(NEEDS_REFERENCE)),
         description="Categories that are judged against a reference answer.",
     )
-    baseline: str | None = Field(
+    baseline: ModelName | None = Field(
         None, description="Compare every model with this one only, not every pair."
     )
     convention: Literal["fastchat"] | None = Field(
@@ -88,40 +83,56 @@ class Config(HarnessSettings):
         return self
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every model, or every pair (or every model with the baseline), with every judge."""
-    pairwise = config.mode == "pairwise"
-    return _harness.combinations(
-        candidates, config.judges, pairwise=pairwise, baseline=config.baseline
-    )
+class MTBenchJudge(HarnessJudge[Config]):
+    """A judge rates each answer from 1 to 10, or compares two in two games."""
 
+    version = 2
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own."""
-    return _harness.companions(config, config.baseline)
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
 
+    @property
+    def convention(self) -> str | None:
+        """Whose rules say what a text without one clear verdict counts as."""
+        return self.config.convention
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One text a rating, two a comparison."""
-    n_orders = 2 if config.mode == "pairwise" else 1
-    judged = combinations(candidates, config)
-    return _harness.stages("MT-Bench", config, judged, n_orders=n_orders)
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every model, or every pair (or every model with the baseline), with every judge."""
+        config = self.config
+        pairwise = config.mode == "pairwise"
+        return _harness.combinations(
+            candidates, config.judges, pairwise=pairwise, baseline=config.baseline
+        )
 
+    def companions(self) -> list[Companion]:
+        """The answers that are judged, as a frame of their own."""
+        named, baseline = self.config.candidates, self.config.baseline
+        if named is not None and baseline is not None:
+            named = tuple(dict.fromkeys((*named, baseline)))
+        return [answers.companion(named, self.config.answer)]
 
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the wording shows it whatever the category."""
-    return frozenset({"reference"} if config.prompts == "compact" else ())
+    def needs(self) -> frozenset[str]:
+        """The reference, where the wording shows it whatever the category."""
+        return frozenset({"reference"} if self.config.prompts == "compact" else ())
 
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One text a rating, two a comparison."""
+        n_orders = 2 if self.config.mode == "pairwise" else 1
+        judged = self.combinations(candidates)
+        return _harness.stages("MT-Bench", self.config, judged, n_orders=n_orders)
 
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """One rating, or one comparison in both orders, a turn."""
-    prompt_of = partial(_messages, unit.item, config)
-    built_in = config.prompts == "compact"
-    if config.mode == "single":
-        form = _formats.COMPACT_RATING if built_in else _formats.FASTCHAT_RATING
-        return await _harness.rate(unit, ask, config, form, prompt_of)
-    form = _formats.COMPACT_SYMBOL if built_in else _formats.FASTCHAT_WINNER
-    return await _harness.compare(unit, ask, config, form, prompt_of)
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """One rating, or one comparison in both orders, a turn."""
+        config = self.config
+        prompt_of = partial(_messages, unit.item, config)
+        built_in = config.prompts == "compact"
+        if config.mode == "single":
+            form = _formats.COMPACT_RATING if built_in else _formats.FASTCHAT_RATING
+            return await self.rate(unit, ask, form, prompt_of)
+        form = _formats.COMPACT_SYMBOL if built_in else _formats.FASTCHAT_WINNER
+        return await self.compare(unit, ask, form, prompt_of)
 
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:

@@ -21,17 +21,17 @@ from functools import partial
 from itertools import combinations as pairs_of
 from typing import ClassVar, Final
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from orchestrator.ask import Ask, ChooseAsk
+from orchestrator.contracts.method import Columns, Combination, Compared, ModelName, Stage
 from orchestrator.judgment.pairwise import expand_two, judge_pair
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
+    JudgeMethod,
     JudgeSettings,
-    answers_of,
     example_place,
     judge_prompts,
     needs_of,
@@ -43,8 +43,6 @@ from orchestrator.prompts.pairwise import LabelSet
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit, labels
 
-VERSION: Final = 4
-FRAME: Final = "judgments"
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
     "five": labels(*SYMBOLS),
@@ -52,34 +50,7 @@ LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
     "two": (Label("A", ("A", " A")), Label("B", ("B", " B"))),
 }
 """From "A much better" to "B much better"."""
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model_a": "str",
-    "model_b": "str",
-    "judge": "str",
-    "turn": "i64",
-    "p_ab": "list[f64]",
-    "p_ba": "list[f64]",
-    "coverage_ab": "f64",
-    "coverage_ba": "f64",
-    "prefer_a_ab": "f64",
-    "prefer_a_ba": "f64",
-    "prefer_a": "f64",
-    "mean_pre": "f64",
-    "mean_post": "f64",
-    "mode_pre": "f64",
-    "mode_post": "f64",
-    "median_pre": "f64",
-    "median_post": "f64",
-    "exact": "bool",
-    "same_text": "bool",
-    "n_traces": "i64",
-    "n_silent": "i64",
-    **STATUS_COLUMNS,
-}
 
-SCORES: Final = {"prefer_a": 1}
 
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
 """Fields that a template may show."""
@@ -92,7 +63,7 @@ class Config(JudgeSettings):
     FIELDS: ClassVar = FIELDS
     SHOWN: ClassVar = ("answer_a", "answer_b")
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to rank; all that are not judges where left out.", min_length=2
     )
     prompt: TemplateText = Field(
@@ -114,63 +85,84 @@ class Config(JudgeSettings):
         return named.form(chain_of_thought=self.chain_of_thought)
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every pair of candidates with every judge, a judge's pairs together."""
-    return [Combination(pair, judge) for judge in config.judges for pair in pairs_of(candidates, 2)]
+class PairwiseRanking(JudgeMethod[Config]):
+    """A judge compares two answers, in both orders, with five, three or two labels."""
 
+    version = 4
+    frame = "judgments"
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "model_a": "str",
+        "model_b": "str",
+        "judge": "str",
+    }
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "p_ab": "list[f64]",
+        "p_ba": "list[f64]",
+        "coverage_ab": "f64",
+        "coverage_ba": "f64",
+        "prefer_a_ab": "f64",
+        "prefer_a_ba": "f64",
+        "prefer_a": "f64",
+        "mean_pre": "f64",
+        "mean_post": "f64",
+        "mode_pre": "f64",
+        "mode_post": "f64",
+        "median_pre": "f64",
+        "median_post": "f64",
+        "exact": "bool",
+        "same_text": "bool",
+        "n_traces": "i64",
+        "n_silent": "i64",
+    }
+    scores: ClassVar = {"prefer_a": 1}
 
-def compared(config: Config) -> Compared:  # noqa: ARG001
-    """P(A better), the mean of both orders."""
-    return Compared("prefer_a", 0.0, 1.0)
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every pair of candidates with every judge, a judge's pairs together."""
+        return [
+            Combination(pair, judge)
+            for judge in self.config.judges
+            for pair in pairs_of(candidates, 2)
+        ]
 
+    def needs(self) -> frozenset[str]:
+        """The reference, where the prompt can't be made without it."""
+        return needs_of(self.config.template(), FIELDS)
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged, as a frame of their own."""
-    return answers_of(config)
+    def compared(self) -> Compared:
+        """P(A better), the mean of both orders."""
+        return Compared("prefer_a", 0.0, 1.0)
 
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """Two orders of each pair, and the reasoning before them where asked for."""
+        n = len(candidates) * (len(candidates) - 1)
+        return stages_of(
+            "pairwise_ranking", self.config, n, partial(examples_of, config=self.config)
+        )
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """Two orders of each pair, and the reasoning before them where asked for."""
-    n = len(candidates) * (len(candidates) - 1)
-    return stages_of("pairwise_ranking", config, n, partial(examples_of, config=config))
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """Both answers, both orders, one row a turn."""
+        config = self.config
+        turns = await converse(unit.item, unit.models, ask, config.answer)
+        prompts = [
+            _messages(unit, config, first, second)
+            for n_turns in range(1, len(turns) + 1)
+            for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
+            for first, second in ((a, b), (b, a))
+        ]
+        labels_used = LABELS[config.labels]
+        read = await judge_prompts(ask, unit.judge, prompts, labels_used, config, unit.item)
+        return [
+            _row(made, ab, ba) for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
+        ]
 
 
 def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     """A made-up comparison."""
     begun, asked = example_place(config, LABELS[config.labels])
     return example(judge, config.template(), asked, begun=begun)
-
-
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the prompt can't be made without it."""
-    return needs_of(config.template(), FIELDS)
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category, the two models and the judge."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "model_a": unit.models[0],
-        "model_b": unit.models[1],
-        "judge": unit.judge,
-    }
-
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """Both answers, both orders, one row a turn."""
-    turns = await converse(unit.item, unit.models, ask, config.answer)
-    prompts = [
-        _messages(unit, config, first, second)
-        for n_turns in range(1, len(turns) + 1)
-        for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
-        for first, second in ((a, b), (b, a))
-    ]
-    labels_used = LABELS[config.labels]
-    read = await judge_prompts(ask, unit.judge, prompts, labels_used, config, unit.item)
-    return [
-        _row(unit, made, ab, ba) for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
-    ]
 
 
 def _messages(
@@ -191,12 +183,11 @@ def _levels(read: Judged) -> tuple[float, ...]:
     return p if len(p) % 2 else expand_two(*p)
 
 
-def _row(unit: Unit, turns: tuple[Turn, ...], ab: Judged, ba: Judged) -> Row:
+def _row(turns: tuple[Turn, ...], ab: Judged, ba: Judged) -> Row:
     a, b = turns
     p_ab, p_ba = _levels(ab), _levels(ba)
     judged = judge_pair(p_ab, p_ba)
     return {
-        **columns(unit),
         "turn": a.number,
         "p_ab": list(p_ab),
         "p_ba": list(reversed(p_ba)),
@@ -215,5 +206,4 @@ def _row(unit: Unit, turns: tuple[Turn, ...], ab: Judged, ba: Judged) -> Row:
         "same_text": a.answer.text == b.answer.text,
         "n_traces": ab.n_traces + ba.n_traces,
         "n_silent": ab.n_silent + ba.n_silent,
-        "status": "ok",
     }

@@ -22,18 +22,18 @@ from functools import lru_cache, partial
 from itertools import combinations as pairs_of
 from typing import ClassVar, Final, NamedTuple
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from orchestrator.ask import Ask, ChooseAsk
+from orchestrator.contracts.method import Columns, Combination, Compared, ModelName, Stage
 from orchestrator.judgment.distribution import mixture
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
+    JudgeMethod,
     JudgeSettings,
-    answers_of,
     checked_scale,
     example_place,
     judged,
@@ -57,43 +57,6 @@ from orchestrator.records import (
     labels,
 )
 
-VERSION: Final = 2
-FRAME: Final = "pair_scores"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model_a": "str",
-    "model_b": "str",
-    "judge": "str",
-    "turn": "i64",
-    "p_first_ab": "list[f64]",
-    "p_second_ab": "list[f64]",
-    "p_first_ba": "list[f64]",
-    "p_second_ba": "list[f64]",
-    "p_ab": "list[f64]",
-    "p_ba": "list[f64]",
-    "coverage_ab": "f64",
-    "coverage_ba": "f64",
-    "prefer_a_ab": "f64",
-    "prefer_a_ba": "f64",
-    "prefer_a": "f64",
-    "mean_pre": "f64",
-    "mean_post": "f64",
-    "mode_pre": "f64",
-    "mode_post": "f64",
-    "median_pre": "f64",
-    "median_post": "f64",
-    "score_a": "f64",
-    "score_b": "f64",
-    "exact": "bool",
-    "same_text": "bool",
-    "n_traces": "i64",
-    "n_silent": "i64",
-    **STATUS_COLUMNS,
-}
-
-SCORES: Final = {"prefer_a": 1}
-
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b", "low", "high")
 """Fields that a template may show."""
 
@@ -108,7 +71,7 @@ class Config(JudgeSettings):
     FIELDS: ClassVar = FIELDS
     SHOWN: ClassVar = ("answer_a", "answer_b")
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to rank; all that are not judges where left out.", min_length=2
     )
     prompt: TemplateText = Field(
@@ -144,25 +107,85 @@ class Config(JudgeSettings):
         return labels(*(f"{_BETWEEN}{score}" for score in self.scores()))
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every pair of candidates with every judge, a judge's pairs together."""
-    return [Combination(pair, judge) for judge in config.judges for pair in pairs_of(candidates, 2)]
+class PairwiseScoring(JudgeMethod[Config]):
+    """A judge rates two answers in one reply, in both orders."""
 
+    version = 2
+    frame = "pair_scores"
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "model_a": "str",
+        "model_b": "str",
+        "judge": "str",
+    }
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "p_first_ab": "list[f64]",
+        "p_second_ab": "list[f64]",
+        "p_first_ba": "list[f64]",
+        "p_second_ba": "list[f64]",
+        "p_ab": "list[f64]",
+        "p_ba": "list[f64]",
+        "coverage_ab": "f64",
+        "coverage_ba": "f64",
+        "prefer_a_ab": "f64",
+        "prefer_a_ba": "f64",
+        "prefer_a": "f64",
+        "mean_pre": "f64",
+        "mean_post": "f64",
+        "mode_pre": "f64",
+        "mode_post": "f64",
+        "median_pre": "f64",
+        "median_post": "f64",
+        "score_a": "f64",
+        "score_b": "f64",
+        "exact": "bool",
+        "same_text": "bool",
+        "n_traces": "i64",
+        "n_silent": "i64",
+    }
+    scores: ClassVar = {"prefer_a": 1}
 
-def compared(config: Config) -> Compared:  # noqa: ARG001
-    """P(A better), the mean of both orders."""
-    return Compared("prefer_a", 0.0, 1.0)
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every pair of candidates with every judge, a judge's pairs together."""
+        return [
+            Combination(pair, judge)
+            for judge in self.config.judges
+            for pair in pairs_of(candidates, 2)
+        ]
 
+    def needs(self) -> frozenset[str]:
+        """The reference, where the prompt can't be made without it."""
+        return needs_of(self.config.template(), FIELDS)
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged."""
-    return answers_of(config)
+    def compared(self) -> Compared:
+        """P(A better), the mean of both orders."""
+        return Compared("prefer_a", 0.0, 1.0)
 
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """Two scores in two orders of each pair, and the reasoning before them where asked for."""
+        n = len(candidates) * (len(candidates) - 1)
+        return stages_of(
+            "pairwise_scoring", self.config, n, partial(_examples_of, config=self.config), n_reads=2
+        )
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """Two scores in two orders of each pair, and the reasoning before them where asked for."""
-    n = len(candidates) * (len(candidates) - 1)
-    return stages_of("pairwise_scoring", config, n, partial(_examples_of, config=config), n_reads=2)
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """Both answers, both orders, one row a turn."""
+        config = self.config
+        turns = await converse(unit.item, unit.models, ask, config.answer)
+        prompts = [
+            _messages(unit, config, first, second)
+            for n_turns in range(1, len(turns) + 1)
+            for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
+            for first, second in ((a, b), (b, a))
+        ]
+        starts, n_drawn = await _starts(unit, ask, config, prompts)
+        read = await _orders(unit, ask, config, starts, n_drawn)
+        return [
+            _row(made, ab, ba, config)
+            for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
+        ]
 
 
 def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
@@ -172,22 +195,6 @@ def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     ask = partial(example, judge, config.template(), low=low, high=high)
     behind = f"{begun}\n{high}" if begun else str(high)
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
-
-
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the prompt can't be made without it."""
-    return needs_of(config.template(), FIELDS)
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category, the two models and the judge."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "model_a": unit.models[0],
-        "model_b": unit.models[1],
-        "judge": unit.judge,
-    }
 
 
 class _Start(NamedTuple):
@@ -218,23 +225,6 @@ class _Order(NamedTuple):
     exact: bool
     n_traces: int
     n_silent: int
-
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """Both answers, both orders, one row a turn."""
-    turns = await converse(unit.item, unit.models, ask, config.answer)
-    prompts = [
-        _messages(unit, config, first, second)
-        for n_turns in range(1, len(turns) + 1)
-        for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
-        for first, second in ((a, b), (b, a))
-    ]
-    starts, n_drawn = await _starts(unit, ask, config, prompts)
-    read = await _orders(unit, ask, config, starts, n_drawn)
-    return [
-        _row(unit, made, ab, ba, config)
-        for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
-    ]
 
 
 def _messages(
@@ -353,12 +343,11 @@ def _two_scores(scores: tuple[int, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.,/-])({either})[ ,]{{1,2}}(?:{either})\Z")
 
 
-def _row(unit: Unit, turns: tuple[Turn, ...], ab: _Order, ba: _Order, config: Config) -> Row:
+def _row(turns: tuple[Turn, ...], ab: _Order, ba: _Order, config: Config) -> Row:
     a, b = turns
     found = judge_pair(ab.levels, ba.levels)
     scores = config.scores()
     return {
-        **columns(unit),
         "turn": a.number,
         "p_first_ab": list(ab.first),
         "p_second_ab": list(ab.second),
@@ -383,7 +372,6 @@ def _row(unit: Unit, turns: tuple[Turn, ...], ab: _Order, ba: _Order, config: Co
         "same_text": a.answer.text == b.answer.text,
         "n_traces": ab.n_traces + ba.n_traces,
         "n_silent": ab.n_silent + ba.n_silent,
-        "status": "ok",
     }
 
 

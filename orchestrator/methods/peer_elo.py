@@ -15,22 +15,26 @@ A missing answer is left out and named, never a tie.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import ClassVar, Final
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from orchestrator.ask import Ask, AskFailed
+from orchestrator.contracts.method import (
+    Columns,
+    Combination,
+    Companion,
+    Comparer,
+    Method,
+    MethodSettings,
+    ModelName,
+    Stage,
+)
 from orchestrator.errors import UsageError
 from orchestrator.judgment.peer import PairVotes, f_beta_scores, peer_votes, rescaled
 from orchestrator.methods import answers
-from orchestrator.methods._base import (
-    STATUS_COLUMNS,
-    Combination,
-    Drawing,
-    MethodSettings,
-    Stage,
-)
 from orchestrator.methods._conversation import Turn, converse_where_answered
+from orchestrator.methods._drawing import Drawing
 from orchestrator.recipe.similarity import (
     ByBertScore,
     Similarity,
@@ -39,38 +43,13 @@ from orchestrator.recipe.similarity import (
 from orchestrator.recipe.similarity import comparers as named_comparers
 from orchestrator.records import Failure, PairScores, Row, Unit
 
-VERSION: Final = 1
-FRAME: Final = "peer_votes"
-SCORES: Final = {"prefer_a": 1}
 FEWEST: Final = 3
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "turn": "i64",
-    "model_a": "str",
-    "model_b": "str",
-    "similarity": "str",
-    "judges": "list[str]",
-    "votes": "list[f64]",
-    "wins_a": "i64",
-    "wins_b": "i64",
-    "ties": "i64",
-    "undefined": "i64",
-    "prefer_a": "f64",
-    "f1": "f64",
-    "length_a": "i64",
-    "length_b": "i64",
-    "same_text": "bool",
-    "missing": "list[str]",
-    "n_truncated": "i64",
-    **STATUS_COLUMNS,
-}
 
 
 class Config(MethodSettings):
     """Settings of `peer_elo`."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None,
         description="Models that are rated and vote; all that are not judges where left out.",
         min_length=FEWEST,
@@ -103,52 +82,78 @@ class Config(MethodSettings):
     )
 
 
-def comparers(config: Config) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the back-ends that compare answers: name -> kind of back-end and settings."""
-    return named_comparers(config.similarity)
+class PeerElo(Method[Config]):
+    """Models judge each other by what their own answers are most like; no prompts."""
 
+    frame = "peer_votes"
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "turn": "i64",
+        "model_a": "str",
+        "model_b": "str",
+        "similarity": "str",
+    }
+    columns: ClassVar[Columns] = {
+        "judges": "list[str]",
+        "votes": "list[f64]",
+        "wins_a": "i64",
+        "wins_b": "i64",
+        "ties": "i64",
+        "undefined": "i64",
+        "prefer_a": "f64",
+        "f1": "f64",
+        "length_a": "i64",
+        "length_b": "i64",
+        "same_text": "bool",
+        "missing": "list[str]",
+        "n_truncated": "i64",
+    }
+    scores: ClassVar = {"prefer_a": 1}
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """One unit an item: all candidates, and what compares them.
+    def comparers(self) -> dict[str, Comparer]:
+        """What compares the answers: by its name."""
+        return named_comparers(self.config.similarity)
 
-    Raises:
-        UsageError: If there are fewer than three candidates: nobody would vote.
-    """
-    if len(candidates) < FEWEST:
-        raise UsageError(
-            f"peer_elo: {len(candidates)} candidates; it takes {FEWEST}, so that there is somebody "
-            f"to vote on each pair"
-        )
-    return [Combination(tuple(candidates), comparer_name(config.similarity))]
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """One unit an item: all candidates, and what compares them.
 
+        Raises:
+            UsageError: If there are fewer than three candidates: nobody would vote.
+        """
+        if len(candidates) < FEWEST:
+            raise UsageError(
+                f"peer_elo: {len(candidates)} candidates; it takes {FEWEST}, so that there is "
+                f"somebody to vote on each pair"
+            )
+        return [Combination(tuple(candidates), comparer_name(self.config.similarity))]
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers, as a frame of their own."""
-    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
+    def companions(self) -> list[Companion]:
+        """The answers, as a frame of their own."""
+        return [answers.companion(self.config.candidates, self.config.answer)]
 
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:  # noqa: ARG002 (one contract)
+        """All answers of a turn are compared at once."""
+        name = comparer_name(self.config.similarity)
+        return [Stage("similarity", name, "similarity", 1, exact=False)]
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:  # noqa: ARG001 (one contract)
-    """All answers of a turn are compared at once."""
-    name = comparer_name(config.similarity)
-    return [Stage("similarity", name, "similarity", 1, exact=False)]
+    def identify(self, unit: Unit) -> Row:
+        """Item, category and what compares the answers."""
+        return {"item": unit.item.key, "category": unit.item.category, "similarity": unit.judge}
 
-
-def columns(unit: Unit) -> Row:
-    """Item, category and what compares the answers."""
-    return {"item": unit.item.key, "category": unit.item.category, "similarity": unit.judge}
-
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """All votes of all turns: one row a pair of answers."""
-    rows: list[Row] = []
-    turns = await converse_where_answered(unit.item, unit.models, ask, config.answer)
-    for number, turn in enumerate(turns, 1):
-        if len(turn) < FEWEST:
-            rows += _too_few(unit, number, len(turn), rows)
-            continue
-        compared = await ask.similarity(unit.judge, [made.answer.text for made in turn.values()])
-        rows += _rows(unit, turn, compared, config)
-    return rows
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """All votes of all turns: one row a pair of answers."""
+        rows: list[Row] = []
+        turns = await converse_where_answered(unit.item, unit.models, ask, self.config.answer)
+        for number, turn in enumerate(turns, 1):
+            if len(turn) < FEWEST:
+                rows += _too_few(number, len(turn), rows)
+                continue
+            compared = await ask.similarity(
+                unit.judge, [made.answer.text for made in turn.values()]
+            )
+            rows += _rows(unit, turn, compared, self.config)
+        return rows
 
 
 def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Config) -> list[Row]:
@@ -164,11 +169,9 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
         f1 = rescaled(f1, config.baseline)
     models = list(turn)
     shared = {
-        **columns(unit),
         "turn": next(iter(turn.values())).number,
         "missing": [model for model in unit.models if model not in turn],
         "n_truncated": compared.n_truncated,
-        "status": "ok",
     }
     return [
         {
@@ -204,7 +207,7 @@ def _of_texts(a: Turn, b: Turn) -> Row:
     return {"length_a": len(first), "length_b": len(second), "same_text": first == second}
 
 
-def _too_few(unit: Unit, number: int, n: int, before: Sequence[Row]) -> list[Row]:
+def _too_few(number: int, n: int, before: Sequence[Row]) -> list[Row]:
     """A turn on which nobody could vote; earlier turns keep their rows.
 
     Raises:
@@ -214,4 +217,4 @@ def _too_few(unit: Unit, number: int, n: int, before: Sequence[Row]) -> list[Row
     if not before:
         raise AskFailed(Failure("too_few_answers", said, permanent=True))
     failed = {"status": "failed", "cause": "too_few_answers", "message": said}
-    return [{**columns(unit), "turn": number, **failed}]
+    return [{"turn": number, **failed}]

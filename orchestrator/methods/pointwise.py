@@ -18,17 +18,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Final, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from orchestrator.ask import Ask, ChooseAsk
+from orchestrator.contracts.method import Columns, Compared, Stage
 from orchestrator.judgment.pointwise import describe_scores
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Compared, Stage
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
+    JudgeMethod,
     JudgeSettings,
-    answers_of,
     checked_scale,
     example_place,
     judge_prompts,
@@ -39,35 +39,6 @@ from orchestrator.methods._judging import (
 from orchestrator.prompts.pointwise import PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit
-
-VERSION: Final = 2
-FRAME: Final = "scores"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model": "str",
-    "judge": "str",
-    "turn": "i64",
-    "p": "list[f64]",
-    "mean": "f64",
-    "mean_low": "f64",
-    "mean_high": "f64",
-    "mode": "f64",
-    "rounded_mean": "f64",
-    "median": "f64",
-    "first_percentile": "f64",
-    "std": "f64",
-    "lower_semideviation": "f64",
-    "entropy": "f64",
-    "coverage": "f64",
-    "exact": "bool",
-    "n_traces": "i64",
-    "n_silent": "i64",
-    "n_characters": "i64",
-    **STATUS_COLUMNS,
-}
-
-SCORES: Final = {"mean": 1}
 
 FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
 """Fields that a template may show."""
@@ -132,54 +103,66 @@ class Config(JudgeSettings):
         return tuple(Label(name, (name, f" {name}")) for name in names)
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:
-    """Every candidate with every judge, a judge's answers together."""
-    return [Combination((model,), judge) for judge in config.judges for model in candidates]
+class PointwiseRating(JudgeMethod[Config]):
+    """A judge rates one answer; what is read is the distribution over all scores."""
 
+    version = 2
+    frame = "scores"
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "model": "str",
+        "judge": "str",
+    }
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "p": "list[f64]",
+        "mean": "f64",
+        "mean_low": "f64",
+        "mean_high": "f64",
+        "mode": "f64",
+        "rounded_mean": "f64",
+        "median": "f64",
+        "first_percentile": "f64",
+        "std": "f64",
+        "lower_semideviation": "f64",
+        "entropy": "f64",
+        "coverage": "f64",
+        "exact": "bool",
+        "n_traces": "i64",
+        "n_silent": "i64",
+        "n_characters": "i64",
+    }
+    scores: ClassVar = {"mean": 1}
 
-def compared(config: Config) -> Compared:
-    """The mean score, on the scale."""
-    low, high = config.scale
-    return Compared("mean", low, high)
+    def needs(self) -> frozenset[str]:
+        """The reference, where the prompt can't be made without it."""
+        return needs_of(self.config.template(), FIELDS)
 
+    def compared(self) -> Compared:
+        """The mean score, on the scale."""
+        low, high = self.config.scale
+        return Compared("mean", low, high)
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are judged."""
-    return answers_of(config)
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One judgment an answer, and the reasoning before it where asked for."""
+        return stages_of(
+            "pointwise", self.config, len(candidates), partial(_examples_of, config=self.config)
+        )
 
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One judgment an answer, and the reasoning before it where asked for."""
-    return stages_of("pointwise", config, len(candidates), partial(_examples_of, config=config))
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """The answer and its rating, one row a turn."""
+        config = self.config
+        turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
+        prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
+        read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit.item)
+        return [_row(turn, one, config) for turn, one in zip(turns, read, strict=True)]
 
 
 def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     begun, asked = example_place(config, config.labels())
     low, high = config.scale
     return example(judge, config.template(), asked, begun=begun, low=low, high=high)
-
-
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the prompt can't be made without it."""
-    return needs_of(config.template(), FIELDS)
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category, model and judge."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "model": unit.models[0],
-        "judge": unit.judge,
-    }
-
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """The answer and its rating, one row a turn."""
-    turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
-    prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
-    read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit.item)
-    return [_row(unit, turn, one, config) for turn, one in zip(turns, read, strict=True)]
 
 
 def _messages(unit: Unit, config: Config, turns: Sequence[Turn]) -> Messages:
@@ -194,12 +177,11 @@ def _messages(unit: Unit, config: Config, turns: Sequence[Turn]) -> Messages:
     return user_message(config.template(), fields)
 
 
-def _row(unit: Unit, turn: Turn, read: Judged, config: Config) -> Row:
+def _row(turn: Turn, read: Judged, config: Config) -> Row:
     scores = config.scores()
     said = describe_scores(read.probabilities, scores)
     low, high = read.distribution.mean_bounds(scores)
     return {
-        **columns(unit),
         "turn": turn.number,
         "p": list(read.probabilities),
         "mean": said.mean,
@@ -217,5 +199,4 @@ def _row(unit: Unit, turn: Turn, read: Judged, config: Config) -> Row:
         "n_traces": read.n_traces,
         "n_silent": read.n_silent,
         "n_characters": len(turn.answer.text),
-        "status": "ok",
     }

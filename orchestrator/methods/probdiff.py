@@ -21,42 +21,17 @@ the second turn of a conversation is scored after its own first turn. All of the
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.method import Columns, Companion, Method, Stage
 from orchestrator.methods import answers
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Stage
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._rewriting import PRESETS, RewritingSettings, rewrite, rewriting_stages
 from orchestrator.records import Generation, Row, Scored, Unit
 from orchestrator.statistics.confidence import TIE_THRESHOLD
-
-VERSION: Final = 1
-FRAME: Final = "probdiff"
-SCORES: Final = {"d": 1}
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model": "str",
-    "turn": "i64",
-    "answer": "str",
-    "rewriting": "str",
-    "ell_first": "f64",
-    "ell_last": "f64",
-    "d": "f64",
-    "undefined": "str",
-    "unchanged": "bool",
-    "n_tokens_first": "i64",
-    "n_tokens_last": "i64",
-    "marker_leak": "bool",
-    "empty_answer": "bool",
-    "empty_rewriting": "bool",
-    "truncated_answer": "bool",
-    "truncated_rewriting": "bool",
-    **STATUS_COLUMNS,
-}
 
 
 class Config(RewritingSettings):
@@ -74,44 +49,52 @@ class Config(RewritingSettings):
     )
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
-    """One unit a model."""
-    return [Combination((model,)) for model in candidates]
+class ProbDiff(Method[Config]):
+    """A model rewrites its own answer; how much less likely that is tells how good it is."""
 
-
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are rewritten, as a frame of their own."""
-    return [("answers", answers.Config(candidates=config.candidates, answer=config.answer))]
-
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """K rewritings and two scores a model; one score where the rewriting equals the answer."""
-    drawn = rewriting_stages(candidates, config)
-    scores = [Stage("scores", one.model, "score", 2, exact=False, draw=one.draw) for one in drawn]
-    return [*drawn, *scores]
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category and model."""
-    return {
-        "item": unit.item.key,
-        "category": unit.item.category,
-        "model": unit.models[0],
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "answer": "str",
+        "rewriting": "str",
+        "ell_first": "f64",
+        "ell_last": "f64",
+        "d": "f64",
+        "undefined": "str",
+        "unchanged": "bool",
+        "n_tokens_first": "i64",
+        "n_tokens_last": "i64",
+        "marker_leak": "bool",
+        "empty_answer": "bool",
+        "empty_rewriting": "bool",
+        "truncated_answer": "bool",
+        "truncated_rewriting": "bool",
     }
+    scores: ClassVar = {"d": 1}
 
+    def companions(self) -> list[Companion]:
+        """The answers that are rewritten, as a frame of their own."""
+        return [answers.companion(self.config.candidates, self.config.answer)]
 
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """The discrepancy d, one row a turn."""
-    made = await rewrite(unit, ask, config)
-    texts = [(turn, text) for turn, *both in made for text in both]
-    asks = [ask.score(unit.models[0], turn.messages, x) for turn, x in texts if not _empty(x)]
-    # x^(K) = x makes two equal asks, which are sent as one: d is then exactly 0.
-    scored = iter(await ask.all(*asks))
-    ell = [_Text(x, None if _empty(x) else next(scored)) for _, x in texts]
-    return [
-        _row(unit, config, turn, first, last)
-        for (turn, *_), first, last in zip(made, ell[::2], ell[1::2], strict=True)
-    ]
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """K rewritings and two scores a model; one score where the rewriting equals the answer."""
+        drawn = rewriting_stages(candidates, self.config)
+        scores = [
+            Stage("scores", one.model, "score", 2, exact=False, draw=one.draw) for one in drawn
+        ]
+        return [*drawn, *scores]
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """The discrepancy d, one row a turn."""
+        made = await rewrite(unit, ask, self.config)
+        texts = [(turn, text) for turn, *both in made for text in both]
+        asks = [ask.score(unit.models[0], turn.messages, x) for turn, x in texts if not _empty(x)]
+        # x^(K) = x makes two equal asks, which are sent as one: d is then exactly 0.
+        scored = iter(await ask.all(*asks))
+        ell = [_Text(x, None if _empty(x) else next(scored)) for _, x in texts]
+        return [
+            _row(self.config, turn, first, last)
+            for (turn, *_), first, last in zip(made, ell[::2], ell[1::2], strict=True)
+        ]
 
 
 class _Text(NamedTuple):
@@ -132,13 +115,12 @@ class _Text(NamedTuple):
         return 0 if self.scored is None else int(self.scored.token_ids.size)
 
 
-def _row(unit: Unit, config: Config, turn: Turn, first: _Text, last: _Text) -> Row:
+def _row(config: Config, turn: Turn, first: _Text, last: _Text) -> Row:
     ell_first, ell_last = first.ell, last.ell
     known = ell_first is not None and ell_last is not None
     d = ell_last - ell_first if ell_first is not None and ell_last is not None else None
     answer, rewriting = first.generation.text, last.generation.text
     return {
-        **columns(unit),
         "turn": turn.number,
         "answer": answer,
         "rewriting": rewriting,
@@ -154,7 +136,6 @@ def _row(unit: Unit, config: Config, turn: Turn, first: _Text, last: _Text) -> R
         "empty_rewriting": _empty(last.generation),
         "truncated_answer": first.generation.finish_reason == "length",
         "truncated_rewriting": last.generation.finish_reason == "length",
-        "status": "ok",
     }
 
 

@@ -14,43 +14,27 @@ is asked.
 
 import math
 from collections.abc import Sequence
-from typing import Final, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask, AskFailed
-from orchestrator.methods._base import (
-    STATUS_COLUMNS,
-    Combination,
-    Drawing,
+from orchestrator.contracts.method import (
+    Columns,
+    Method,
     MethodSettings,
+    ModelName,
     Stage,
 )
+from orchestrator.methods._drawing import Drawing
 from orchestrator.methods._examples import drawn_example
 from orchestrator.records import Failure, Generation, Row, Scored, Unit
-
-VERSION: Final = 1
-FRAME: Final = "samples"
-SCHEMA: Final = {
-    "item": "str",
-    "category": "str",
-    "model": "str",
-    "turn": "i64",
-    "sample": "i64",
-    "text": "str",
-    "ell": "f64",
-    "ell_by": "str",
-    "n_tokens": "i64",
-    "truncated": "bool",
-    "exact_match": "bool",
-    **STATUS_COLUMNS,
-}
 
 
 class Config(MethodSettings):
     """Settings of `samples`."""
 
-    candidates: tuple[str, ...] | None = Field(
+    candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to sample; all that are not judges where left out."
     )
     answer: Drawing = Field(Drawing(temperature=1.0), description="How answers are drawn.")
@@ -77,61 +61,63 @@ class Config(MethodSettings):
         return self
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
-    """One unit a model."""
-    return [Combination((model,)) for model in candidates]
+class Samples(Method[Config]):
+    """Many answers of a model to one question, each with its mean log-probability."""
 
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "sample": "i64",
+        "text": "str",
+        "ell": "f64",
+        "ell_by": "str",
+        "n_tokens": "i64",
+        "truncated": "bool",
+        "exact_match": "bool",
+    }
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:  # noqa: ARG001
-    """None; the first sample is the answer that other methods draw by the same settings."""
-    return []
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """N draws a model; fewer where other methods draw the first of them too."""
+        config = self.config
+        draw = config.model_dump_json(include={"answer", "n"})
+        tokens, n = config.answer.max_tokens, config.n
+        found = []
+        for model in candidates:
+            is_scored = config.logprobs == "score"
+            examples = () if is_scored else (drawn_example(model, config.answer),)
+            drawn = Stage(
+                "samples", model, "generate", n, exact=False, max_tokens=tokens, draw=draw,
+                per_turn=False, examples=examples,
+            )  # fmt: skip
+            found.append(drawn)
+            if is_scored:
+                scored = Stage("scores", model, "score", n, exact=False, draw=draw, per_turn=False)
+                found.append(scored)
+        return found
 
-
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """N draws a model; fewer where other methods draw the first of them too."""
-    draw = config.model_dump_json(include={"answer", "n"})
-    tokens, n = config.answer.max_tokens, config.n
-    found = []
-    for model in candidates:
-        is_scored = config.logprobs == "score"
-        examples = () if is_scored else (drawn_example(model, config.answer),)
-        drawn = Stage(
-            "samples", model, "generate", n, exact=False, max_tokens=tokens, draw=draw,
-            per_turn=False, examples=examples,
-        )  # fmt: skip
-        found.append(drawn)
-        if is_scored:
-            scored = Stage("scores", model, "score", n, exact=False, draw=draw, per_turn=False)
-            found.append(scored)
-    return found
-
-
-def columns(unit: Unit) -> Row:
-    """Item, category and model."""
-    return {"item": unit.item.key, "category": unit.item.category, "model": unit.models[0]}
-
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """One row a sample."""
-    (model,), item = unit.models, unit.item
-    sampling = config.answer.sampling(item.category)
-    made: list[Generation] = await ask.all(
-        *(
-            ask.generate(model, item.messages, sampling, item_key=item.key, repeat=repeat, turn=1)
-            for repeat in range(config.n)
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """One row a sample."""
+        config = self.config
+        (model,), item = unit.models, unit.item
+        sampling = config.answer.sampling(item.category)
+        made: list[Generation] = await ask.all(
+            *(
+                ask.generate(
+                    model, item.messages, sampling, item_key=item.key, repeat=repeat, turn=1
+                )
+                for repeat in range(config.n)
+            )
         )
-    )
-    scored: list[Generation | Scored] = list(made)
-    if config.logprobs == "score":
-        kept = [number for number, answer in enumerate(made) if answer.text]
-        found = await ask.all(*(ask.score(model, item.messages, made[n]) for n in kept))
-        scored = [*made]
-        for number, score in zip(kept, found, strict=True):
-            scored[number] = score
-    return [
-        _row(unit, config, number, *pair)
-        for number, pair in enumerate(zip(made, scored, strict=True))
-    ]
+        scored: list[Generation | Scored] = list(made)
+        if config.logprobs == "score":
+            kept = [number for number, answer in enumerate(made) if answer.text]
+            found = await ask.all(*(ask.score(model, item.messages, made[n]) for n in kept))
+            scored = [*made]
+            for number, score in zip(kept, found, strict=True):
+                scored[number] = score
+        return [
+            _row(unit, config, number, *pair)
+            for number, pair in enumerate(zip(made, scored, strict=True))
+        ]
 
 
 def _row(
@@ -148,7 +134,6 @@ def _row(
     mean, reference = scored.mean_logprob, unit.item.reference_of(1)
     n_tokens = 0 if scored.token_ids is None else int(scored.token_ids.size)
     return {
-        **columns(unit),
         "turn": 1,
         "sample": number,
         "text": made.text,
@@ -157,5 +142,4 @@ def _row(
         "n_tokens": n_tokens or made.n_completion_tokens,
         "truncated": made.finish_reason == "length",
         "exact_match": None if reference is None else made.text.strip() == reference.strip(),
-        "status": "ok",
     }

@@ -12,22 +12,17 @@ the released code.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.method import Combination, Stage
 from orchestrator.methods import _formats, _harness, auto_j
-from orchestrator.methods._base import Combination, Stage
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessSettings
+from orchestrator.methods._harness import HarnessJudge, HarnessSettings
 from orchestrator.prompts.files import Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
-
-VERSION: Final = 2
-FRAME: Final = _harness.FRAME
-SCHEMA: Final = _harness.SCHEMA
-columns = _harness.columns
 
 
 class Config(HarnessSettings):
@@ -53,32 +48,35 @@ class Config(HarnessSettings):
         return self
 
 
-def combinations(candidates: Sequence[str], config: Config) -> list[Combination]:  # noqa: ARG001
-    """Every model is its own judge."""
-    return [Combination((model,), model) for model in candidates]
+class SelfGeneration(HarnessJudge[Config]):
+    """A model rates its own answer from 1 to 10 in words."""
 
+    version = 2
 
-def companions(config: Config) -> list[tuple[str, BaseModel]]:
-    """The answers that are rated, as a frame of their own."""
-    return _harness.companions(config)
+    @property
+    def convention(self) -> str | None:
+        """Whose rules say what a text without one clear verdict counts as."""
+        return self.config.convention
 
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every model is its own judge."""
+        return [Combination((model,), model) for model in candidates]
 
-def stages(candidates: Sequence[str], config: Config) -> list[Stage]:
-    """One text a rating."""
-    return _harness.stages("self-generation", config, combinations(candidates, config))
+    def needs(self) -> frozenset[str]:
+        """The reference, where the wording shows it."""
+        return auto_j.found(self.config.prompts, "single").shows({"reference"})
 
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """One text a rating."""
+        return _harness.stages("self-generation", self.config, self.combinations(candidates))
 
-def needs(config: Config) -> frozenset[str]:
-    """The reference, where the wording shows it."""
-    return auto_j.found(config.prompts, "single").shows({"reference"})
-
-
-async def evaluate(unit: Unit, ask: Ask, config: Config) -> list[Row]:
-    """The model's rating of its own answer, one a turn."""
-    compact = config.prompts == "compact"
-    form = _formats.COMPACT_RATING if compact else _formats.AUTO_J_RATING
-    prompt_of = partial(_messages, unit.item, auto_j.found(config.prompts, "single"))
-    return await _harness.rate(unit, ask, config, form, prompt_of)
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """The model's rating of its own answer, one a turn."""
+        config = self.config
+        compact = config.prompts == "compact"
+        form = _formats.COMPACT_RATING if compact else _formats.AUTO_J_RATING
+        prompt_of = partial(_messages, unit.item, auto_j.found(config.prompts, "single"))
+        return await self.rate(unit, ask, form, prompt_of)
 
 
 def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:

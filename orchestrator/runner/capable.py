@@ -6,8 +6,8 @@ from typing import Final
 from orchestrator import contracts, plugins
 from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Capabilities
+from orchestrator.contracts.method import Stage
 from orchestrator.errors import UsageError
-from orchestrator.methods._base import Stage
 from orchestrator.recipe.schema import ModelSpec, Recipe
 from orchestrator.records import NO_PREFIX
 from orchestrator.settings import Settings

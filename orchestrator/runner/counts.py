@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from orchestrator.methods._base import Stage
+from orchestrator.contracts.method import Stage
 from orchestrator.records import Failure, Outcome
 from orchestrator.runner.budget import Price
 from orchestrator.runner.prepare import Prepared

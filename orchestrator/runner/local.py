@@ -29,7 +29,7 @@ class LocalModel(msgspec.Struct, frozen=True):
 def local_models(
     parts: Iterable[Part], recipe: Recipe, base: Path, *, allow_code: bool = False
 ) -> dict[str, LocalModel]:
-    """The back-ends that the methods of a recipe name by `comparers(config)`, by their names.
+    """The back-ends that the methods of a recipe name by `comparers`, by their names.
 
     Args:
         parts: The methods with their settings.
@@ -42,10 +42,9 @@ def local_models(
     """
     found: dict[str, LocalModel] = {}
     for part in parts:
-        named = getattr(part.method, "comparers", None)
-        for name, (kind, settings) in (named(part.config) if named is not None else {}).items():
-            comparer = _comparer(kind, settings, allow_code=allow_code)
-            identity = dict(comparer.identity(base))
+        for name, comparer in part.method.comparers().items():
+            made = _comparer(comparer.kind, comparer.settings, allow_code=allow_code)
+            identity = dict(made.identity(base))
             if name in recipe.models:
                 raise UsageError(f"{name!r} is what compares texts; give the model another name")
             if name in found and found[name].identity != identity:
@@ -53,7 +52,9 @@ def local_models(
                     f"{part.name}: another method compares texts by another {name!r}; encoders "
                     f"whose folders have one name can't be told apart in tables"
                 )
-            found[name] = LocalModel(_spec(name, kind, comparer.located(base).config), identity)
+            found[name] = LocalModel(
+                _spec(name, comparer.kind, made.located(base).config), identity
+            )
     return found
 
 

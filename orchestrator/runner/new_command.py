@@ -34,10 +34,11 @@ def new(options: argparse.Namespace) -> int:
     if taken:
         raise UsageError(f"there is already {' and '.join(taken)}; nothing was written")
     title = name.replace("_", " ").capitalize()
+    class_name = "".join(part.capitalize() for part in name.split("_"))
     for file, template in files.items():
         text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
         with file.open("x", encoding="utf-8") as opened:
-            opened.write(text.substitute(name=name, title=title))
+            opened.write(text.substitute(name=name, title=title, class_name=class_name))
         write_to(sys.stdout, f"wrote {safe_line(str(file))}\n")
     write_to(
         sys.stdout,

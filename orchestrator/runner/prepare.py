@@ -3,17 +3,16 @@
 import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pydantic import BaseModel
 
 from orchestrator import contracts, plugins
+from orchestrator.contracts.method import Companion, Method, MethodSettings
 from orchestrator.datasets import Dataset, open_dataset
 from orchestrator.errors import PluginError
-from orchestrator.methods._base import Method
 from orchestrator.permission import is_permitted
-from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
+from orchestrator.recipe.schema import ModelSpec, Recipe
 from orchestrator.runner.capable import refuse_impossible
 from orchestrator.runner.given import open_given
 from orchestrator.runner.identity import identity_key, model_identity
@@ -104,25 +103,24 @@ def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
     """
     parts: dict[tuple[str, str, str], Part] = {}
     names = {
-        (method.kind, settings_of(method.config)): method.name
+        (method.kind, settings_of(method.method.config)): method.name
         for method in reversed(recipe.methods)
     }
 
-    def add(reference: PluginRef, name: str) -> None:
-        module = contracts.load(plugins.METHODS, reference.kind, allow_code=allow_code)
-        method = cast("Method", module)
-        companions = method.companions(reference.config)
-        for kind, config in contracts.listed(module, "companions", companions, (str, BaseModel)):
-            taken = kind in names.values()
-            free = f"{kind} ({name})" if taken else kind
-            add(PluginRef(kind, config), names.setdefault((kind, settings_of(config)), free))
-        key = (reference.kind, settings_of(reference.config), name)
+    def add(kind: str, method: Method[MethodSettings], name: str) -> None:
+        for other in contracts.listed(method, "companions", method.companions(), Companion):
+            companion = contracts.method(other.kind, allow_code=allow_code)(other.config)
+            taken = other.kind in names.values()
+            free = f"{other.kind} ({name})" if taken else other.kind
+            called = names.setdefault((other.kind, settings_of(other.config)), free)
+            add(other.kind, companion, called)
+        key = (kind, settings_of(method.config), name)
         before = parts[key].candidates if key in parts else ()
-        models = dict.fromkeys((*before, *recipe.candidates(reference)))
-        parts[key] = make_part(reference.kind, method, reference.config, tuple(models), name)
+        models = dict.fromkeys((*before, *recipe.candidates(method)))
+        parts[key] = make_part(kind, method, tuple(models), name)
 
     for reference in recipe.methods:
-        add(reference, reference.name)
+        add(reference.kind, reference.method, reference.name)
     _refuse_shared_frames(parts.values())
     return list(parts.values())
 
@@ -135,11 +133,11 @@ def _refuse_shared_frames(parts: Iterable[Part]) -> None:
     """
     first: dict[str, Part] = {}
     for part in parts:
-        other = first.setdefault(part.method.FRAME, part)
+        other = first.setdefault(part.frame, part)
         if list(other.columns.items()) != list(part.columns.items()):
             raise PluginError(
-                f"methods {other.kind!r} and {part.kind!r} have the FRAME {part.method.FRAME!r} "
-                f"with different columns; give each a FRAME of its own"
+                f"methods {other.kind!r} and {part.kind!r} have the frame {part.frame!r} "
+                f"with different columns; give each a 'frame' of its own"
             )
 
 
@@ -185,7 +183,7 @@ def describe_change(
 def _judges(recipe: Recipe) -> list[str]:
     found: list[str] = []
     for reference in recipe.methods:
-        found.extend(getattr(reference.config, "judges", None) or ())
+        found.extend(reference.method.judges)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.probing.examples import Example, name_of
@@ -281,11 +281,11 @@ def nominal_needs(settings: Mapping[str, Any]) -> dict[str, list[Need]]:
     """
     found: dict[str, list[Need]] = {}
     for kind in plugins.kinds(plugins.METHODS):
-        method = plugins.load(plugins.METHODS, kind)
+        method = contracts.method(kind)
         fields = method.Config.model_fields
         given = {name: settings[name] for name in fields if name in settings}
         needed = {name: given[name] for name in given if fields[name].is_required()}
-        stages = method.stages(("this", "other"), method.Config.model_validate(needed))
+        stages = method(method.Config.model_validate(needed)).stages(("this", "other"))
         asked = [Need(stage.ask, stage.features, examples=stage.examples) for stage in stages]
         found[kind] = list(dict.fromkeys(asked))
     return found

@@ -54,7 +54,7 @@ _RANKED = ("judgments", "pair_scores")
 
 def remember_schemas(plan: Plan, store: Store) -> None:
     """Keep the columns of the plan's frames in the store, so that it can be read without recipe."""
-    schemas = {part.method.FRAME: part.columns for part in plan.parts}
+    schemas = {part.frame: part.columns for part in plan.parts}
     fault = schema_fault(schemas)
     if fault is not None:
         raise PluginError(f"a method's FRAME or SCHEMA is wrong: {fault}")

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.analysis import RankingAnalysis
+from orchestrator.contracts.method import Compared
 from orchestrator.errors import StoreError, UsageError
-from orchestrator.methods._base import Compared
 from orchestrator.recipe.schema import Recipe
 from orchestrator.runner.results import NOT_NEEDED
 from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
@@ -81,7 +81,7 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
     numbers: dict[tuple[str, str], int] = {}
     slots: list[Slot | None] = []
     for part, combination in plan.combinations:
-        compared = _compared(part)
+        compared = part.method.compared()
         if compared is None or len(part.candidates) < 2:
             slots.append(None)
             continue
@@ -93,16 +93,11 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
     return rankings, slots
 
 
-def _compared(part: Part) -> Compared | None:
-    compared = getattr(part.method, "compared", None)
-    return None if compared is None else compared(part.config)
-
-
 def _ranking(part: Part, judge: str, compared: Compared) -> Ranking:
     return Ranking(
         method=part.name,
         judge=judge,
-        frame=part.method.FRAME,
+        frame=part.frame,
         models=part.candidates,
         column=list(part.columns).index(compared.column),
         low=compared.low,

@@ -1,9 +1,8 @@
 """Tables of a run: the summary of each method, then the analyses that the recipe asks for."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import polars as pl
@@ -11,13 +10,19 @@ from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
+from orchestrator.contracts import Load
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import frame_of
+from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import OrchestratorError, PluginError
-from orchestrator.recipe.schema import PluginRef
+from orchestrator.plugin_base import Plugin
+from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.keeping import Keeping
-from orchestrator.summaries._base import Context, Source
+from orchestrator.settings import Settings
 from orchestrator.summaries._distrust import distrusted
 from orchestrator.tables import Table, by_cluster, untrusted
 
+_PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
 _log = logging.getLogger(__name__)
 
 
@@ -37,26 +42,26 @@ def summarise(
         keeping: Numbers of earlier calls; all are computed where it is left out.
     """
     clusters = clusters_of(frames)
-    methods, found = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
-    sources = [_source(ref, module) for ref, module in methods]
-    for source, (_, module) in zip(sources, methods, strict=True):
-        summary = _summary_of(source.kind, module)
+    sources, found = _sources(settings, allow_code=allow_code)
+    for source in sources:
+        summary = contracts.summary(source.kind, type(source.method))
         # A run that was repaired has no frames until its recipe is run once more.
         if summary is not None and source.frame in frames:
-            context = _context(source.name, source.config, settings, frames, clusters)
+            context = _context(source.name, settings, frames, clusters)
             if keeping is not None:
                 context = msgspec.structs.replace(context, once=keeping.once)
-            rows = context.rows_of(source, getattr(summary, "COLUMNS", None))
-            said = _said(summary, msgspec.structs.replace(context, rows=rows, sources=[source]))
+            rows = context.rows_of(source, summary.reads)
+            context = msgspec.structs.replace(context, rows=rows, sources=[source])
+            said = _said(summary(source.method.config), context)
             warnings = distrusted(rows)
             found += [untrusted(table, warnings) for table in said]
     analyses, skipped = _loaded(
-        plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code
+        contracts.analysis, settings.get("analyses", ()), allow_code=allow_code
     )
     found += skipped
-    for reference, module in analyses:
-        context = _context(reference.name, reference.config, settings, frames, clusters)
-        found += _said(module, msgspec.structs.replace(context, sources=sources))
+    for kind, analysis in analyses:
+        context = _context(plugins.label(kind), settings, frames, clusters)
+        found += _said(analysis, msgspec.structs.replace(context, sources=sources))
     if keeping is not None:
         keeping.save()
     return found
@@ -72,35 +77,26 @@ def all_sources(
         settings: The resolved recipe.
         allow_code: Import kinds from outside this project.
     """
-    methods, _ = _loaded(plugins.METHODS, settings.get("methods", ()), allow_code=allow_code)
-    context = _context("report", None, settings, frames, clusters_of(frames))
-    sources = [_source(ref, module) for ref, module in methods]
+    context = _context("report", settings, frames, clusters_of(frames))
+    sources, _ = _sources(settings, allow_code=allow_code)
     return msgspec.structs.replace(context, sources=sources)
 
 
-def _source(ref: PluginRef, module: ModuleType) -> Source:
-    scores = getattr(module, "scores", None)
-    return Source(
-        ref.name,
-        ref.kind,
-        ref.config,
-        module.FRAME,
-        getattr(module, "SCORES", {}) if scores is None else _scores(scores, ref.config),
-        getattr(module, "derive", None),
-    )
-
-
-def _scores(scores: Callable[[Any], Mapping[str, int]], config: Any) -> Mapping[str, int]:  # noqa: ANN401
-    with plugins.blaming():
-        return scores(config)
+def _sources(settings: Mapping[str, Any], *, allow_code: bool) -> tuple[list[Source], list[Table]]:
+    """Return the methods of a resolved recipe, and a table for each that can't be loaded."""
+    found = []
+    methods, skipped = _loaded(contracts.method, settings.get("methods", ()), allow_code=allow_code)
+    for kind, method in methods:
+        with plugins.blaming():
+            scores = method.scores
+        name, frame = MethodRef(kind, method).name, frame_of(type(method), kind)
+        found.append(Source(name, kind, method, frame, scores))
+    return found, skipped
 
 
 def _loaded(
-    family: Literal["orchestrator.methods", "orchestrator.analyses"],
-    entries: Sequence[Mapping[str, Any]],
-    *,
-    allow_code: bool,
-) -> tuple[list[tuple[PluginRef, ModuleType]], list[Table]]:
+    load: "Load[_PluginT]", entries: Sequence[Mapping[str, Any]], *, allow_code: bool
+) -> tuple[list[tuple[str, _PluginT]], list[Table]]:
     """Return the kinds of a resolved recipe with their settings.
 
     A kind that can't be loaded gives a table without rows instead, whose note says why, so that
@@ -111,8 +107,9 @@ def _loaded(
         kind = str(entry.get("kind"))
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
-            module = contracts.load(family, kind, allow_code=allow_code)
-            found.append((PluginRef(kind, module.Config.model_validate(given)), module))
+            plugin = load(kind, allow_code=allow_code)
+            with plugins.blaming():
+                found.append((kind, plugin(plugin.Config.model_validate(given))))
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
             said = (
@@ -126,16 +123,8 @@ def _loaded(
     return found, skipped
 
 
-def _summary_of(kind: str, module: ModuleType) -> ModuleType | None:
-    if hasattr(module, "summarise"):
-        return module
-    known = kind in plugins.kinds(plugins.SUMMARIES)
-    return plugins.load(plugins.SUMMARIES, kind) if known else None
-
-
 def _context(
     name: str,
-    config: Any,  # noqa: ANN401 (a `Config` of any kind)
     settings: Mapping[str, Any],
     frames: Mapping[str, pl.DataFrame],
     clusters: Clusters,
@@ -143,7 +132,6 @@ def _context(
     statistics = settings.get("statistics", {})
     return Context(
         name=name,
-        config=config,
         frames=frames,
         rows=pl.DataFrame(),
         sources=(),
@@ -154,10 +142,10 @@ def _context(
     )
 
 
-def _said(module: ModuleType, context: Context) -> list[Table]:
+def _said(plugin: Summary[Settings] | Analysis[Settings], context: Context) -> list[Table]:
     try:
         with plugins.blaming():
-            tables: list[Table] = module.summarise(context)
+            tables = plugin.summarise(context)
     except OrchestratorError as error:
         # One analysis that can't be made must not hide the others.
         tables = [Table(context.name, context.name, (), (), notes=(str(error),))]

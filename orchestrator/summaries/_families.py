@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.contracts.context import Context
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import jackknife_sums, student_interval
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._votes import Votes
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
 
@@ -33,9 +33,15 @@ _LEFT_OUT: Final = (
 )
 
 
-def family_tables(context: Context, votes: Votes) -> list[Table]:
-    """Bias, agreement and ratings without kin; [] where no two models are of one family."""
-    families = _families(votes.models, context.config.families)
+def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> list[Table]:
+    """Bias, agreement and ratings without kin; [] where no two models are of one family.
+
+    Args:
+        context: Of the summary.
+        votes: Of all models.
+        named: Family of each model that is named.
+    """
+    families = _families(votes.models, named)
     if len(set(families)) == len(families):
         return []
     return [

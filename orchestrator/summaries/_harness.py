@@ -6,8 +6,8 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, prompt_words
+from orchestrator.contracts.context import Context
 from orchestrator.judgment.harness.mt_bench import win_rates
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, mean_of, n_prompts, share_of, without_n
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 

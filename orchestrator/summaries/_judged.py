@@ -8,9 +8,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import prompt_words
+from orchestrator.contracts.context import Context
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.win_rate import mean_preferences
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._preferences import SOFT, WORDS, Preferences
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 

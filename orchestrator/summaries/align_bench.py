@@ -12,9 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.method import MethodSettings
+from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.statistics.jackknife import Jackknifed, jackknife_sums, student_interval
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, mean_of
 from orchestrator.summaries._harness import OK, rating_tables
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
@@ -40,19 +42,24 @@ class _Group(NamedTuple):
     sums: Floats
 
 
-def summarise(context: Context) -> list[Table]:
-    """Overall scores where the dataset has AlignBench's categories, then ratings."""
-    tables = rating_tables(context, "AlignBench")
-    known = {name for half in _HALVES for names in half.items() for name in names}
-    if not tables or not known & set(context.rows["category"].drop_nulls()):
-        return tables
-    lines = [
-        [str(model), str(judge), *_line(rows, context.confidence_level)]
-        for (model, judge), rows in context.rows.group_by("model", "judge", maintain_order=True)
-    ]
-    notes = ["overall: mean of the two halves, each the mean of its categories' means", METHODS]
-    overall = make_table("align_bench.overall", "AlignBench: overall", _COLUMNS, lines, notes=notes)
-    return [overall, *tables]
+class AlignBenchSummary(Summary[MethodSettings]):
+    """Ratings by category, and the overall score as a macro average."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Overall scores where the dataset has AlignBench's categories, then ratings."""
+        tables = rating_tables(context, "AlignBench")
+        known = {name for half in _HALVES for names in half.items() for name in names}
+        if not tables or not known & set(context.rows["category"].drop_nulls()):
+            return tables
+        lines = [
+            [str(model), str(judge), *_line(rows, context.confidence_level)]
+            for (model, judge), rows in context.rows.group_by("model", "judge", maintain_order=True)
+        ]
+        notes = ["overall: mean of the two halves, each the mean of its categories' means", METHODS]
+        overall = make_table(
+            "align_bench.overall", "AlignBench: overall", _COLUMNS, lines, notes=notes
+        )
+        return [overall, *tables]
 
 
 def _line(rows: pl.DataFrame, confidence_level: float) -> list[Cell]:

@@ -17,8 +17,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
 from orchestrator.errors import StatisticsError
 from orchestrator.frames import columns_of
+from orchestrator.methods.alpaca_eval import Config, LengthControl
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.length import (
     Gamed,
@@ -26,7 +29,6 @@ from orchestrator.statistics.length import (
     length_controlled_win_rate,
     standardised_length,
 )
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import METHODS, share_of, without_n
 from orchestrator.summaries._difficulties import Difficulties
 from orchestrator.summaries._harness import OK
@@ -65,38 +67,42 @@ class _Fitted(msgspec.Struct, frozen=True):
     high: float | None
 
 
-def summarise(context: Context) -> list[Table]:
-    """Win rates, one line a model and judge; then the lengths that go with them."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    groups = [
-        ([str(model), str(judge)], group)
-        for (model, judge), group in rows.group_by("model", "judge", maintain_order=True)
-    ]
-    controlled = _controls(context)
-    lines = [_line(context, names, group, controlled) for names, group in groups]
-    notes = [
-        "win rate: mean of preference - 1; s.e. as published: every row taken as independent",
-        _about(controlled),
-        METHODS,
-    ]
-    swapped = rows["model_first"].mean()
-    if isinstance(swapped, float):
-        notes.append(f"the model was shown first in {100 * swapped:.0f} % of the judgments")
-    basis = prompt_words(rows)
-    columns = _COLUMNS if controlled is None else (*_COLUMNS[:3], _CONTROLLED, *_COLUMNS[3:])
-    title = f"AlpacaEval: preference over {context.config.baseline}"
-    lengths = [[*names, *_lengths(group)] for names, group in groups]
-    return [
-        make_table("alpaca_eval", title, columns, lines, basis=basis, notes=notes),
-        make_table("alpaca_eval.lengths", "AlpacaEval: lengths of the outputs", _LENGTHS, lengths),
-    ]
+class AlpacaEvalSummary(Summary[Config]):
+    """Win rates of models against the baseline, as judged and at equal length."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Win rates, one line a model and judge; then the lengths that go with them."""
+        rows = context.rows
+        if rows.is_empty():
+            return []
+        groups = [
+            ([str(model), str(judge)], group)
+            for (model, judge), group in rows.group_by("model", "judge", maintain_order=True)
+        ]
+        controlled = _controls(context, self.config.length_control)
+        lines = [_line(context, names, group, controlled) for names, group in groups]
+        notes = [
+            "win rate: mean of preference - 1; s.e. as published: every row taken as independent",
+            _about(controlled),
+            METHODS,
+        ]
+        swapped = rows["model_first"].mean()
+        if isinstance(swapped, float):
+            notes.append(f"the model was shown first in {100 * swapped:.0f} % of the judgments")
+        basis = prompt_words(rows)
+        columns = _COLUMNS if controlled is None else (*_COLUMNS[:3], _CONTROLLED, *_COLUMNS[3:])
+        title = f"AlpacaEval: preference over {self.config.baseline}"
+        lengths = [[*names, *_lengths(group)] for names, group in groups]
+        return [
+            make_table("alpaca_eval", title, columns, lines, basis=basis, notes=notes),
+            make_table(
+                "alpaca_eval.lengths", "AlpacaEval: lengths of the outputs", _LENGTHS, lengths
+            ),
+        ]
 
 
-def _controls(context: Context) -> Difficulties | str | None:
+def _controls(context: Context, settings: LengthControl | None) -> Difficulties | str | None:
     """Difficulties of the run's items; why they can't be had; None where none are asked for."""
-    settings = context.config.length_control
     if settings is None:
         return None
     if "items" not in context.frames:

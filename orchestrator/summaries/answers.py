@@ -3,19 +3,12 @@
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.summaries._base import Context
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.method import MethodSettings
+from orchestrator.contracts.summary import Summary
 from orchestrator.summaries._clusters import share_of
 from orchestrator.tables import Cell, Column, Table, make_table
 
-COLUMNS = (
-    "item",
-    "model",
-    "exact_match",
-    "mean_logprob",
-    "n_tokens",
-    "finish_reason",
-    "status",
-)
 _COLUMNS = (
     Column("model"),
     Column("answers", "count"),
@@ -27,20 +20,33 @@ _COLUMNS = (
 )
 
 
-def summarise(context: Context) -> list[Table]:
-    """One line a model: answers, failures, exact match with its interval, log-probability."""
-    rows = [
-        _line(str(model), frame, context.confidence_level)
-        for (model,), frame in context.rows.group_by("model", maintain_order=True)
-    ]
-    if not rows:
-        return []
-    notes = ["intervals: Wilson, clustered by prompt; log-probabilities are means over answers"]
-    return [
-        make_table(
-            "answers", "Answers", _COLUMNS, rows, basis=prompt_words(context.rows), notes=notes
-        )
-    ]
+class AnswersSummary(Summary[MethodSettings]):
+    """How many, how many failed, how many are right."""
+
+    reads = (
+        "item",
+        "model",
+        "exact_match",
+        "mean_logprob",
+        "n_tokens",
+        "finish_reason",
+        "status",
+    )
+
+    def summarise(self, context: Context) -> list[Table]:
+        """One line a model: answers, failures, exact match with its interval, log-probability."""
+        rows = [
+            _line(str(model), frame, context.confidence_level)
+            for (model,), frame in context.rows.group_by("model", maintain_order=True)
+        ]
+        if not rows:
+            return []
+        notes = ["intervals: Wilson, clustered by prompt; log-probabilities are means over answers"]
+        return [
+            make_table(
+                "answers", "Answers", _COLUMNS, rows, basis=prompt_words(context.rows), notes=notes
+            )
+        ]
 
 
 def _line(model: str, frame: pl.DataFrame, confidence_level: float) -> list[Cell]:

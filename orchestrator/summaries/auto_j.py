@@ -1,11 +1,16 @@
 """Auto-J: mean rating of each model, or decisions over both orders."""
 
-from orchestrator.summaries._base import Context
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
+from orchestrator.methods.auto_j import Config
 from orchestrator.summaries._harness import rating_tables, winner_tables
 from orchestrator.tables import Table
 
 
-def summarise(context: Context) -> list[Table]:
-    """Ratings, or wins and pairs."""
-    tables = rating_tables if context.config.mode == "single" else winner_tables
-    return tables(context, "Auto-J")
+class AutoJSummary(Summary[Config]):
+    """Mean rating of each model, or decisions over both orders."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Ratings, or wins and pairs."""
+        tables = rating_tables if self.config.mode == "single" else winner_tables
+        return tables(context, "Auto-J")

@@ -2,7 +2,9 @@
 
 import polars as pl
 
-from orchestrator.summaries._base import Context
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.method import MethodSettings
+from orchestrator.contracts.summary import Summary
 from orchestrator.summaries._clusters import (
     METHODS,
     basis_of,
@@ -23,28 +25,36 @@ _COLUMNS = (
 )
 
 
-def summarise(context: Context) -> list[Table]:
-    """One line a model and further answer, as in Table 1."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    good, level = rows.filter(pl.col("status") == "ok"), context.confidence_level
-    lines: list[list[Cell]] = [
-        [
-            str(model),
-            f"x, x{again}",
-            without_n(share_of(part, pl.col("exact_match"), level)),
-            without_n(share_of(part, pl.col("token_f1"), level)),
-            # Not a share: similarities of embeddings may be below 0.
-            without_n(mean_of(part, pl.col("similarity"), level)),
-            n_prompts(part),
+class ConsistencySummary(Summary[MethodSettings]):
+    """How alike the answers are that a model gives when it is asked again."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """One line a model and further answer, as in Table 1."""
+        rows = context.rows
+        if rows.is_empty():
+            return []
+        good, level = rows.filter(pl.col("status") == "ok"), context.confidence_level
+        lines: list[list[Cell]] = [
+            [
+                str(model),
+                f"x, x{again}",
+                without_n(share_of(part, pl.col("exact_match"), level)),
+                without_n(share_of(part, pl.col("token_f1"), level)),
+                # Not a share: similarities of embeddings may be below 0.
+                without_n(mean_of(part, pl.col("similarity"), level)),
+                n_prompts(part),
+            ]
+            for (model, again), part in good.group_by("model", "again", maintain_order=True)
         ]
-        for (model, again), part in good.group_by("model", "again", maintain_order=True)
-    ]
-    notes = ["x is the answer, x1 what is said when asked again, x2 when asked once more", METHODS]
-    similar = good["similarity"].is_not_null()
-    if not similar.any():
-        notes.append("similarity: no encoder was named")
-    return [
-        make_table("consistency", "Consistency", _COLUMNS, lines, basis=basis_of(rows), notes=notes)
-    ]
+        notes = [
+            "x is the answer, x1 what is said when asked again, x2 when asked once more",
+            METHODS,
+        ]
+        similar = good["similarity"].is_not_null()
+        if not similar.any():
+            notes.append("similarity: no encoder was named")
+        return [
+            make_table(
+                "consistency", "Consistency", _COLUMNS, lines, basis=basis_of(rows), notes=notes
+            )
+        ]

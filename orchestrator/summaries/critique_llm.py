@@ -1,11 +1,16 @@
 """CritiqueLLM: mean score of each model, or comparisons over both orders."""
 
-from orchestrator.summaries._base import Context
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
+from orchestrator.methods.critique_llm import Config
 from orchestrator.summaries._harness import rating_tables, winner_tables
 from orchestrator.tables import Table
 
 
-def summarise(context: Context) -> list[Table]:
-    """Ratings, or wins and pairs."""
-    tables = rating_tables if context.config.mode == "pointwise" else winner_tables
-    return tables(context, "CritiqueLLM")
+class CritiqueLLMSummary(Summary[Config]):
+    """Mean score of each model, or comparisons over both orders."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Ratings, or wins and pairs."""
+        tables = rating_tables if self.config.mode == "pointwise" else winner_tables
+        return tables(context, "CritiqueLLM")

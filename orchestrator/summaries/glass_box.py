@@ -3,8 +3,9 @@
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.methods.glass_box import Config, derive, scores
-from orchestrator.summaries._base import Context
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
+from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.summaries._clusters import METHODS, mean_of
 from orchestrator.tables import Cell, Column, Table, make_table
 
@@ -27,19 +28,21 @@ _ANSWERS = (
 _BOUNDS = ("softmax_entropy_low", "softmax_entropy_high")
 
 
-def summarise(context: Context) -> list[Table]:
-    """The features, then the answers that they were read off."""
-    config: Config = context.config
-    if context.rows.is_empty():
-        return []
-    rows = derive(context.rows, config)
-    basis = prompt_words(rows)
-    return [_features(context, rows, basis), _answers(rows, basis)]
+class GlassBoxSummary(Summary[Config]):
+    """The mean of each by model, with what it rests on and which way is better."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """The features, then the answers that they were read off."""
+        config = self.config
+        if context.rows.is_empty():
+            return []
+        rows = GlassBox(config).derive(context.rows)
+        basis = prompt_words(rows)
+        return [_features(context, rows, basis, config), _answers(rows, basis)]
 
 
-def _features(context: Context, rows: pl.DataFrame, basis: str) -> Table:
-    config: Config = context.config
-    oriented = scores(config)
+def _features(context: Context, rows: pl.DataFrame, basis: str, config: Config) -> Table:
+    oriented = GlassBox(config).scores
     bounds = [name for name in _BOUNDS if "bounds" in config.groups]
     if config.vocabulary_size is None:
         bounds = bounds[:1]

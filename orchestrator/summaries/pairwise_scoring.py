@@ -5,8 +5,10 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import prompt_words
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.method import MethodSettings
+from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import mean_of, without_n
 from orchestrator.summaries._judged import estimator_table, mass
 from orchestrator.summaries._preferences import preferences
@@ -23,34 +25,37 @@ _SCORES: Final = (
 )
 
 
-def summarise(context: Context) -> list[Table]:
-    """Mean scores over both orders, then estimators, for each judge; the ranking stands apart."""
-    good = context.rows.filter((pl.col("status") == "ok").fill_null(value=False))
-    if good.is_empty():
-        return []
-    lines: list[list[Cell]] = []
-    for (judge,), rows in good.group_by("judge", maintain_order=True):
-        models = pl.concat([rows["model_a"], rows["model_b"]]).unique(maintain_order=True)
-        lines += [_line(str(judge), model, rows, context) for model in models]
-    notes = [
-        "mean score: of both orders, the second one in a reply behind the most likely first one; "
-        "interval over prompts",
-        f"coverage: probability on the scores in both places, multiplied; low is under "
-        f"{UNRELIABLE_BELOW:g}",
-    ]
-    tables = [
-        make_table(
-            "pairwise_scoring.scores",
-            "Two scores in one reply",
-            _SCORES,
-            lines,
-            basis=prompt_words(good),
-            notes=notes,
-        )
-    ]
-    for judge_name, found in preferences(context.rows).by_judge():
-        tables.append(estimator_table(found, "pairwise_scoring", judge_name))
-    return tables
+class PairwiseScoringSummary(Summary[MethodSettings]):
+    """Scores of both answers, what the judge gave to the labels, and estimators."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Mean scores over both orders, then estimators, for each judge."""
+        good = context.rows.filter((pl.col("status") == "ok").fill_null(value=False))
+        if good.is_empty():
+            return []
+        lines: list[list[Cell]] = []
+        for (judge,), rows in good.group_by("judge", maintain_order=True):
+            models = pl.concat([rows["model_a"], rows["model_b"]]).unique(maintain_order=True)
+            lines += [_line(str(judge), model, rows, context) for model in models]
+        notes = [
+            "mean score: of both orders, the second one in a reply behind the most likely first "
+            "one; interval over prompts",
+            f"coverage: probability on the scores in both places, multiplied; low is under "
+            f"{UNRELIABLE_BELOW:g}",
+        ]
+        tables = [
+            make_table(
+                "pairwise_scoring.scores",
+                "Two scores in one reply",
+                _SCORES,
+                lines,
+                basis=prompt_words(good),
+                notes=notes,
+            )
+        ]
+        for judge_name, found in preferences(context.rows).by_judge():
+            tables.append(estimator_table(found, "pairwise_scoring", judge_name))
+        return tables
 
 
 def _coverage(rows: pl.DataFrame) -> pl.Series:

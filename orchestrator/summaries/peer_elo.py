@@ -14,13 +14,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
+from orchestrator.methods.peer_elo import Config
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import rate_elo
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.win_rate import mean_preferences, win_rates
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import mean_of
 from orchestrator.summaries._families import family_tables
 from orchestrator.summaries._votes import Votes, read_votes
@@ -65,27 +67,30 @@ _LENGTH: Final = (Column("what"), Column("value", "signed"), Column("points", "c
 _NEAREST: Final = (Column("model"), Column("F1 with the top model", "number"))
 
 
-def summarise(context: Context) -> list[Table]:
-    """Ratings, win rates, the effect of length, bias by family, and nearness to the top model."""
-    votes = read_votes(context.rows)
-    if votes is None:
-        return []
-    rated = rate(
-        votes.sums,
-        votes.models,
-        confidence_level=context.confidence_level,
-        n_resamples=context.n_resamples,
-        rng=context.rng(),
-    )
-    order = _order(rated, votes.models)
-    return [
-        _ratings(context, votes, rated, order),
-        *_elo(context, votes, order),
-        _wins(context, votes, order),
-        _length(context, votes),
-        *family_tables(context, votes),
-        _nearest(context, votes, order),
-    ]
+class PeerEloSummary(Summary[Config]):
+    """Ratings from the models' votes, and what else the votes follow."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Ratings, win rates, the effect of length, bias by family, nearness to the top model."""
+        votes = read_votes(context.rows)
+        if votes is None:
+            return []
+        rated = rate(
+            votes.sums,
+            votes.models,
+            confidence_level=context.confidence_level,
+            n_resamples=context.n_resamples,
+            rng=context.rng(),
+        )
+        order = _order(rated, votes.models)
+        return [
+            _ratings(context, votes, rated, order),
+            *_elo(context, votes, order, self.config.elo_orders),
+            _wins(context, votes, order),
+            _length(context, votes),
+            *family_tables(context, votes, self.config.families),
+            _nearest(context, votes, order, self.config.baseline),
+        ]
 
 
 def _order(rated: Ratings, models: Sequence[str]) -> list[int]:
@@ -134,9 +139,8 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
     return make_table("peer_elo", title, _RATINGS, rows, basis=_basis(votes), notes=notes)
 
 
-def _elo(context: Context, votes: Votes, order: Sequence[int]) -> list[Table]:
+def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) -> list[Table]:
     """Elo as published, and the number of wins; [] where it was not asked for."""
-    n_orders = context.config.elo_orders
     if not n_orders:
         return []
     title, basis = "Elo and wins, as published", _basis(votes)
@@ -268,7 +272,7 @@ def _won_by_answer(votes: Votes) -> pl.DataFrame:
     return answers.with_columns(relative=pl.when(mean > 0).then(pl.col("length") / mean))
 
 
-def _nearest(context: Context, votes: Votes, order: Sequence[int]) -> Table:
+def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: float | None) -> Table:
     """The others by the mean F1 of their answers with those of the model that is rated best."""
     top = votes.models[order[0]]
     near = votes.pairs.filter((pl.col("model_a") == top) | (pl.col("model_b") == top))
@@ -283,7 +287,6 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int]) -> Table:
         for (model,), frame in by_item.group_by("other", maintain_order=True)
     ]
     found.sort(key=lambda pair: (pair[1].value is None, -(pair[1].value or 0.0), pair[0]))
-    baseline = context.config.baseline
     notes = [f"top model: {top}; mean over prompts, Student's t"]
     if baseline is not None:
         notes.append(f"similarities are rescaled by the baseline {baseline}")

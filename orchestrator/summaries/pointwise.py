@@ -6,8 +6,10 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import prompt_words
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
-from orchestrator.summaries._base import Context
+from orchestrator.methods.pointwise import Config
 from orchestrator.summaries._clusters import mean_of, without_n
 from orchestrator.summaries._judged import estimator_table, mass, rates_table
 from orchestrator.summaries._preferences import preferences
@@ -34,26 +36,28 @@ _READINGS: Final = (
 )
 
 
-def summarise(context: Context) -> list[Table]:
-    """Mean scores; then win rates and ratings by every estimator, for each judge."""
-    if context.rows.is_empty():
-        return []
-    tables = [_scores(context), _readings(context)]
-    for judge, found in preferences(context.rows).by_judge():
-        tables.append(rates_table(found, context, "pointwise", judge))
-        tables.append(estimator_table(found, "pointwise", judge))
-    return tables
+class PointwiseRatingSummary(Summary[Config]):
+    """Mean scores, and models compared by their score distributions."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Mean scores; then win rates and ratings by every estimator, for each judge."""
+        if context.rows.is_empty():
+            return []
+        tables = [_scores(context, self.config.scale), _readings(context)]
+        for judge, found in preferences(context.rows).by_judge():
+            tables.append(rates_table(found, context, "pointwise", judge))
+            tables.append(estimator_table(found, "pointwise", judge))
+        return tables
 
 
-def _scores(context: Context) -> Table:
-    scale = getattr(context.config, "scale", None)
+def _scores(context: Context, scale: tuple[int, int]) -> Table:
     notes = [
         "mean score: of the whole distribution; interval over prompts (jackknife, Student's t)",
         "mode, median, 1st percentile: means over answers of each distribution's own, for contrast",
     ]
     return make_table(
         "pointwise.scores",
-        "Scores" if scale is None else f"Scores from {scale[0]} to {scale[1]}",
+        f"Scores from {scale[0]} to {scale[1]}",
         _SCORES,
         [
             _score_line(str(judge), str(model), rows, context)

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
 from orchestrator.methods.probdiff import Config
 from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
-from orchestrator.summaries._base import Context
 from orchestrator.summaries._clusters import (
     METHODS,
     basis_of,
@@ -65,28 +66,32 @@ _TEXTS = (
 )
 
 
-def summarise(context: Context) -> list[Table]:
-    """The models, thresholds, categories, pairs of models, and what became of the rewritings."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    good = rows.filter(pl.col("status") == "ok")
-    found = found_by_model(context, good)
-    tables = [_models(context, rows, found), _thresholds(found)]
-    if good["category"].n_unique() > 1:
-        tables.append(_categories(context, good, found))
-    if good["model"].n_unique() > 1:
-        tables.append(_pairs(context, good))
-    return [*tables, _texts(good)]
+class ProbDiffSummary(Summary[Config]):
+    """Mean d, confidence at each threshold, wins between models, and what to distrust."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """The models, thresholds, categories, pairs of models, and the rewritings."""
+        rows = context.rows
+        if rows.is_empty():
+            return []
+        good = rows.filter(pl.col("status") == "ok")
+        found = found_by_model(self.config, good, context.confidence_level)
+        tables = [_models(context, rows, found, self.config), _thresholds(found)]
+        if good["category"].n_unique() > 1:
+            tables.append(_categories(context, good, found, self.config.deltas[0]))
+        if good["model"].n_unique() > 1:
+            tables.append(_pairs(context, good, self.config.tau))
+        return [*tables, _texts(good)]
 
 
 def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return [(str(name), group) for (name,), group in rows.group_by("model", maintain_order=True)]
 
 
-def found_by_model(context: Context, good: pl.DataFrame) -> dict[str, tuple[Confidence, ...]]:
+def found_by_model(
+    config: Config, good: pl.DataFrame, confidence_level: float
+) -> dict[str, tuple[Confidence, ...]]:
     """Confidence by model, at each threshold in the order of the settings."""
-    config: Config = context.config
     deltas = tuple(dict.fromkeys(config.deltas))
     return {
         model: confidence(
@@ -97,14 +102,14 @@ def found_by_model(context: Context, good: pl.DataFrame) -> dict[str, tuple[Conf
                 group["category"].fill_null(_NO_CATEGORY).to_list(),
             ),
             deltas,
-            context.confidence_level,
+            confidence_level,
         )
         for model, group in _by_model(good)
     }
 
 
 def _models(
-    context: Context, rows: pl.DataFrame, found: dict[str, tuple[Confidence, ...]]
+    context: Context, rows: pl.DataFrame, found: dict[str, tuple[Confidence, ...]], config: Config
 ) -> Table:
     level = context.confidence_level
     lines: list[list[Cell]] = []
@@ -121,7 +126,7 @@ def _models(
                 good["d"].null_count(),
             ]
         )
-    notes = _notes(context.config, rows)
+    notes = _notes(config, rows)
     return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis_of(rows), notes=notes)
 
 
@@ -220,7 +225,7 @@ def _thresholds(found: dict[str, tuple[Confidence, ...]]) -> Table:
 
 
 def _categories(
-    context: Context, good: pl.DataFrame, found: dict[str, tuple[Confidence, ...]]
+    context: Context, good: pl.DataFrame, found: dict[str, tuple[Confidence, ...]], delta: float
 ) -> Table:
     lines: list[list[Cell]] = []
     good = good.with_columns(pl.col("category").fill_null(_NO_CATEGORY))
@@ -238,30 +243,28 @@ def _categories(
         if main.macro is not None:
             macro = without_n(measured(main.macro))
             lines.append([model, "all (macro)", n_prompts(group), None, macro])
-    config: Config = context.config
     return make_table(
         "probdiff.categories",
         "ProbDiff by category",
         _CATEGORIES,
         lines,
-        basis=f"confidence at {config.deltas[0]:g}",
+        basis=f"confidence at {delta:g}",
         notes=["micro: over all texts, as published; macro: mean of the categories"],
     )
 
 
-def _pairs(context: Context, good: pl.DataFrame) -> Table:
-    config: Config = context.config
+def _pairs(context: Context, good: pl.DataFrame, tau: float) -> Table:
     lines: list[list[Cell]] = []
     for (a, left), (b, right) in combinations(_by_model(good), 2):
         both = left.join(right, on=["item", "turn"], suffix="_b").with_columns(
             pl.col("d", "d_b").fill_null(np.nan)
         )
         one, two = both["d"].to_numpy(), both["d_b"].to_numpy()
-        found = duel(one, two, prompts_of(both), config.tau, context.confidence_level)
+        found = duel(one, two, prompts_of(both), tau, context.confidence_level)
         shares = (measured(share) for share in (found.win, found.tie, found.lose))
         lines.append([a, b, *map(without_n, shares), n_prompts(both)])
     notes = [
-        f"a model wins where its d is larger by more than {config.tau:g}; an undefined d loses to "
+        f"a model wins where its d is larger by more than {tau:g}; an undefined d loses to "
         f"a known one"
     ]
     return make_table("probdiff.pairs", "Wins between models", _PAIRS, lines, notes=notes)

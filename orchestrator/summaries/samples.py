@@ -4,7 +4,9 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER
-from orchestrator.summaries._base import Context
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.method import MethodSettings
+from orchestrator.contracts.summary import Summary
 from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, share_of, without_n
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
@@ -21,36 +23,39 @@ _MODELS = (
 _CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES))
 
 
-def summarise(context: Context) -> list[Table]:
-    """One line a model: level, variance within a question, repeated texts; then the curves."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    good = rows.filter(pl.col("status") == "ok")
-    lines: list[list[Cell]] = []
-    curves: list[list[Cell]] = []
-    for (model,), group in good.group_by("model", maintain_order=True):
-        lines.append(_line(str(model), group, context.confidence_level))
-        curves.append([str(model), *_curve(group)])
-    notes = [
-        "ell: mean log-probability a token, in nats; variance: of ell within a question, mean over "
-        "questions; a better model is said to have the smaller one",
-        "distinct: share of texts that occur for the first time",
-        METHODS,
-    ]
-    return [
-        make_table("samples", "Samples", _MODELS, lines, basis=basis_of(rows), notes=notes),
-        make_table(
-            "samples.curve",
-            "Curve of ell",
-            _CURVES,
-            curves,
-            notes=[
-                "ell at each percentile of a question's samples (0 %: the least likely), mean over "
-                "questions; a flat curve is a small variance"
-            ],
-        ),
-    ]
+class SamplesSummary(Summary[MethodSettings]):
+    """How much the mean log-probability of answers to one question varies, and its curve."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """One line a model: level, variance within a question, repeated texts; then the curves."""
+        rows = context.rows
+        if rows.is_empty():
+            return []
+        good = rows.filter(pl.col("status") == "ok")
+        lines: list[list[Cell]] = []
+        curves: list[list[Cell]] = []
+        for (model,), group in good.group_by("model", maintain_order=True):
+            lines.append(_line(str(model), group, context.confidence_level))
+            curves.append([str(model), *_curve(group)])
+        notes = [
+            "ell: mean log-probability a token, in nats; variance: of ell within a question, mean "
+            "over questions; a better model is said to have the smaller one",
+            "distinct: share of texts that occur for the first time",
+            METHODS,
+        ]
+        return [
+            make_table("samples", "Samples", _MODELS, lines, basis=basis_of(rows), notes=notes),
+            make_table(
+                "samples.curve",
+                "Curve of ell",
+                _CURVES,
+                curves,
+                notes=[
+                    "ell at each percentile of a question's samples (0 %: the least likely), mean "
+                    "over questions; a flat curve is a small variance"
+                ],
+            ),
+        ]
 
 
 def _line(model: str, group: pl.DataFrame, confidence_level: float) -> list[Cell]:

@@ -9,12 +9,12 @@ import polars as pl
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from orchestrator.contracts.context import Source
 from orchestrator.errors import UsageError
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.report.html.examples import winner
 from orchestrator.report.text import safe_line
 from orchestrator.runner.tables import all_sources
-from orchestrator.summaries._base import Source
 
 Rows = NDArray[np.int64]
 

@@ -2,7 +2,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.summaries._base import Context, Source
+from orchestrator.contracts.context import Context, Source
+from tests.core.fakes import PLAIN
 
 MODELS = ("good", "fair", "poor")
 SKILL = {"good": 0.9, "fair": 0.6, "poor": 0.3}
@@ -32,13 +33,13 @@ def answers():
 
 @pytest.fixture
 def context_over():
-    """A context over frames, each of a method of the same name; scores by frame name."""
+    """Settings and a context over frames, each of a method of its name; scores by frame name."""
 
     def make(config, frames, scores):
         sources = [
-            Source(name, name, None, name, scores[name]) for name in frames if name in scores
+            Source(name, name, PLAIN, name, scores[name]) for name in frames if name in scores
         ]
-        return Context("analysis", config, frames, pl.DataFrame(), sources, 0.95, 300, 0)
+        return config, Context("analysis", frames, pl.DataFrame(), sources, 0.95, 300, 0)
 
     return make
 

@@ -2,16 +2,23 @@ import msgspec
 import polars as pl
 import pytest
 
-from orchestrator.analyses.conflict import Config, summarise
+from orchestrator.analyses.conflict import Config, ConflictAnalysis
+from orchestrator.contracts import context as context_module
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import schema_of
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.frames import polars_schema
 from orchestrator.methods import judged_rewrites, probdiff
-from orchestrator.summaries import _base
-from orchestrator.summaries._base import Context, Source
 from tests.analyses.files import NoTexts
+from tests.core.fakes import PLAIN
 
-GAPS = {"method": pl.String(), **polars_schema(probdiff.SCHEMA)}
-JUDGED = {"method": pl.String(), **polars_schema(judged_rewrites.SCHEMA)}
+GAPS = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
+JUDGED = {"method": pl.String(), **polars_schema(schema_of(judged_rewrites.JudgedRewrites))}
+
+
+def summarise(asked):
+    config, context = asked
+    return ConflictAnalysis(config).summarise(context)
 
 
 def gap(item, d, model="m"):
@@ -34,11 +41,10 @@ def context(gaps, verdicts=(), **settings):
         "judged_rewrites": pl.DataFrame(list(verdicts), schema=JUDGED),
     }
     sources = [
-        Source("probdiff", "probdiff", None, "probdiff"),
-        Source("judged_rewrites", "judged_rewrites", None, "judged_rewrites"),
+        Source("probdiff", "probdiff", PLAIN, "probdiff"),
+        Source("judged_rewrites", "judged_rewrites", PLAIN, "judged_rewrites"),
     ]
-    config = Config(**settings)
-    return Context("conflict", config, frames, pl.DataFrame(), sources, 0.95, 200, 0)
+    return Config(**settings), Context("conflict", frames, pl.DataFrame(), sources, 0.95, 200, 0)
 
 
 def lines(table):
@@ -146,7 +152,7 @@ def test_texts_are_read_a_slice_at_a_time_and_other_columns_as_far_as_they_are_u
     tmp_path, monkeypatch
 ):
     """A run of a million rewritings has some gigabytes of texts."""
-    monkeypatch.setattr(_base, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(context_module, "ROWS_AT_ONCE", 2)
     gaps = [gap(str(i), 0.1) | {"answer": "text", "rewriting": f"r{i % 4}"} for i in range(5)]
     judged = [verdict(str(i), -1.0, rewriting=f"r{i % 3}") for i in range(5)]
     whole = context(gaps, judged)

@@ -6,9 +6,9 @@ from pydantic import ValidationError
 
 from orchestrator.analyses import judge_accuracy
 from orchestrator.analyses._winners import Winner
+from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking, pointwise
-from orchestrator.summaries._base import Context, Source
 from tests.summaries import judged
 from tests.summaries.judged import around
 
@@ -47,9 +47,9 @@ def rated(n_wrong, method="pointwise", low=3.0):
 
 
 def tables(frames, sources, **config):
+    analysis = judge_accuracy.JudgeAccuracyAnalysis(judge_accuracy.Config(**config))
     context = Context(
         "study",
-        judge_accuracy.Config(**config),
         {"answers": ANSWERS, "items": ITEMS, **frames},
         pl.DataFrame(),
         sources,
@@ -57,11 +57,12 @@ def tables(frames, sources, **config):
         300,
         0,
     )
-    return {table.key: table for table in judge_accuracy.summarise(context)}
+    return {table.key: table for table in analysis.summarise(context)}
 
 
 def source(name="pointwise", **settings):
-    return Source(name, "pointwise", pointwise.Config(judges=("judge",), **settings), "scores")
+    config = pointwise.Config(judges=("judge",), **settings)
+    return Source(name, "pointwise", pointwise.PointwiseRating(config), "scores")
 
 
 def lines(table):
@@ -137,7 +138,14 @@ def test_pairwise_estimators_have_a_table_of_their_own():
         for p in [0.9 if right == "x" else 0.1]
     ]
     config = pairwise_ranking.Config(judges=("judge",))
-    sources = [Source("pairwise_ranking", "pairwise_ranking", config, "judgments")]
+    sources = [
+        Source(
+            "pairwise_ranking",
+            "pairwise_ranking",
+            pairwise_ranking.PairwiseRanking(config),
+            "judgments",
+        )
+    ]
     (row,) = lines(tables({"judgments": judged.pairs(rows)}, sources)["judge_accuracy.pairwise"])
     assert (row["pairs"], row["mean, pre"], row["mode, post"]) == (16, 1.0, 1.0)
 

@@ -3,16 +3,16 @@ import pytest
 
 from orchestrator.analyses import judge_calibration
 from orchestrator.analyses._winners import Winner
+from orchestrator.contracts.context import Context
 from orchestrator.errors import UsageError
-from orchestrator.summaries._base import Context
 from tests.analyses.test_judge_accuracy import ANSWERS, ITEMS, lines, rated, source
 from tests.summaries import judged
 
 
 def tables(rows, sources=None, **config):
+    analysis = judge_calibration.JudgeCalibrationAnalysis(judge_calibration.Config(**config))
     context = Context(
         "study",
-        judge_calibration.Config(**config),
         {"answers": ANSWERS, "items": ITEMS, "scores": judged.scores(rows)},
         pl.DataFrame(),
         [source()] if sources is None else sources,
@@ -20,7 +20,7 @@ def tables(rows, sources=None, **config):
         300,
         0,
     )
-    return {table.key: table for table in judge_calibration.summarise(context)}
+    return {table.key: table for table in analysis.summarise(context)}
 
 
 def test_accuracy_and_confidence_meet_in_the_line_of_the_judge():

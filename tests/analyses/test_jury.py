@@ -4,9 +4,10 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.analyses import jury
+from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking, pointwise
-from orchestrator.summaries._base import Context, Source
+from tests.core.fakes import method_in
 from tests.summaries import judged
 
 STRENGTHS = {"x": 0.2, "y": 0.0, "z": -0.2}
@@ -28,14 +29,13 @@ ALIKE = [*noisy("one", 0.02), *noisy("two", 0.02), *noisy("three", 0.02)]
 
 def tables(rows, config=None, judges=("one", "two", "three"), module=pairwise_ranking):
     frame = judged.frame(module, rows)
-    settings = module.Config(judges=judges)
+    method = method_in(module)(module.Config(judges=judges))
     name = frame["method"][0]
-    sources = [Source(name, name, settings, module.FRAME)]
-    frames = {module.FRAME: frame}
-    context = Context(
-        "jury", config or jury.Config(), frames, pl.DataFrame(), sources, 0.95, 200, 0
-    )
-    return {table.key: table for table in jury.summarise(context)}
+    sources = [Source(name, name, method, method.frame)]
+    frames = {method.frame: frame}
+    context = Context("jury", frames, pl.DataFrame(), sources, 0.95, 200, 0)
+    analysis = jury.JuryAnalysis(config or jury.Config())
+    return {table.key: table for table in analysis.summarise(context)}
 
 
 def lines(table):

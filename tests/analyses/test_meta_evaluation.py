@@ -4,11 +4,16 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analyses.meta_evaluation import Config, summarise
+from orchestrator.analyses.meta_evaluation import Config, MetaEvaluationAnalysis
 from orchestrator.errors import UsageError
 
 EXACT = Config(gold={"exact_match": True})
 SCORES = {"made": {"value": 1, "noise": 1}}
+
+
+def summarise(asked):
+    config, context = asked
+    return MetaEvaluationAnalysis(config).summarise(context)
 
 
 def lines(table):

@@ -2,19 +2,25 @@ import msgspec
 import polars as pl
 import pytest
 
-from orchestrator.analyses.probdiff_ablation import Config, summarise
+from orchestrator.analyses.probdiff_ablation import Config, ProbDiffAblationAnalysis
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import schema_of
 from orchestrator.errors import UsageError
 from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
-from orchestrator.summaries._base import Context, Source
 from tests.analyses.files import NoTexts
 
-SCHEMA = {"method": pl.String(), **polars_schema(probdiff.SCHEMA)}
+SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
+
+
+def summarise(asked):
+    config, context = asked
+    return ProbDiffAblationAnalysis(config).summarise(context)
 
 
 def context(rows, *sources):
     frames = {"probdiff": pl.DataFrame(rows, schema=SCHEMA)}
-    return Context("a", Config(), frames, pl.DataFrame(), sources, 0.95, 200, 0)
+    return Config(), Context("a", frames, pl.DataFrame(), sources, 0.95, 200, 0)
 
 
 def row(method, item, d):
@@ -25,7 +31,7 @@ def row(method, item, d):
 
 
 def source(name, **settings):
-    return Source(name, "probdiff", probdiff.Config(**settings), "probdiff")
+    return Source(name, "probdiff", probdiff.ProbDiff(probdiff.Config(**settings)), "probdiff")
 
 
 def test_every_probdiff_method_stands_in_one_table_by_threshold():

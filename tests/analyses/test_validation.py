@@ -1,8 +1,13 @@
 import polars as pl
 import pytest
 
-from orchestrator.analyses.validation import Config, summarise
+from orchestrator.analyses.validation import Config, ValidationAnalysis
 from orchestrator.errors import UsageError
+
+
+def summarise(asked):
+    config, context = asked
+    return ValidationAnalysis(config).summarise(context)
 
 
 def lines(tables):

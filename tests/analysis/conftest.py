@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.methods.pairwise_ranking import SCHEMA
+from orchestrator.contracts.method import schema_of
+from orchestrator.methods.pairwise_ranking import PairwiseRanking
 
 DTYPES = {
     "str": pl.String(),
@@ -15,7 +16,7 @@ DTYPES = {
     "bool": pl.Boolean(),
     "list[f64]": pl.List(pl.Float64()),
 }
-COLUMNS = {name: DTYPES[kind] for name, kind in SCHEMA.items()}
+COLUMNS = {name: DTYPES[kind] for name, kind in schema_of(PairwiseRanking).items()}
 
 
 def judged(item, model_a, model_b, prefer, *, category=None, judge="judge", bias=0.0):

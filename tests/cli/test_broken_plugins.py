@@ -7,15 +7,16 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
 
 METHOD = """
-from orchestrator.methods.answers import (
-    FRAME, SCHEMA, VERSION, Config, columns, combinations, companions, evaluate, stages,
-)
-"""
+from orchestrator.methods.answers import Answers
+class Mine(Answers):
+    frame = "answers"
+    """
 ANALYSIS = """
-from orchestrator.methods._base import MethodSettings
-class Config(MethodSettings): pass
-def summarise(context): return []
-"""
+from orchestrator.contracts.summary import Analysis
+class Mine(Analysis):
+    # An analysis of a user.
+    """
+SILENT = f"{ANALYSIS}def summarise(self, context): return []\n"
 DATASET = """
 from pathlib import Path
 from orchestrator.datasets.demo import Config, create
@@ -60,36 +61,41 @@ def plugin(here, monkeypatch):
     return write
 
 
+BARE = "from orchestrator.contracts.method import Method\nclass Mine(Method):"
 METHOD_FAULTS = [
-    ("del VERSION", "it has no 'VERSION'"),
-    ("VERSION = '1'", "its 'VERSION' must be a whole number"),
-    ("del stages", "it has no 'stages'"),
+    (f"pass\n{BARE} columns = {{}}", "it has no 'evaluate'"),
+    (f"pass\n{BARE} pass", "it has no 'columns', 'evaluate'"),
+    ("pass\ndel Mine", "it has no class derived from Method"),
+    ("pass\nclass Other(Answers): pass", "several classes derived from Method (Mine, Other)"),
+    ("version = '1'", "its 'version' must be a whole number"),
     ("stages = 3", "its 'stages' must be a function"),
-    ("SCHEMA = {**SCHEMA, 'item': 'string'}", "its 'SCHEMA' gives 'item' the type"),
-    ("SCHEMA = {**SCHEMA, 'x': 'float'}", "its 'SCHEMA' gives 'x' the type 'float'"),
-    ("SCHEMA = ['item']", "its 'SCHEMA' must be a mapping"),
-    ("SCHEMA = {'item': 'str'}", "lacks status, cause, message"),
-    ("SCHEMA = {**SCHEMA, 'method': 'str'}", "declares method, which the run adds"),
-    ("SCHEMA = {**SCHEMA, 'cluster': 'i64'}", "declares cluster, which the run adds"),
-    ("FRAME = 'items'", "its 'FRAME' must be a name other than 'items'"),
-    ("FRAME = '../x'", "its 'FRAME' must be a name"),
-    ("FRAME = None", "its 'FRAME' must be a name"),
-    ("del Config", "it has no 'Config'"),
-    ("Config = dict", "its 'Config' must be a pydantic model"),
-    ("def evaluate(unit, ask, config): return []", "must be a coroutine function"),
-    ("async def evaluate(unit, ask): return []", "must take (unit, ask, config), not (unit, ask)"),
-    ("def columns(): return {}", "its 'columns' must take (unit)"),
-    ("SCORES = {'x': 2}", "its 'SCORES' must map columns to 1"),
+    ("columns = {'x': 'float'}", "its 'columns' gives 'x' the type 'float'"),
+    ("unit_columns = {'item': 'string'}", "its 'unit_columns' gives 'item' the type 'string'"),
+    ("columns = ['item']", "its 'columns' must be a mapping"),
+    ("columns = {'item': 'str'}", "'unit_columns' and 'columns' both have item"),
+    ("columns = {'status': 'str'}", "declares status, which every method has"),
+    ("columns = {'method': 'str'}", "declares method, which the run adds"),
+    ("columns = {'cluster': 'i64'}", "declares cluster, which the run adds"),
+    ("frame = 'items'", "its 'frame' must be a name other than 'items'"),
+    ("frame = '../x'", "its 'frame' must be a name"),
+    ("frame = None", "its 'frame' must be a name"),
+    ("Config = dict", "its 'Config' must be derived from MethodSettings"),
+    ("def evaluate(self, unit, ask): return []", "must be a coroutine function"),
+    ("async def evaluate(self, unit): return []", "must take (self, unit, ask), not (self, unit)"),
+    ("def identify(self): return {}", "its 'identify' must take (self, unit)"),
+    ("scores = {'x': 2}", "its 'scores' must map columns to 1"),
+    ("def judges(self): return ()", "its 'judges' must be a property"),
+    ("summary = int", "its 'summary' must be a class derived from Summary"),
     ("1 / 0", "mine.py:5: ZeroDivisionError"),
     ("raise SystemExit(5)", "SystemExit"),
     ("import nothing_like_it", "No module named 'nothing_like_it'"),
     ("def broken(:", "mine.py:5: SyntaxError"),
-    ("FRAME = 'judgments'", "with different columns"),
-    ("def companions(config): return None", "companions() returned NoneType, not a list"),
-    ("def companions(config): raise KeyError('x')", "mine.py:5: "),
-    ("def combinations(candidates, config): return [1]", "combinations() returned a list with int"),
-    ("def combinations(candidates, config): return 1 / 0", "mine.py:5: "),
-    ("def needs(config): return 1 / 0", "mine.py:5: "),
+    ("frame = 'judgments'", "with different columns"),
+    ("def companions(self): return None", "companions() returned NoneType, not a list"),
+    ("def companions(self): raise KeyError('x')", "mine.py:5: "),
+    ("def combinations(self, candidates): return [1]", "combinations() returned a list with int"),
+    ("def combinations(self, candidates): return 1 / 0", "mine.py:5: "),
+    ("def needs(self): return 1 / 0", "mine.py:5: "),
 ]
 
 
@@ -110,8 +116,8 @@ def test_a_broken_method_is_a_fault_of_the_recipe(command, recipe, plugin, fault
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("def stages(candidates, config): return None", "stages() returned NoneType"),
-        ("def stages(candidates, config): return 1 / 0", "mine.py:5: "),
+        ("def stages(self, candidates): return None", "stages() returned NoneType"),
+        ("def stages(self, candidates): return 1 / 0", "mine.py:5: "),
     ],
 )
 def test_a_broken_count_is_a_fault_of_the_plan(command, recipe, plugin, fault, words):
@@ -134,8 +140,8 @@ def test_code_that_is_not_found_says_where_it_is_looked_for(command, recipe, kin
 
 
 OTHERS = [
-    ("analyses", ANALYSIS, "del summarise", "it has no 'summarise'"),
-    ("analyses", ANALYSIS, "def summarise(): return []", "its 'summarise' must take (context)"),
+    ("analyses", ANALYSIS, "pass", "it has no 'summarise'"),
+    ("analyses", ANALYSIS, "def summarise(self): return []", "must take (self, context)"),
     ("dataset", DATASET, "del create", "it has no 'create'"),
     ("dataset", DATASET, "def create(config, base): return []", "returned list, not a Dataset"),
     ("dataset", DATASET, "def create(config, base): return 1 / 0", "mine.py:4: "),
@@ -193,15 +199,19 @@ def test_other_broken_plug_ins_are_faults_too(command, recipe, plugin, family, t
 def test_good_plug_ins_of_every_family_run_and_are_reported(command, recipe, plugin, here):
     server = {"server": plugin(f"{SERVER}    backend = {plugin(BACKEND)!r}\n")}
     summary = """
+from orchestrator.contracts.summary import Summary
 from orchestrator.tables import Table
-def summarise(context):
-    return [Table('own', 'A table of mine', (), (), notes=('mine says hello',))]
+class Told(Summary):
+    def summarise(self, context):
+        return [Table('own', 'A table of mine', (), (), notes=('mine says hello',))]
 """
     path = recipe(
         models={name: {**server, "weights": f"{name}:0.5"} for name in ("a", "b")},
         dataset={"kind": plugin(DATASET), "n": 4},
-        methods=[{"kind": plugin(METHOD + summary), "answer": {"max_tokens": 4}}],
-        analyses=[{"kind": plugin(ANALYSIS)}],
+        methods=[
+            {"kind": plugin(f"{summary}{METHOD}summary = Told\n"), "answer": {"max_tokens": 4}}
+        ],
+        analyses=[{"kind": plugin(SILENT)}],
     )
     code, out, err = command(
         "run", path, "--allow-code", "--display", "none", "--html", "page.html"
@@ -219,7 +229,7 @@ def summarise(context):
 def test_code_that_is_not_allowed_is_refused_and_every_command_that_says_so_allows_it(
     command, recipe, plugin
 ):
-    path = recipe(methods=[{"kind": plugin(METHOD), "answer": {"max_tokens": 4}}])
+    path = recipe(methods=[{"kind": plugin(f"{METHOD}pass\n"), "answer": {"max_tokens": 4}}])
     for name in ("check", "plan", "run"):
         code, _, err = command(name, path)
         assert code == EXIT_USAGE
@@ -233,7 +243,12 @@ def test_code_that_is_not_allowed_is_refused_and_every_command_that_says_so_allo
 
 
 def test_a_summary_that_raises_is_a_note_and_hides_no_other_table(command, recipe, plugin):
-    kind = plugin(METHOD + "def summarise(context): return 1 / 0\n")
+    summary = """
+from orchestrator.contracts.summary import Summary
+class Told(Summary):
+    def summarise(self, context): return 1 / 0
+"""
+    kind = plugin(f"{summary}{METHOD}summary = Told\n")
     path = recipe(
         methods=[
             {"kind": kind, "answer": {"max_tokens": 4}},

@@ -11,20 +11,22 @@ from orchestrator.runner import api
 FIRST = "Incomplete: 13 of 18 units are left to do; these results rest on the 5 that are done."
 METHOD = """
 from orchestrator.ask import AskFailed
-from orchestrator.methods.answers import (
-    FRAME, SCHEMA, VERSION, Config, columns, combinations, companions, stages,
-)
+from orchestrator.methods.answers import Answers
 from orchestrator.records import Failure
 
-async def evaluate(unit, ask, config):
-    answer = await ask.generate(unit.models[0], unit.item.messages, config.answer.sampling())
-    if unit.models[0] == "weak":
-        raise AskFailed(Failure("of_the_unit", "no answer", permanent=True))
-    row = {**dict.fromkeys(SCHEMA), **columns(unit), "text": answer.text, "status": "ok"}
-    failed = {**columns(unit), "status": "failed", "cause": "of_a_row", "message": "no verdict"}
-    # Two rows of one unit that failed are one unit that failed.
-    bad = unit.models[0] == "strong"
-    return [{**(failed if bad else row), "turn": turn} for turn in (1, 2)]
+class Mine(Answers):
+    frame = "answers"
+
+    async def evaluate(self, unit, ask):
+        sampling = self.config.answer.sampling()
+        answer = await ask.generate(unit.models[0], unit.item.messages, sampling)
+        if unit.models[0] == "weak":
+            raise AskFailed(Failure("of_the_unit", "no answer", permanent=True))
+        row = {**dict.fromkeys(self.columns), "text": answer.text}
+        failed = {"status": "failed", "cause": "of_a_row", "message": "no verdict"}
+        # Two rows of one unit that failed are one unit that failed.
+        bad = unit.models[0] == "strong"
+        return [{**(failed if bad else row), "turn": turn} for turn in (1, 2)]
 """
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
@@ -97,4 +98,4 @@ def test_a_run_of_two_frames_is_read_by_its_own_columns(runs):
     frames = FrameFiles(runs / "results")
     found = frames.columns("answers", ("model", "status"))
     assert found.columns == ["model", "status"]
-    assert set(polars_schema(answers.SCHEMA)) > {"model", "status"}
+    assert set(polars_schema(schema_of(answers.Answers))) > {"model", "status"}

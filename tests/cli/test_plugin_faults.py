@@ -7,14 +7,16 @@ from orchestrator.datasets import demo
 from orchestrator.errors import EXIT_FAILED, EXIT_PARTIAL
 
 METHOD = """
-from orchestrator.methods.answers import (
-    FRAME, SCHEMA, VERSION, Config, columns, combinations, companions, stages,
-)
+from orchestrator.methods.answers import Answers
 
-async def evaluate(unit, ask, config):
-    answer = await ask.generate(unit.models[0], unit.item.messages, config.answer.sampling())
-    row = {**dict.fromkeys(SCHEMA), **columns(unit), "turn": 1, "text": answer.text, "status": "ok"}
-    return [ROW]
+class Mine(Answers):
+    frame = "answers"
+
+    async def evaluate(self, unit, ask):
+        sampling = self.config.answer.sampling()
+        answer = await ask.generate(unit.models[0], unit.item.messages, sampling)
+        row = {**dict.fromkeys(self.columns), **self.identify(unit), "turn": 1, "text": answer.text}
+        return [ROW]
 """
 
 

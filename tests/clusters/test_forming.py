@@ -10,7 +10,7 @@ from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.ratings import rate
 from orchestrator.units import Plan
-from tests.core.fakes import Config, Items, digest, make_part, method
+from tests.core.fakes import Items, digest, make_part, method
 from tests.runner.test_forming import MODELS, PAIRS, end_item, nothing
 from tests.statistics.test_forming import NAMES, judged
 
@@ -44,9 +44,9 @@ def test_standings_are_those_of_the_whole_analysis_over_clusters(seed, n_prompts
 
 
 def board(clusters):
-    compared = method(nothing, PAIRS)
-    compared.SCHEMA.update(model_a="str", model_b="str", prefer_a="f64")
-    part = make_part("fake", compared, Config(), MODELS)
+    columns = {"model_a": "str", "model_b": "str", "prefer_a": "f64"}
+    compared = method(nothing, PAIRS, columns=columns)
+    part = make_part("fake", compared, MODELS)
     identities = {name: digest(name) for name in MODELS}
     plan = Plan([part], Items(len(clusters)), identities, seed=0, clusters=clusters)
     return part, Board(plan)

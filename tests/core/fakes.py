@@ -1,12 +1,12 @@
 """A tiny plan, method and store for tests of the driver and the scheduler."""
 
-import sys
-import types
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from types import ModuleType
+from typing import Any, ClassVar, cast
 
-from orchestrator.ask import AskFailed, Request, Several, digest
-from orchestrator.methods._base import STATUS_COLUMNS, Combination, Method, Stage
+from orchestrator import plugins
+from orchestrator.ask import Ask, AskFailed, Request, Several, digest
+from orchestrator.contracts.method import Columns, Combination, Method, MethodSettings, Stage
 from orchestrator.methods._rows import RowContract
 from orchestrator.records import (
     Choice,
@@ -20,7 +20,6 @@ from orchestrator.records import (
     Scored,
     Unit,
 )
-from orchestrator.settings import Settings
 from orchestrator.units import Part, Plan, make_part
 
 SAMPLING = Sampling(max_tokens=8)
@@ -44,49 +43,64 @@ class Items:
         return Item(key=f"i{index}", messages=(Message("user", f"question {index}"),))
 
 
-class Config(Settings):
-    candidates: tuple[str, ...] | None = None
+class Config(MethodSettings):
     judges: tuple[str, ...] = ()
-
-
-def columns(unit: Unit) -> Row:
-    return {"item": unit.item.key, "models": "/".join(unit.models)}
 
 
 def row(unit: Unit, value: str = "") -> Row:
     """A good row of a unit."""
-    return {**columns(unit), "value": value, "status": "ok"}
+    return {"item": unit.item.key, "models": "/".join(unit.models), "value": value, "status": "ok"}
 
 
 def method(
     evaluate: Callable[..., object],
     combinations: Sequence[Combination] | None = None,
-) -> types.SimpleNamespace:
-    """A method made of one coroutine function; by default one unit a candidate."""
+    config: MethodSettings | None = None,
+    **attributes: Any,
+) -> Method[MethodSettings]:
+    """A method made of one coroutine function; by default one unit a candidate.
 
-    def combine(candidates: Sequence[str], config: Config) -> list[Combination]:
-        return list(combinations or (Combination((name,)) for name in candidates))
+    Args:
+        evaluate: Takes unit, ask and config.
+        combinations: Its units.
+        config: Its settings.
+        attributes: Of its class, over those that all these methods have.
+    """
 
-    return types.SimpleNamespace(
-        Config=Config,
-        VERSION=1,
-        FRAME="rows",
-        SCHEMA={"item": "str", "models": "str", "value": "str", **STATUS_COLUMNS},
-        combinations=combine,
-        columns=columns,
-        companions=lambda config: [],
-        stages=lambda candidates, config: [
-            Stage("answers", name, "generate", 1, max_tokens=8) for name in candidates
-        ],
-        evaluate=evaluate,
-    )
+    class Made(Method[Config]):
+        frame = "rows"
+        unit_columns: ClassVar[Columns] = {"item": "str", "models": "str"}
+        columns: ClassVar[Columns] = {"value": "str"}
+
+        def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+            return list(combinations or (Combination((name,)) for name in candidates))
+
+        def identify(self, unit: Unit) -> Row:
+            return {"item": unit.item.key, "models": "/".join(unit.models)}
+
+        def stages(self, candidates: Sequence[str]) -> list[Stage]:
+            return [Stage("answers", name, "generate", 1, max_tokens=8) for name in candidates]
+
+        def evaluate(self, unit: Unit, ask: Ask) -> Any:
+            return evaluate(unit, ask, self.config)
+
+    for name, value in attributes.items():
+        setattr(Made, name, value)
+    return cast("Any", Made)(config or Config())
 
 
-def contract(**changes: Any) -> RowContract:
-    """The contract of a method's rows, with parts of the method exchanged."""
-    changed = method(lambda unit, ask, config: [])
-    vars(changed).update(changes)
-    return RowContract("fake", changed)
+PLAIN = method(lambda unit, ask, config: [])
+"""A method that nobody asks for anything."""
+
+
+def contract(**attributes: Any) -> RowContract:
+    """The contract of a method's rows, with attributes of the method exchanged."""
+    return RowContract("fake", method(lambda unit, ask, config: [], **attributes))
+
+
+def method_in(module: ModuleType) -> Any:
+    """The method of a module, to be made with its settings."""
+    return plugins.class_in(module, cast("Any", Method))
 
 
 def plan(
@@ -95,7 +109,7 @@ def plan(
     n_items: int = 3,
     combinations: Sequence[Combination] | None = None,
 ) -> Plan:
-    part: Part = make_part("fake", method(evaluate, combinations), Config(), models)
+    part: Part = make_part("fake", method(evaluate, combinations), models)
     return Plan([part], Items(n_items), {name: digest(name) for name in models}, seed=0)
 
 
@@ -116,7 +130,7 @@ def answer(request: Request) -> Outcome:
 def answered(coroutine: Any, respond: Callable[[Any], Any]) -> Any:
     """Drive a method's coroutine to its end, each ask answered by `respond`, which may give a
     Failure; asks are not joined and nothing is kept. Rows must keep the method's contract."""
-    made_in = sys.modules[coroutine.cr_frame.f_globals["__name__"]]
+    known = coroutine.cr_frame.f_locals
     value: Any = None
     try:
         while True:
@@ -129,9 +143,8 @@ def answered(coroutine: Any, respond: Callable[[Any], Any]) -> Any:
             else:
                 value = respond(asked)
     except StopIteration as end:
-        if hasattr(made_in, "SCHEMA"):
-            unit = Unit(Items(1).item(0), ("m",))
-            return RowContract(made_in.__name__, cast("Method", made_in)).check(end.value, unit)
+        if isinstance(made := known.get("self"), Method):
+            return RowContract(type(made).__name__, made).check(end.value, known["unit"])
         return end.value
 
 
@@ -142,6 +155,7 @@ BAD = Failure("bad_request", "no", permanent=True, status=400)
 __all__ = [
     "BAD",
     "BUSY",
+    "PLAIN",
     "REFUSED",
     "SAMPLING",
     "Config",
@@ -149,12 +163,12 @@ __all__ = [
     "Scored",
     "answer",
     "answered",
-    "columns",
     "contract",
     "digest",
     "generation",
     "make_part",
     "method",
+    "method_in",
     "plan",
     "row",
 ]

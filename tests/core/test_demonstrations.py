@@ -32,9 +32,8 @@ async def nothing(unit, ask, config):
 
 
 def plan(references, *, shows=True, seed=0):
-    method = fakes.method(nothing)
-    method.demonstrates = lambda config: shows
-    part = make_part("fake", method, fakes.Config(), ("m",))
+    method = fakes.method(nothing, demonstrates=shows)
+    part = make_part("fake", method, ("m",))
     return Plan([part], Items(references), {"m": b"m"}, seed)
 
 

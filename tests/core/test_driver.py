@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ask import AskFailed, GenerateAsk
+from orchestrator.contracts.method import Combination
 from orchestrator.driver import Driver
 from orchestrator.errors import StoreError
-from orchestrator.methods._base import Combination
 from orchestrator.records import (
     DONE,
     FAILED,

@@ -6,11 +6,11 @@ import pytest
 from orchestrator.driver import Driver
 from orchestrator.records import FAULTY
 from orchestrator.units import Plan
-from tests.core.fakes import BAD, columns, contract, plan
+from tests.core.fakes import BAD, contract, plan
 from tests.core.test_driver import make, one
 
 
-@pytest.mark.parametrize("returned", [None, [None], {"item": "i0"}])
+@pytest.mark.parametrize("returned", [None, [None], "i0"])
 def test_a_method_that_returns_no_rows_is_at_fault(returned):
     async def forgetful(unit, ask, config):
         return returned
@@ -19,20 +19,20 @@ def test_a_method_that_returns_no_rows_is_at_fault(returned):
     driver.open(0)
     (end,) = driver.finished
     assert end.status == FAULTY
-    assert "not a list of dicts" in end.fault
+    assert "not a row or a list of rows" in end.fault
 
 
 @pytest.mark.parametrize(
-    ("columns", "words"),
+    ("identify", "words"),
     [
-        (lambda unit: {"itm": unit.item.key}, "did you mean 'item'?"),
-        (lambda unit: {"item": unit.no_such_part}, "no_such_part"),
-        (lambda unit: None, "columns(unit) returned NoneType"),
+        (lambda self, unit: {"itm": unit.item.key}, "did you mean 'item'?"),
+        (lambda self, unit: {"item": unit.no_such_part}, "no_such_part"),
+        (lambda self, unit: None, "identify() returned NoneType"),
     ],
 )
-def test_wrong_columns_of_a_failed_unit_are_the_method_s_fault(columns, words):
+def test_wrong_columns_of_a_failed_unit_are_the_method_s_fault(identify, words):
     p = plan(one)
-    wrong = msgspec.structs.replace(p.parts[0], rows=contract(columns=columns))
+    wrong = msgspec.structs.replace(p.parts[0], rows=contract(identify=identify))
     driver = Driver(Plan([wrong], p.items, p.identities, 0), lambda key: None, {})
     driver.open(0)
     driver.deliver(driver.outbox.popleft(), BAD)
@@ -45,7 +45,7 @@ def test_wrong_columns_of_a_failed_unit_are_the_method_s_fault(columns, words):
 
 def test_a_misspelt_column_is_the_method_s_fault():
     async def misspelt(unit, ask, config):
-        return [{**columns(unit), "valeu": "x", "status": "ok"}]
+        return [{"valeu": "x", "status": "ok"}]
 
     driver = make(misspelt)
     driver.open(1)

@@ -1,6 +1,6 @@
 from orchestrator.ask import digest, item_digest
 from orchestrator.units import Plan, make_part
-from tests.core.fakes import Config, Items, method
+from tests.core.fakes import Items, method
 
 
 async def evaluate(unit, ask, config):
@@ -8,9 +8,8 @@ async def evaluate(unit, ask, config):
 
 
 def part(name="", **schema):
-    made = method(evaluate)
-    made.SCHEMA = {**made.SCHEMA, **schema}
-    return make_part("fake", made, Config(), ("m",), name)
+    made = method(evaluate, columns={"value": "str", **schema})
+    return make_part("fake", made, ("m",), name)
 
 
 def test_another_column_makes_other_rows_though_no_version_was_raised():

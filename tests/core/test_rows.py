@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import frames
-from orchestrator.contracts import COLUMN_TYPES
+from orchestrator.contracts.method import COLUMN_TYPES
 from orchestrator.errors import MethodError
 from orchestrator.frames import make_frame, pack_row
-from orchestrator.methods._base import STATUS_COLUMNS
 from orchestrator.records import Failure, Item, Message, Unit
 from orchestrator.store.rows import decode_rows, pack_rows
 from tests.core.fakes import contract
@@ -20,7 +19,7 @@ OK = {"status": "ok"}
 
 def of(type_):
     """The contract of rows with one value of a type."""
-    return contract(SCHEMA={"x": type_, **STATUS_COLUMNS}, columns=lambda unit: {})
+    return contract(unit_columns={}, columns={"x": type_}, identify=lambda self, unit: {})
 
 
 def refused(made, *rows):
@@ -40,7 +39,7 @@ def test_a_good_row_is_returned_as_it_is():
 
 
 def test_an_unknown_column_is_named_with_method_unit_and_the_nearest_name():
-    made = contract(SCHEMA={"score": "f64", **STATUS_COLUMNS})
+    made = contract(columns={"score": "f64"})
     said = refused(made, {"scroe": 1.0, **OK})
     assert "method 'fake'" in said
     assert "'scroe'" in said
@@ -65,7 +64,7 @@ def test_every_row_of_a_unit_is_checked():
 def test_a_failed_row_may_leave_out_columns_but_needs_a_cause():
     of("f64").check([{"status": "failed", "cause": "unparseable"}], UNIT)
     assert "no 'cause'" in refused(of("f64"), {"status": "failed"})
-    assert "which SCHEMA does not declare" in refused(
+    assert "which is no column of the method" in refused(
         of("f64"), {"status": "failed", "cause": "a", "y": 1}
     )
 
@@ -75,8 +74,19 @@ def test_a_status_is_ok_or_failed(status):
     assert "status" in refused(of("f64"), {"x": 1.0, "cause": "c", "status": status})
 
 
-def test_a_row_without_a_status_is_refused():
-    assert "no 'status'" in refused(of("f64"), {"x": 1.0})
+def test_a_row_without_a_status_is_ok():
+    assert of("f64").check([{"x": 1.0}], UNIT) == [{"x": 1.0, **OK}]
+
+
+def test_one_row_may_be_returned_without_a_list():
+    assert of("f64").check({"x": 1.0}, UNIT) == [{"x": 1.0, **OK}]
+    with pytest.raises(MethodError, match="returned str, not a row or a list of rows"):
+        of("f64").check("x", UNIT)
+
+
+def test_what_identifies_a_unit_may_be_left_out():
+    (row,) = contract(columns={"score": "f64"}).check([{"score": 0.5}], UNIT)
+    assert row == {"item": "i7", "models": "weak/strong", "score": 0.5, **OK}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orchestrator.ask import Ask, GenerateAsk, ScoreAsk
-from orchestrator.methods.glass_box import Config, evaluate
+from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.records import Generation, Item, Message, Scored, TopLogprobs, Unit
 from tests.core.fakes import answered
 
@@ -68,7 +68,7 @@ class Model:
 
 
 def rows_of(model, config=None, unit=UNIT):
-    return answered(evaluate(unit, Ask(), Config() if config is None else config), model)
+    return answered(GlassBox(Config() if config is None else config).evaluate(unit, Ask()), model)
 
 
 def close(expected):

@@ -4,7 +4,7 @@ import math
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.records import Choice, Failure, Generation, Item, Message, Unit
-from tests.core.fakes import answered
+from tests.core.fakes import answered, method_in
 
 ITEM = Item(
     key="k",
@@ -50,4 +50,4 @@ class Judge:
 
 
 def rows_of(method, config, unit, judge):
-    return answered(method.evaluate(unit, Ask(), config), judge)
+    return answered(method_in(method)(config).evaluate(unit, Ask()), judge)

@@ -133,7 +133,7 @@ def test_each_turn_has_a_preference(template):
 
 def test_the_baseline_is_not_compared_with_itself():
     asked = config()
-    pairs = [one.models for one in method.combinations(("a", "base", "c"), asked)]
+    pairs = [one.models for one in method.AlpacaEval(asked).combinations(("a", "base", "c"))]
     assert pairs == [("a", "base"), ("c", "base")]
 
 

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from orchestrator.ask import Ask, SimilarityAsk
-from orchestrator.methods.answers import Config as Answers
-from orchestrator.methods.answers import evaluate as answer
-from orchestrator.methods.consistency import Config, combinations, comparers, evaluate, stages
+from orchestrator.methods import answers
+from orchestrator.methods.consistency import Config, Consistency
 from orchestrator.records import Generation, Item, Message, PairScores, Unit
 from tests.core.fakes import answered
 
@@ -25,7 +24,7 @@ class Model:
 
 
 def rows_of(model, config, judge=""):
-    return answered(evaluate(Unit(ITEM, ("m",), judge), Ask(), config), model)
+    return answered(Consistency(config).evaluate(Unit(ITEM, ("m",), judge), Ask()), model)
 
 
 def test_it_asks_again_in_the_same_conversation_and_compares_with_the_first_answer():
@@ -50,15 +49,18 @@ def test_without_an_encoder_nothing_is_compared_but_words():
     config = Config()
     (row, _) = rows_of(Model("a", "b", "c"), config)
     assert row["similarity"] is None
-    assert comparers(config) == {}
-    assert combinations(("m",), config)[0].judge == ""
+    assert Consistency(config).comparers() == {}
+    assert Consistency(config).combinations(("m",))[0].judge == ""
 
 
 def test_the_first_answer_is_that_of_other_methods():
     ours, theirs = Model("a", "b", "c"), Model("a", "b")
     config = Config(answer={"temperature": 1.0})
     rows_of(ours, config)
-    answered(answer(Unit(ITEM, ("m",)), Ask(), Answers(answer=config.answer)), theirs)
+    answered(
+        answers.Answers(answers.Config(answer=config.answer)).evaluate(Unit(ITEM, ("m",)), Ask()),
+        theirs,
+    )
     assert ours.asked[0] == theirs.asked[0]
 
 
@@ -66,5 +68,5 @@ def test_the_plan_has_as_many_requests_as_are_sent():
     config = Config(times=3)
     model = Model(*"abcd")
     rows_of(model, config)
-    (stage,) = stages(("m",), config)
+    (stage,) = Consistency(config).stages(("m",))
     assert stage.per_item == len(model.asked) - 1

@@ -1,6 +1,6 @@
 from orchestrator.ask import Ask
-from orchestrator.methods._base import Drawing
 from orchestrator.methods._conversation import converse, questions, replies
+from orchestrator.methods._drawing import Drawing
 from orchestrator.records import Generation, Item, Message
 from tests.core.fakes import answered
 

@@ -8,10 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import AskFailed, GenerateAsk
+from orchestrator.contracts.method import schema_of
 from orchestrator.judgment import glass_box as formulas
 from orchestrator.judgment.entropy import entropy_bounds
 from orchestrator.methods import glass_box
-from orchestrator.methods.glass_box import Config, scores, stages
+from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.prompts.system_pool import SYSTEM_POOL
 from orchestrator.records import (
     TOKEN_FEATURES,
@@ -66,9 +67,9 @@ def test_an_answer_is_read_off_one_pass_over_its_own_tokens():
 
 def test_a_row_holds_what_its_schema_says():
     (row,) = rows_of(Model("ab", "c", "d", "e"), EVERYTHING)
-    assert row.keys() <= glass_box.SCHEMA.keys()
+    assert row.keys() <= schema_of(glass_box.GlassBox).keys()
     filled = {name for name, value in row.items() if value is not None}
-    assert filled >= scores(EVERYTHING).keys() - {"combo", "combo_of_model"}
+    assert filled >= GlassBox(EVERYTHING).scores.keys() - {"combo", "combo_of_model"}
 
 
 def test_attention_is_its_least_and_its_mean():
@@ -176,7 +177,7 @@ def test_another_model_reads_the_text_of_the_answer():
 
 
 def test_a_scorer_is_asked_and_not_evaluated():
-    (combination,) = glass_box.combinations(["m"], Config(scorer="s"))
+    (combination,) = glass_box.GlassBox(Config(scorer="s")).combinations(["m"])
     assert (combination.models, combination.judge) == (("m",), "s")
 
 
@@ -262,7 +263,7 @@ def test_settings_that_can_not_be_are_refused(settings):
 
 
 def test_the_plan_knows_the_features_and_every_request():
-    found = {stage.name: stage for stage in stages(["m"], EVERYTHING)}
+    found = {stage.name: stage for stage in GlassBox(EVERYTHING).stages(["m"])}
     asked = Model("ab", "c", "d", "e")
     rows_of(asked, EVERYTHING)
     n_scores = sum(stage.per_item for stage in found.values() if stage.ask == "score")
@@ -274,16 +275,16 @@ def test_the_plan_knows_the_features_and_every_request():
 
 
 def test_a_reference_is_needed_only_where_it_is_used():
-    assert glass_box.needs(Config()) == frozenset()
-    assert glass_box.needs(Config(calibration=True)) == {"reference"}
+    assert glass_box.GlassBox(Config()).needs() == frozenset()
+    assert glass_box.GlassBox(Config(calibration=True)).needs() == {"reference"}
 
 
 def test_scores_are_the_columns_that_are_filled_with_their_direction():
-    found = scores(Config())
+    found = GlassBox(Config()).scores
     assert found["softmax_entropy"] == -1
     assert found["vocab_logprob_var"] == found["combo"] == 1
     assert not any(name.startswith(("attention", "code", "decoding")) for name in found)
-    everything = scores(EVERYTHING)
+    everything = GlassBox(EVERYTHING).scores
     assert everything["decoding_var_prob"] == everything["illustrated_softmax_entropy"] == -1
     assert "reference_sent_prob" not in everything
     assert "softmax_entropy_low" not in everything
@@ -298,7 +299,7 @@ def test_a_combination_is_made_over_all_rows_and_over_those_of_a_model():
     rows = frame(
         softmax_entropy=[1.0, 2.0, 3.0, 5.0], vocab_logprob_var=[4.0, 9.0, 1.0, 2.0]
     ).with_columns(model=pl.Series(["a", "a", "b", "b"]))
-    found = glass_box.derive(rows, Config())
+    found = glass_box.GlassBox(Config()).derive(rows)
     columns = {name: rows[name].to_numpy() for name in Config().combo}
     assert found["combo"].to_list() == close(formulas.combo(columns).tolist())
     first = formulas.combo({name: array[:2] for name, array in columns.items()})
@@ -307,6 +308,6 @@ def test_a_combination_is_made_over_all_rows_and_over_those_of_a_model():
 
 def test_a_row_that_lacks_a_feature_has_no_combination():
     rows = frame(softmax_entropy=[1.0, None, 3.0], vocab_logprob_var=[4.0, 9.0, 1.0])
-    found = glass_box.derive(rows, Config())
+    found = glass_box.GlassBox(Config()).derive(rows)
     assert found["combo"][1] is None
     assert found["combo"].null_count() == found["combo_of_model"].null_count() == 1

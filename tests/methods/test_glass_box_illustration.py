@@ -65,7 +65,7 @@ def test_that_illustration_needs_another_item():
 
 
 def test_only_another_item_is_brought_along():
-    assert glass_box.needs(Config(illustration=True)) == {"reference"}
-    assert glass_box.needs(Config(illustration="other")) == {"reference"}
-    assert glass_box.demonstrates(Config(illustration="other"))
-    assert not glass_box.demonstrates(Config(illustration="own"))
+    assert glass_box.GlassBox(Config(illustration=True)).needs() == {"reference"}
+    assert glass_box.GlassBox(Config(illustration="other")).needs() == {"reference"}
+    assert glass_box.GlassBox(Config(illustration="other")).demonstrates
+    assert not glass_box.GlassBox(Config(illustration="own")).demonstrates

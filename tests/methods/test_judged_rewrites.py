@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.methods import probdiff
-from orchestrator.methods.judged_rewrites import Config, evaluate, needs, stages
+from orchestrator.methods.judged_rewrites import Config, JudgedRewrites
 from orchestrator.records import Choice, Generation, Item, Message, Scored, Unit
 from tests.core.fakes import answered
 
@@ -37,7 +37,7 @@ class World:
 
 
 def rows_of(world, item=ITEM, config=CONFIG):
-    return answered(evaluate(Unit(item, ("m",), "j"), Ask(), config), world)
+    return answered(JudgedRewrites(config).evaluate(Unit(item, ("m",), "j"), Ask()), world)
 
 
 def test_both_orders_are_read_and_put_into_the_view_of_the_rewriting():
@@ -68,7 +68,7 @@ def test_answers_and_rewritings_are_those_of_probdiff_with_the_same_settings():
     ours, theirs = World("xyzzy"), World("xyzzy")
     rows_of(ours, TWO_TURNS)
     config = probdiff.Config(prompt="compact")
-    answered(probdiff.evaluate(Unit(TWO_TURNS, ("m",)), Ask(), config), theirs)
+    answered(probdiff.ProbDiff(config).evaluate(Unit(TWO_TURNS, ("m",)), Ask()), theirs)
 
     def drawn(world):
         return {ask.key(b"m", 0) for ask in world.asked if isinstance(ask, GenerateAsk)}
@@ -79,16 +79,16 @@ def test_answers_and_rewritings_are_those_of_probdiff_with_the_same_settings():
 def test_the_plan_counts_the_rewritings_once_for_both_methods():
     theirs = {
         (s.name, s.model, s.draw)
-        for s in probdiff.stages(("m",), probdiff.Config(prompt="compact"))
+        for s in probdiff.ProbDiff(probdiff.Config(prompt="compact")).stages(("m",))
     }
-    ours = [(s.name, s.model, s.draw) for s in stages(("m",), CONFIG)]
+    ours = [(s.name, s.model, s.draw) for s in JudgedRewrites(CONFIG).stages(("m",))]
     assert ours[0] in theirs
     assert [name for name, _, _ in ours] == ["rewritings", "judgments"]
 
 
 def test_a_judge_that_is_shown_the_reference_needs_one():
-    assert needs(Config(judges=("j",), judge_prompt="compact")) == {"reference"}
-    assert needs(CONFIG) == frozenset()
+    assert JudgedRewrites(Config(judges=("j",), judge_prompt="compact")).needs() == {"reference"}
+    assert JudgedRewrites(CONFIG).needs() == frozenset()
 
 
 def test_a_judges_prompt_that_hides_an_answer_is_refused():

@@ -228,7 +228,7 @@ def test_a_third_turn_has_no_wording_of_fastchats(prompts):
 
 def test_a_baseline_is_compared_with_every_model():
     asked = config(mode="pairwise", baseline="b")
-    pairs = [one.models for one in method.combinations(("a", "b", "c"), asked)]
+    pairs = [one.models for one in method.MTBenchJudge(asked).combinations(("a", "b", "c"))]
     assert pairs == [("a", "b"), ("c", "b")]
     with pytest.raises(ValidationError, match="goes with mode: pairwise"):
         config(baseline="b")

@@ -7,7 +7,7 @@ from orchestrator.ask import Ask, AskFailed, ChooseAsk
 from orchestrator.judgment import pairwise
 from orchestrator.methods import pairwise_ranking, pairwise_scoring
 from orchestrator.records import Generation, Item, Message, Unit
-from tests.core.fakes import answered
+from tests.core.fakes import answered, method_in
 from tests.methods.judging import ITEM, choice, trace
 
 UNIT = Unit(ITEM, ("a", "b"), "j")
@@ -25,7 +25,7 @@ def rows(method, config, judge, unit=UNIT):
     def respond(ask):
         return judge(ask) if ask.model == "j" else Generation(f"says {ask.model}", "stop")
 
-    return answered(method.evaluate(unit, Ask(), config), respond)
+    return answered(method_in(method)(config).evaluate(unit, Ask()), respond)
 
 
 def ranked(judge, unit=UNIT, **settings):

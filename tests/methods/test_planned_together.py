@@ -7,7 +7,7 @@ import pytest
 from orchestrator.ask import digest
 from orchestrator.methods import judged_rewrites, pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.units import Plan, make_part
-from tests.core.fakes import Items
+from tests.core.fakes import Items, method_in
 
 METHODS = {
     "pairwise_ranking": pairwise_ranking,
@@ -23,7 +23,10 @@ def planned(*parts):
     identities = {name: digest(name) for name in (*MODELS, "j")}
     made = [
         make_part(
-            kind, METHODS[kind], METHODS[kind].Config(judges=("j",), **settings), MODELS, name
+            kind,
+            method_in(METHODS[kind])(METHODS[kind].Config(judges=("j",), **settings)),
+            MODELS,
+            name,
         )
         for name, kind, settings in parts
     ]

@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
-from orchestrator.methods.pointwise import Config, evaluate, needs, stages
+from orchestrator.methods.pointwise import Config, PointwiseRating
 from orchestrator.records import Generation, Item, Message, Unit
 from tests.core.fakes import answered
 from tests.methods.judging import ITEM, choice, trace
@@ -13,7 +13,7 @@ WEIGHTS = (0, 0, 0, 0, 0, 1, 2, 0, 1)
 
 
 def rows(config, respond, unit=UNIT):
-    return answered(evaluate(unit, Ask(), config), respond)
+    return answered(PointwiseRating(config).evaluate(unit, Ask()), respond)
 
 
 def judge(weights=WEIGHTS, coverage=1.0):
@@ -140,9 +140,14 @@ def test_the_plan_counts_traces():
     config = Config(
         judges=("j", "k"), chain_of_thought=True, traces=4, reasoning={"temperature": 1}
     )
-    assert [stage.per_item for stage in stages(("a", "b", "c"), config)] == [12, 12, 12, 12]
+    assert [stage.per_item for stage in PointwiseRating(config).stages(("a", "b", "c"))] == [
+        12,
+        12,
+        12,
+        12,
+    ]
 
 
 def test_only_a_prompt_that_shows_the_reference_needs_one():
-    assert needs(Config(judges=("j",), prompt="compact")) == {"reference"}
-    assert needs(Config(judges=("j",))) == set()
+    assert PointwiseRating(Config(judges=("j",), prompt="compact")).needs() == {"reference"}
+    assert PointwiseRating(Config(judges=("j",))).needs() == set()

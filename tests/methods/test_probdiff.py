@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, GenerateAsk
-from orchestrator.methods.probdiff import Config, evaluate, leaks, stages
+from orchestrator.methods.probdiff import Config, ProbDiff, leaks
 from orchestrator.recipe.load import load
 from orchestrator.records import Generation, Item, Message, Scored, Unit
 from tests.core.fakes import answered
@@ -46,7 +46,7 @@ class Model:
 
 
 def rows_of(model, item=ITEM, config=COMPACT):
-    return answered(evaluate(Unit(item, ("m",)), Ask(), config), model)
+    return answered(ProbDiff(config).evaluate(Unit(item, ("m",)), Ask()), model)
 
 
 def test_d_is_the_difference_of_mean_log_probabilities():
@@ -199,9 +199,9 @@ def test_a_recipe_gives_the_kind_of_its_dataset_to_the_preset(tmp_path):
         "dataset: {kind: mt_bench}\n"
     )
     (method,) = load(path).methods
-    assert isinstance(method.config, Config)
-    assert method.config.answer.temperature_by_category == "mt_bench"
-    assert method.config.answer.top_p == 1.0
+    assert isinstance(method.method.config, Config)
+    assert method.method.config.answer.temperature_by_category == "mt_bench"
+    assert method.method.config.answer.top_p == 1.0
 
 
 def test_settings_that_were_filled_in_load_to_themselves():
@@ -252,7 +252,7 @@ def test_markers_of_the_prompt_that_stand_in_a_rewriting_are_a_leak(
 
 def test_the_plan_has_no_fewer_requests_than_are_sent():
     config = Config(prompt="compact", rounds=2)
-    planned = {stage.ask: stage.per_item for stage in stages(("m",), config)}
+    planned = {stage.ask: stage.per_item for stage in ProbDiff(config).stages(("m",))}
     model = Model({"q1": "a"}, ["b", "c"])
     rows_of(model, config=config)
     assert planned == {"generate": len(model.drawn()) - 1, "score": len(model.scores())}

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from orchestrator import plugins
 from orchestrator.errors import RecipeError
+from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.prompts import PromptError, render
 from orchestrator.recipe.load import load
 from orchestrator.units import make_part
@@ -24,7 +24,7 @@ def load_with(tmp_path):
         }
         path = tmp_path / "made.yaml"
         path.write_text(json.dumps(recipe), encoding="utf-8")
-        return load(path).methods[0].config
+        return load(path).methods[0].method.config
 
     return make
 
@@ -58,11 +58,12 @@ def test_names_and_templates_are_no_files(load_with):
 
 
 def test_what_is_in_the_file_decides_the_fingerprint(load_with, file):
-    method = plugins.load(plugins.METHODS, "pairwise_ranking")
     prints = set()
     for words in ("", "Be fair."):
         file(TEMPLATE + words)
-        prints.add(make_part("pairwise_ranking", method, load_with("mine.j2"), "ab").fingerprint)
+        prints.add(
+            make_part("pairwise_ranking", PairwiseRanking(load_with("mine.j2")), "ab").fingerprint
+        )
     assert len(prints) == 2
 
 

@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, GenerateAsk
-from orchestrator.methods.samples import Config, evaluate
+from orchestrator.methods.samples import Config, Samples
 from orchestrator.records import Generation, Item, Message, Scored, Unit
 from tests.core.fakes import answered
 
@@ -24,7 +24,7 @@ class Model:
 
 
 def rows_of(model, **settings):
-    return answered(evaluate(Unit(ITEM, ("m",)), Ask(), Config(**settings)), model)
+    return answered(Samples(Config(**settings)).evaluate(Unit(ITEM, ("m",)), Ask()), model)
 
 
 def test_each_sample_is_a_draw_of_its_own_with_its_mean_log_probability():

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.methods import mt_bench_judge, pointwise, samples
-from orchestrator.methods._base import Drawing
+from orchestrator.methods._drawing import Drawing
 from orchestrator.records import Generation, Unit
 from tests.methods import judging
 from tests.methods.harness_judge import SINGLE, Judge, rows_of

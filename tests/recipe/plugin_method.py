@@ -1,15 +1,12 @@
 """A method with settings of every shape, for tests of recipes."""
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from orchestrator.methods.answers import FRAME as FRAME
-from orchestrator.methods.answers import SCHEMA as SCHEMA
-from orchestrator.methods.answers import VERSION as VERSION
-from orchestrator.methods.answers import columns as columns
-from orchestrator.methods.answers import combinations as combinations
-from orchestrator.methods.answers import companions as companions
-from orchestrator.methods.answers import evaluate as evaluate
-from orchestrator.methods.answers import stages as stages
+from orchestrator.ask import Ask
+from orchestrator.contracts.method import Method, MethodSettings, ModelName
+from orchestrator.records import Row, Unit
 
 
 class Drawing(BaseModel):
@@ -19,14 +16,11 @@ class Drawing(BaseModel):
     temperature: float = Field(0.0, ge=0, description="0 is greedy.")
 
 
-class Config(BaseModel):
+class Config(MethodSettings):
     """Settings of the test method."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str | None = Field(None, description="What tables call it.")
-    candidates: tuple[str, ...] | None = Field(None, description="Models.", min_length=2)
-    judges: tuple[str, ...] = Field((), description="Models that judge.")
+    candidates: tuple[ModelName, ...] | None = Field(None, description="Models.", min_length=2)
+    judges: tuple[ModelName, ...] = Field((), description="Models that judge.")
     answer: Drawing = Field(Drawing(), description="How answers are drawn.")
     rounds: int = Field(1, description="How often.")
     stages: tuple[Drawing, ...] = Field((), description="One after the other.")
@@ -36,3 +30,16 @@ class Config(BaseModel):
         if self.rounds > 1 and not self.judges:
             raise ValueError("'rounds' need 'judges'")
         return self
+
+
+class Made(Method[Config]):
+    """A method for tests of recipes."""
+
+    columns: ClassVar = {"text": "str"}
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        return self.config.judges
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> Row:
+        return {"text": ""}

@@ -54,7 +54,7 @@ def faults_of(file, *overrides, **settings):
 def test_methods_come_with_their_own_validated_settings(file):
     method = loaded(file).methods[0]
     assert method.kind == "tests.recipe.plugin_method"
-    assert method.config == plugin_method.Config(judges=("gpt-4.1",))
+    assert method.method.config == plugin_method.Config(judges=("gpt-4.1",))
 
 
 def test_models_keep_their_order_and_have_everything_filled_in(file):
@@ -192,7 +192,7 @@ def test_an_override_is_read_as_yaml(file):
 def test_an_override_reaches_into_names_with_dots_and_into_lists(file):
     recipe = loaded(file, "models.gpt-4.1.model=x", "methods.1.candidates.0=small")
     assert recipe.models["gpt-4.1"].model == "x"
-    assert getattr(recipe.methods[1].config, "candidates", ()) == ("small", "gpt-4.1")
+    assert recipe.methods[1].method.candidates == ("small", "gpt-4.1")
 
 
 def test_an_override_may_add_an_entry_to_a_list(file):

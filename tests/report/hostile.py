@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.analysis import analyse_ranking
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
 from orchestrator.probing.record import BAD, Finding, ProbeRecord
@@ -96,10 +97,12 @@ def frames(n_items: int = 30) -> dict[str, pl.DataFrame]:
         judged += [_judged(about, pair, rng) for pair in combinations(MODELS, 2)]
     judged[0] |= {"status": "failed", "cause": SCRIPT, "message": ATTACKS[1], "prefer_a": None}
     return {
-        "answers": _frame("answers", answers.SCHEMA, given),
-        "probdiff": _frame("probdiff", probdiff.SCHEMA, rewritten),
-        "scores": _frame("pointwise", pointwise.SCHEMA, scored),
-        "judgments": _frame("pairwise_ranking", pairwise_ranking.SCHEMA, judged),
+        "answers": _frame("answers", schema_of(answers.Answers), given),
+        "probdiff": _frame("probdiff", schema_of(probdiff.ProbDiff), rewritten),
+        "scores": _frame("pointwise", schema_of(pointwise.PointwiseRating), scored),
+        "judgments": _frame(
+            "pairwise_ranking", schema_of(pairwise_ranking.PairwiseRanking), judged
+        ),
     }
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 
 from orchestrator.analysis import analyse_ranking
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
-from orchestrator.methods.pairwise_ranking import SCHEMA
+from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import (
     ModelProgress,
@@ -99,14 +100,14 @@ def an_analysis(
         }
     for row in rows if coverage is not None else ():
         row |= {"coverage_ab": coverage, "coverage_ba": coverage}
-    frame = pl.DataFrame(rows, schema=polars_schema(SCHEMA), orient="row")
+    frame = pl.DataFrame(rows, schema=polars_schema(schema_of(PairwiseRanking)), orient="row")
     return analyse_ranking(
         frame, judge=judge, confidence_level=0.95, n_resamples=200, rng=np.random.default_rng(1)
     )
 
 
 def _judged(item, category, pair, judge, prefer):
-    row = dict.fromkeys(SCHEMA)
+    row = dict.fromkeys(schema_of(PairwiseRanking))
     row |= {"item": item, "category": category, "model_a": pair[0], "model_b": pair[1]}
     row |= {"judge": judge, "coverage_ab": 0.9, "coverage_ba": 0.8, "prefer_a": prefer}
     row |= {"prefer_a_ab": prefer, "prefer_a_ba": prefer, "mean_pre": 2 * prefer - 1}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request
-from orchestrator.methods._base import Combination
+from orchestrator.contracts.method import Combination
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
 from orchestrator.runner.budget import Bounds, Budget, Price, Spent, token_counts
 from orchestrator.runner.session import Session

@@ -1,7 +1,7 @@
 import pytest
 
 from orchestrator.backend import Capabilities
-from orchestrator.methods._base import Stage
+from orchestrator.contracts.method import Stage
 from orchestrator.runner.capable import missing
 
 EVERYTHING = Capabilities(score=True, choose="exact", features=frozenset({"entropy"}))

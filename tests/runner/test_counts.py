@@ -8,7 +8,7 @@ from orchestrator.methods import probdiff, samples
 from orchestrator.records import Generation, Item, Message
 from orchestrator.runner.counts import Sample, count_plan
 from orchestrator.units import Plan, make_part
-from tests.core.fakes import Items
+from tests.core.fakes import Items, method_in
 
 
 class Conversations(Items):
@@ -21,7 +21,7 @@ class Conversations(Items):
 
 
 def counted(module, config, items, lookup=lambda key: None):
-    part = make_part("made", module, config, ("m",))
+    part = make_part("made", method_in(module)(config), ("m",))
     plan = Plan([part], items, {"m": digest("m")}, seed=0)
     return {stage.name: stage for stage in count_plan(plan, lookup, {}, {}).stages}
 
@@ -54,7 +54,7 @@ def test_nothing_is_left_where_the_store_holds_all():
 
 
 def plan_of(items, module=samples):
-    part = make_part("made", module, samples.Config(n=5), ("m",))
+    part = make_part("made", method_in(module)(samples.Config(n=5)), ("m",))
     return Plan([part], items, {"m": digest("m")}, seed=0)
 
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from orchestrator.methods._base import Combination
+from orchestrator.contracts.method import Combination
 from orchestrator.runner.forming import Board
 from orchestrator.units import Plan
-from tests.core.fakes import Config, Items, digest, make_part, method
+from tests.core.fakes import Items, digest, make_part, method
 
 MODELS = ("a", "b", "c")
 PAIRS = [Combination(pair) for pair in (("a", "b"), ("a", "c"), ("b", "c"))]
@@ -18,9 +18,9 @@ async def nothing(unit, ask, config):
 
 
 def board(n_items=8, **options):
-    compared = method(nothing, PAIRS)
-    compared.SCHEMA.update(model_a="str", model_b="str", prefer_a="f64")
-    part = make_part("fake", compared, Config(), MODELS)
+    columns = {"model_a": "str", "model_b": "str", "prefer_a": "f64"}
+    compared = method(nothing, PAIRS, columns=columns)
+    part = make_part("fake", compared, MODELS)
     identities = {name: digest(name) for name in MODELS}
     return part, Board(Plan([part], Items(n_items), identities, seed=0), **options)
 

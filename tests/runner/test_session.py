@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from orchestrator.methods._base import Combination
+from orchestrator.contracts.method import Combination
 from orchestrator.records import Failure
 from orchestrator.runner.budget import Bounds, Budget, Spent
 from orchestrator.runner.session import Session

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.contracts.method import Combination
 from orchestrator.errors import LaunchError, MethodError, StoreError
-from orchestrator.methods._base import Combination
 from orchestrator.records import Failure
 from orchestrator.runner.budget import Bounds, Budget, Spent
 from orchestrator.runner.execute import _unwrapped

@@ -1,7 +1,7 @@
 import msgspec
 import numpy as np
 
-from orchestrator.methods._base import Combination
+from orchestrator.contracts.method import Combination
 from orchestrator.runner.stages import Stages
 from orchestrator.units import Plan
 from tests.core.fakes import plan

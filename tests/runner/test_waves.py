@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from orchestrator.methods._base import Combination
+from orchestrator.contracts.method import Combination
 from orchestrator.placement import GIB, Gpu, Inventory, Share
 from orchestrator.records import Failure, Message
 from orchestrator.runner.budget import Bounds, Budget, Spent

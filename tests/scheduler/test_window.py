@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.methods._base import Combination
+from orchestrator.contracts.method import Combination
 from orchestrator.scheduler.window import Window
 from orchestrator.units import Plan
-from tests.core.fakes import Config, Items, digest, generation, make_part, method
+from tests.core.fakes import Items, digest, generation, make_part, method
 
 NAMES = ("a", "b", "c", "judge")
 NOBODY = dict.fromkeys(NAMES, 0)
@@ -17,11 +17,10 @@ async def nothing(unit, ask, config):
 
 def make(max_open=8, n_items=4, given_names=()):
     """Each item: answers of a, b and c (0, 1, 2), then the judge on ab and bc (3, 4)."""
-    singles = method(nothing, [Combination((name,)) for name in "abc"])
-    singles.FEEDS_OTHERS = True
+    singles = method(nothing, [Combination((name,)) for name in "abc"], feeds_others=True)
     pairs = method(nothing, [Combination(("a", "b"), "judge"), Combination(("b", "c"), "judge")])
     parts = [
-        make_part(kind, module, Config(), NAMES[:3])
+        make_part(kind, module, NAMES[:3])
         for kind, module in (("answers", singles), ("pairs", pairs))
     ]
     identities = {name: digest(name) for name in NAMES}
@@ -158,7 +157,7 @@ def test_given_answers_are_not_met_far_ahead_of_the_judge_that_reads_them():
 def test_given_answers_without_a_judge_are_all_met():
     singles = method(nothing, [Combination((name,)) for name in "ab"])
     finders = dict.fromkeys("ab", lambda item, ask: generation("4"))
-    part = make_part("answers", singles, Config(), ("a", "b"))
+    part = make_part("answers", singles, ("a", "b"))
     identities = {name: digest(name) for name in "ab"}
     plan = Plan([part], Items(3), identities, seed=0, given=finders)
     assert drain(Window(plan, iter(range(6)), 8), dict.fromkeys("ab", 0)) == list(range(6))

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers
 from orchestrator.store import RunDirectory, Store
@@ -16,7 +17,7 @@ HALVED = "store.sqlite"
 
 def hostile_run(path: Path, *, frame: str = "answers", settings: Any = SETTINGS) -> Path:
     """A run that was never exported, with one row in a frame of any name."""
-    columns = {"method": "str", **answers.SCHEMA}
+    columns = {"method": "str", **schema_of(answers.Answers)}
     assert polars_schema(columns)
     row = {"method": "answers", "item": "i0", "model": "one", "text": "hello", "status": "ok"}
     with RunDirectory.lock(path) as directory, Store.open(directory.store_path) as store:

@@ -1,6 +1,8 @@
 import pytest
 
-from orchestrator.summaries._base import Context, Source
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import frame_of
+from tests.core.fakes import method_in
 
 
 @pytest.fixture
@@ -8,9 +10,9 @@ def context_of():
     """A context over the rows of one method."""
 
     def make(kind, module, rows, *, config=None, frames=None, name=None):
-        config = module.Config() if config is None else config
-        name = name or kind
-        source = Source(name, kind, config, module.FRAME)
-        return Context(name, config, frames or {module.FRAME: rows}, rows, [source], 0.95, 200, 0)
+        method = method_in(module)(module.Config() if config is None else config)
+        name, frame = name or kind, frame_of(type(method), kind)
+        source = Source(name, kind, method, frame)
+        return Context(name, frames or {frame: rows}, rows, [source], 0.95, 200, 0)
 
     return make

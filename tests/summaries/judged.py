@@ -4,16 +4,18 @@ from itertools import combinations
 
 import polars as pl
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.judgment.pointwise import describe_scores
 from orchestrator.methods import pairwise_ranking, pointwise
+from tests.core.fakes import method_in
 
 CAUSE = {"status": "failed", "cause": "no_verdict", "message": "nothing said"}
 
 
 def frame(module, rows):
-    columns = {"method": "str", **module.SCHEMA}
+    columns = {"method": "str", **schema_of(method_in(module))}
     return pl.DataFrame(rows, schema=polars_schema(columns), orient="row")
 
 

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from orchestrator.methods import answers
-from orchestrator.summaries.answers import summarise
+from tests.summaries.told import summarise
 
 ROWS = pl.DataFrame({
     "method": ["answers"] * 4,

@@ -2,13 +2,14 @@
 
 import polars as pl
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame, pack_row
 from orchestrator.methods import glass_box
 from orchestrator.methods.glass_box import Config
-from orchestrator.summaries.glass_box import summarise
 from orchestrator.tables import Measured
+from tests.summaries.told import summarise
 
-SCHEMA = {"method": "str", **glass_box.SCHEMA}
+SCHEMA = {"method": "str", **schema_of(glass_box.GlassBox)}
 
 
 def row(item, **more):

@@ -3,14 +3,12 @@
 import polars as pl
 import pytest
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.methods import _harness as rows_of_verdicts
 from orchestrator.methods import align_bench, alpaca_eval, mt_bench_judge, self_generation
-from orchestrator.summaries import align_bench as align_bench_summary
-from orchestrator.summaries import alpaca_eval as alpaca_eval_summary
-from orchestrator.summaries import mt_bench_judge as mt_bench_summary
-from orchestrator.summaries import self_generation as self_generation_summary
+from tests.summaries.told import summarise
 
 
 def frame(schema, rows):
@@ -24,7 +22,7 @@ def verdicts(*rows):
         {"item": "1", "judge": "j", "turn": 1, "parsed": True, "status": "ok", **row}
         for row in rows
     ]
-    return frame(rows_of_verdicts.SCHEMA, made)
+    return frame(schema_of(rows_of_verdicts.HarnessJudge), made)
 
 
 def lines(table):
@@ -48,7 +46,7 @@ def ratings(context_of):
         {"model": "b", "item": "2", "rating": 9.5, "category": "writing"},
     )  # fmt: skip
     context = context_of("mt_bench_judge", mt_bench_judge, rows, config=mt_bench("single"))
-    return mt_bench_summary.summarise(context)
+    return summarise(context)
 
 
 def test_a_rating_is_the_mean_over_questions_and_turns_and_leaves_out_what_is_missing(ratings):
@@ -77,9 +75,7 @@ def test_wins_ties_and_losses_of_both_sides(context_of):
         {**pair, "item": "4", "status": "failed", "cause": "no_verdict", "winner_ab": "A"},
     )  # fmt: skip
     config = mt_bench("pairwise")
-    models, pairs = mt_bench_summary.summarise(
-        context_of("mt_bench_judge", mt_bench_judge, rows, config=config)
-    )
+    models, pairs = summarise(context_of("mt_bench_judge", mt_bench_judge, rows, config=config))
     a, b = lines(models)
     assert (a["model"], a["wins"], a["ties"], a["losses"], a["missing"]) == ("a", 1, 2, 0, 1)
     assert (b["model"], b["wins"], b["ties"], b["losses"], b["missing"]) == ("b", 0, 2, 1, 1)
@@ -96,7 +92,7 @@ def test_wins_ties_and_losses_of_both_sides(context_of):
 def test_verdicts_that_a_convention_made_are_counted(context_of):
     rows = verdicts({"model": "a", "rating": 5.0, "parsed": False})
     context = context_of("self_generation", self_generation, rows)
-    (table,) = self_generation_summary.summarise(context)
+    (table,) = summarise(context)
     assert table.notes[0].startswith("each model rates itself")
     assert "1 texts without a clear verdict count as the convention says" in table.notes
 
@@ -113,9 +109,7 @@ def test_the_overall_score_of_align_bench_is_its_macro_average(context_of):
         )
     )  # fmt: skip
     config = align_bench.Config(judges=("j",), prompts="compact")
-    tables = align_bench_summary.summarise(
-        context_of("align_bench", align_bench, rows, config=config)
-    )
+    tables = summarise(context_of("align_bench", align_bench, rows, config=config))
     (line,) = lines(tables[0])
     assert line["reasoning"].value == pytest.approx(5.0)
     assert line["language"].value == pytest.approx(8.0)
@@ -128,7 +122,7 @@ def test_a_category_without_a_rating_leaves_the_overall_score_undefined(context_
     rows = verdicts({"model": "a", "category": "Math", "rating": 5.0})
     config = align_bench.Config(judges=("j",), prompts="compact")
     context = context_of("align_bench", align_bench, rows, config=config)
-    (line,) = lines(align_bench_summary.summarise(context)[0])
+    (line,) = lines(summarise(context)[0])
     assert line["overall"].value is None
     assert line["overall"].why == "a category has no rating"
 
@@ -136,7 +130,7 @@ def test_a_category_without_a_rating_leaves_the_overall_score_undefined(context_
 def test_preferences_become_win_rates(context_of):
     preferences = [1.0, 1.5, 2.0, 1.9, 1.2, 1.8, None]
     rows = frame(
-        alpaca_eval.SCHEMA,
+        schema_of(alpaca_eval.AlpacaEval),
         [
             {"item": str(i), "model": "a", "baseline": "base", "judge": "j", "turn": 1,
              "preference": value, "status": "ok" if value else "failed", "model_first": i % 2 == 0,
@@ -145,9 +139,7 @@ def test_preferences_become_win_rates(context_of):
         ],
     )  # fmt: skip
     config = alpaca_eval.Config(judges=("j",), prompts="compact", baseline="base")
-    wins, lengths = alpaca_eval_summary.summarise(
-        context_of("alpaca_eval", alpaca_eval, rows, config=config)
-    )
+    wins, lengths = summarise(context_of("alpaca_eval", alpaca_eval, rows, config=config))
     (line,) = lines(wins)
     assert line["win rate"].value == pytest.approx(3.4 / 6)
     assert line["discrete"] == pytest.approx(3.5 / 6)

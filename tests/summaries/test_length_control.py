@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.datasets import from_items
 from orchestrator.frames import polars_schema
 from orchestrator.methods import alpaca_eval
@@ -21,6 +22,7 @@ from orchestrator.store import RunDirectory
 from orchestrator.summaries import alpaca_eval as summary
 from orchestrator.units import settings_of
 from tests.summaries.test_harness import lines
+from tests.summaries.told import summarise
 
 N = 200
 
@@ -42,7 +44,7 @@ def world():
              "n_characters": 300 + int(gap), "n_characters_baseline": 300}
             for i, (gap, p) in enumerate(zip(gaps, chance, strict=True))
         ],
-        schema=polars_schema(alpaca_eval.SCHEMA),
+        schema=polars_schema(schema_of(alpaca_eval.AlpacaEval)),
     )  # fmt: skip
     items = pl.DataFrame(
         {
@@ -59,9 +61,9 @@ def table(world, control, context_of, **changed):
     config = alpaca_eval.Config(
         judges=("j",), prompts="compact", baseline="base", length_control=control
     )
-    frames = {alpaca_eval.FRAME: rows, "items": items}
+    frames = {frame_of(alpaca_eval.AlpacaEval, "alpaca_eval"): rows, "items": items}
     context = context_of("alpaca_eval", alpaca_eval, rows, config=config, frames=frames)
-    return summary.summarise(msgspec.structs.replace(context, **changed))[0]
+    return summarise(msgspec.structs.replace(context, **changed))[0]
 
 
 def write_csv(path, heading, rows):

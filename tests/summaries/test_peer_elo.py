@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 
 from orchestrator.clusters import Clusters
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame, pack_row
 from orchestrator.judgment.peer import peer_votes
 from orchestrator.methods import peer_elo as method
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.summaries import peer_elo
 from orchestrator.summaries._votes import read_votes
+from tests.summaries.told import summarise
 
 MODELS = ("a", "b", "c", "d")
-COLUMNS = {"method": "str", **method.SCHEMA}
+COLUMNS = {"method": "str", **schema_of(method.PeerElo)}
 N_ITEMS = 60
 
 
@@ -59,7 +61,7 @@ def tables_of(context_of):
     def make(rows, **settings):
         config = method.Config(**{"elo_orders": 50, **settings})
         context = context_of("peer_elo", method, frame(rows), config=config)
-        return {table.key: table for table in peer_elo.summarise(context)}
+        return {table.key: table for table in summarise(context)}
 
     return make
 

@@ -1,11 +1,10 @@
 import pytest
 
 from orchestrator.methods import pairwise_scoring, pointwise
-from orchestrator.summaries import pairwise_scoring as scoring_summary
-from orchestrator.summaries import pointwise as summary
 from orchestrator.summaries._distrust import distrusted
 from tests.summaries import judged
 from tests.summaries.judged import around
+from tests.summaries.told import summarise
 
 GOOD = {"good": 7.0, "fair": 5.0, "poor": 3.0}
 ROWS = [
@@ -19,9 +18,7 @@ ROWS = [
 def tables(context_of):
     def make(rows):
         config = pointwise.Config(judges=("judge",))
-        found = summary.summarise(
-            context_of("pointwise", pointwise, judged.scores(rows), config=config)
-        )
+        found = summarise(context_of("pointwise", pointwise, judged.scores(rows), config=config))
         return {table.key: table for table in found}
 
     return make
@@ -87,7 +84,7 @@ def test_scores_for_a_form_the_judge_does_not_know_are_called_so(context_of):
     frame = judged.frame(pairwise_scoring, rows)
     config = pairwise_scoring.Config(judges=("judge",))
     context = context_of("pairwise_scoring", pairwise_scoring, frame, config=config)
-    _, estimators = scoring_summary.summarise(context)
+    _, estimators = summarise(context)
     assert "50 % of its readings" in distrusted(context.rows)["judge"]
     assert estimators.judge == "judge"
     assert [row["order of the models"] for row in lines(estimators)] == ["x > y"] * 6

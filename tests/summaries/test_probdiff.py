@@ -1,11 +1,12 @@
 import polars as pl
 import pytest
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
-from orchestrator.summaries.probdiff import summarise
+from tests.summaries.told import summarise
 
-SCHEMA = {"method": pl.String(), **polars_schema(probdiff.SCHEMA)}
+SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
 
 
 def row(item, model, d, **more):

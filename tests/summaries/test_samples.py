@@ -1,14 +1,16 @@
 import polars as pl
 import pytest
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import consistency, samples
-from orchestrator.summaries.consistency import summarise as summarise_consistency
-from orchestrator.summaries.samples import summarise
+from tests.core.fakes import method_in
+from tests.summaries.told import summarise
+from tests.summaries.told import summarise as summarise_consistency
 
 
 def frame(module, rows):
-    schema = {"method": pl.String(), **polars_schema(module.SCHEMA)}
+    schema = {"method": pl.String(), **polars_schema(schema_of(method_in(module)))}
     return pl.DataFrame(rows, schema=schema)
 
 

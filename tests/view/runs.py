@@ -8,6 +8,7 @@ import msgspec
 import polars as pl
 import yaml
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers
 from orchestrator.runner.marks import write_mark
@@ -84,7 +85,7 @@ def answers_frame(n: int, models: tuple[str, ...] = ("one", "two")) -> pl.DataFr
         for k in range(n)
         for model in models
     ]
-    columns = {"method": "str", **answers.SCHEMA}
+    columns = {"method": "str", **schema_of(answers.Answers)}
     lines = [dict.fromkeys(columns) | row for row in rows]
     return pl.DataFrame(lines, schema=polars_schema(columns), orient="row")
 

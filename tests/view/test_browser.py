@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import pack_row
 from orchestrator.methods import answers
 from orchestrator.store import RunDirectory, Store
@@ -304,7 +305,7 @@ def test_two_runs_are_compared(browser, links):
 def test_a_running_run_is_brought_up_to_date(browser, tmp_path):
     path = make_run(tmp_path / "runs" / "made", {"items": items_frame(4)}, SETTINGS)
     (path / "results" / ".exported").unlink()
-    columns = {"method": "str", **answers.SCHEMA}
+    columns = {"method": "str", **schema_of(answers.Answers)}
 
     def row(k: int) -> tuple[Any, ...]:
         known = {"method": "answers", "item": f"i{k}", "model": "one", "status": "ok"}

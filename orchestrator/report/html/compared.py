@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.analyses._scores import score
 from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.contracts.context import Source
 from orchestrator.errors import OrchestratorError
 from orchestrator.frames import slices_of
 from orchestrator.judged import ROWS_AT_ONCE
@@ -20,7 +21,6 @@ from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
-from orchestrator.summaries._base import Source
 from orchestrator.tables import Column, Measured, with_interval
 
 Floats = NDArray[np.float64]

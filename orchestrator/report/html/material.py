@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
+from orchestrator.contracts.context import Context
 from orchestrator.frames import columns_of
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.statistics.ranking import RankingAnalysis
-from orchestrator.summaries._base import Context
 from orchestrator.tables import Table
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.contracts.context import Source
 from orchestrator.frames import columns_of, names_of, slices_of
 from orchestrator.judged import ROWS_AT_ONCE
 from orchestrator.report import numbers
@@ -15,7 +16,6 @@ from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material
 from orchestrator.statistics.clustered import METHOD
 from orchestrator.statistics.confidence import Gaps, confidence
-from orchestrator.summaries._base import Source
 from orchestrator.summaries._clusters import prompts_of
 from orchestrator.tables import Column, Measured
 
@@ -139,7 +139,8 @@ def of_scores(material: Material) -> list[Figure]:
         return []
     for method, judge, part in _parts(material, "scores", ("model", "p")):
         source = _source(material, method)
-        low = int(getattr(source.config, "scale", (1, 0))[0]) if source is not None else 1
+        compared = None if source is None else source.method.compared()
+        low = 1 if compared is None else int(compared.low)
         found += _scores(method, judge, part, low)
     return found
 

@@ -1,27 +1,16 @@
-"""The context of a summary, and the contract of summaries and analyses.
-
-`orchestrator/summaries/<kind>.py` says what the rows of the method `<kind>` mean; it is found by
-the method's kind, and a method from outside may export `summarise` itself. An analysis
-(`orchestrator/analyses/<kind>.py`) is asked for under `analyses:` in a recipe, has a `Config`, and
-may read all frames of the run. Both export
-
-    def summarise(context: Context) -> list[Table]
-
-and send nothing: what they need is in the frames. A summary that reads few columns names them in
-`COLUMNS`: no others are read, so that the texts of a long run take no memory.
-"""
+"""The frames and settings that summaries and analyses work on."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, Clusters
+from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.frames import columns_of, slices_of
 from orchestrator.statistics.results import checked_level
-from orchestrator.tables import Table
 
 T = TypeVar("T")
 
@@ -35,19 +24,17 @@ class Source(msgspec.Struct, frozen=True):
     Attributes:
         name: The value of the column `method` in its rows.
         kind: Of the method.
-        config: Its settings.
+        method: With its settings.
         frame: Name of the frame that its rows are in.
         scores: Columns that say how good an answer is, each with 1 where more is better and -1
             where less is. In a frame of pairs they are the probability that A is better.
-        derive: Adds columns that need all rows, where the method has such.
     """
 
     name: str
     kind: str
-    config: Any
+    method: Method[MethodSettings]
     frame: str
     scores: Mapping[str, int] = {}
-    derive: Callable[[pl.DataFrame, Any], pl.DataFrame] | None = None
 
 
 class Once(Protocol):
@@ -67,7 +54,6 @@ class Context(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Of the part of the recipe; in the column `method` of its rows.
-        config: Its settings, an instance of its `Config`.
         frames: All frames of the run by name, e.g. "answers", "items".
         rows: The rows of this method, with the column `cluster` beside `item`; for an analysis an
             empty frame.
@@ -80,7 +66,6 @@ class Context(msgspec.Struct, frozen=True):
     """
 
     name: str
-    config: Any
     frames: Mapping[str, pl.DataFrame]
     rows: pl.DataFrame
     sources: Sequence[Source]
@@ -107,16 +92,15 @@ class Context(msgspec.Struct, frozen=True):
             columns: Those that are read; all where none are named, and where the method derives
                 columns of others.
         """
-        if columns is not None and source.derive is None:
+        derives = type(source.method).derive is not Method.derive
+        if columns is not None and not derives:
             frame = columns_of(self.frames, source.frame, ("method", *columns))
         else:
             frame = self.frames.get(source.frame, pl.DataFrame())
         if not frame.width:
             return pl.DataFrame()
         rows = frame.filter(pl.col("method") == source.name)
-        if source.derive is not None:
-            rows = source.derive(rows, source.config)
-        return self.clusters.of(rows)
+        return self.clusters.of(source.method.derive(rows) if derives else rows)
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.
@@ -130,11 +114,3 @@ class Context(msgspec.Struct, frozen=True):
         """
         for part in slices_of(self.frames, source.frame, ("method", *columns), ROWS_AT_ONCE):
             yield self.clusters.of(part.filter(pl.col("method") == source.name))
-
-
-class Summary(Protocol):
-    """The contract of a module in `orchestrator/summaries`."""
-
-    def summarise(self, context: Context) -> list[Table]:
-        """The tables, most important first; [] where there is nothing to say."""
-        ...

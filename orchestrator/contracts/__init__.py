@@ -1,28 +1,33 @@
 """The contracts of plug-ins, checked when one is loaded: a broken file is a fault, no traceback.
 
-Each family has a list of requirements, each a name that the module must export and a test of its
-value. The texts of what is wrong name the file.
+A family has a base class, and a list of its parts, each a name and a test of its value. The texts
+of what is wrong name the class and where it is. The bases of methods, summaries and analyses are
+here (`method.py`, `summary.py`).
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any, Final, Literal, cast, overload
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 from pydantic import BaseModel
 
 from orchestrator import plugins
 from orchestrator.backend import BackendKind, Capabilities
+from orchestrator.contracts.method import COLUMN_TYPES, STATUS_COLUMNS, Method, MethodSettings
+from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import PluginError
 from orchestrator.plugin_base import Plugin
 from orchestrator.serving import LaunchKind
+from orchestrator.settings import Settings
 
-COLUMN_TYPES: Final = ("str", "f64", "i64", "bool", "list[f64]", "list[str]")
-STATUS_COLUMNS: Final = {"status": "str", "cause": "str", "message": "str"}
 # Summaries add `cluster`, which intervals are over, beside `item`.
 _OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster"})
 
+_PluginT_co = TypeVar("_PluginT_co", bound=Plugin, covariant=True)
+_T = TypeVar("_T")
 _Fault = Callable[[Any], str]
 """Gives what is wrong with a value, to stand after its name; empty for nothing."""
 
@@ -39,10 +44,25 @@ def load(family: Literal["launch"], kind: str, *, allow_code: bool = False) -> t
 
 @overload
 def load(
-    family: Literal["orchestrator.methods", "orchestrator.analyses", "orchestrator.datasets"],
-    kind: str,
-    *,
-    allow_code: bool = False,
+    family: Literal["orchestrator.methods"], kind: str, *, allow_code: bool = False
+) -> type[Method]: ...
+
+
+@overload
+def load(
+    family: Literal["orchestrator.analyses"], kind: str, *, allow_code: bool = False
+) -> type[Analysis]: ...
+
+
+@overload
+def load(
+    family: Literal["orchestrator.summaries"], kind: str, *, allow_code: bool = False
+) -> type[Summary]: ...
+
+
+@overload
+def load(
+    family: Literal["orchestrator.datasets"], kind: str, *, allow_code: bool = False
 ) -> ModuleType: ...
 
 
@@ -68,6 +88,41 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin] | 
     return found
 
 
+class Load(Protocol[_PluginT_co]):
+    """Gives the class of a kind: `method` or `analysis`."""
+
+    def __call__(self, kind: str, *, allow_code: bool = False) -> type[_PluginT_co]:
+        """Return the class."""
+        ...
+
+
+def method(kind: str, *, allow_code: bool = False) -> type[Method]:
+    """Return the class of a method, as `load`."""
+    return load(plugins.METHODS, kind, allow_code=allow_code)
+
+
+def analysis(kind: str, *, allow_code: bool = False) -> type[Analysis]:
+    """Return the class of an analysis, as `load`."""
+    return load(plugins.ANALYSES, kind, allow_code=allow_code)
+
+
+def summary(kind: str, of: type[Method]) -> type[Summary] | None:
+    """Return the class that turns a method's rows into tables; None where there is none.
+
+    Args:
+        kind: Of the method.
+        of: Its class, which may name a summary of its own.
+
+    Raises:
+        PluginError: If it breaks the contract.
+    """
+    if of.summary is not None:
+        check_class(plugins.SUMMARIES, of.summary)
+        return of.summary
+    known = kind in plugins.kinds(plugins.SUMMARIES)
+    return load(plugins.SUMMARIES, kind) if known else None
+
+
 def check_class(family: str, found: type[Plugin]) -> None:
     """See that a class keeps the contract of its family.
 
@@ -80,6 +135,8 @@ def check_class(family: str, found: type[Plugin]) -> None:
             faults.append(f"it has no {name!r}")
         elif fault := fault_of(inspect.getattr_static(found, name)):
             faults.append(f"its {name!r} {fault}")
+    if issubclass(found, Method) and not faults:
+        faults = _column_faults(found)
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
@@ -105,14 +162,20 @@ def check(family: str, module: ModuleType) -> None:
         raise PluginError(f"{module.__name__} is no {plugins.word_of(family)}: {said}")
 
 
-def listed(module: object, function: str, value: object, of: type | tuple[type, ...]) -> list[Any]:
-    """Return what a function of a plug-in returned, if it is a list of values of a type.
+def place_of(plugin: type) -> str:
+    """Return the file of a plug-in's class, or the name of its module where that has no file."""
+    module = sys.modules.get(plugin.__module__)
+    return plugin.__module__ if module is None else plugins.place_of(module)
+
+
+def listed(plugin: Plugin[Settings], function: str, value: object, of: type[_T]) -> list[_T]:
+    """Return what a method of a plug-in returned, if it is a list of values of a type.
 
     Args:
-        module: The plug-in.
-        function: Its name there, for messages.
-        value: What it returned.
-        of: The type of each entry; a tuple of types where each entry is a tuple of these.
+        plugin: The plug-in.
+        function: Name of its method, for messages.
+        value: What that returned.
+        of: The type of each entry.
 
     Raises:
         PluginError: If it is not.
@@ -120,19 +183,11 @@ def listed(module: object, function: str, value: object, of: type | tuple[type, 
     if not isinstance(value, list | tuple):
         said = f"returned {type(value).__name__}, not a list"
     else:
-        wrong = [one for one in value if not _is_entry(one, of)]
+        wrong = [one for one in value if not isinstance(one, of)]
         said = f"returned a list with {type(wrong[0]).__name__} in it" if wrong else ""
     if said:
-        place = plugins.place_of(module) if isinstance(module, ModuleType) else "a method"
-        raise PluginError(f"{place}: {function}() {said}")
-    return list(cast("Sequence[Any]", value))
-
-
-def _is_entry(one: object, of: type | tuple[type, ...]) -> bool:
-    if isinstance(of, type):
-        return isinstance(one, of)
-    is_tuple = isinstance(one, tuple) and len(one) == len(of)
-    return is_tuple and all(map(isinstance, cast("tuple[Any, ...]", one), of))
+        raise PluginError(f"{place_of(type(plugin))}: {function}() {said}")
+    return list(cast("Sequence[_T]", value))
 
 
 def called_with(*names: str, is_async: bool = False) -> _Fault:
@@ -165,34 +220,58 @@ def _config(value: object) -> str:
     return "" if is_model else "must be a pydantic model"
 
 
+def _settings(base: type[Settings]) -> _Fault:
+    def fault(value: object) -> str:
+        if isinstance(value, type) and issubclass(value, base):
+            return ""
+        return f"must be derived from {base.__name__}"
+
+    return fault
+
+
 def _version(value: object) -> str:
     return "" if type(value) is int and value >= 1 else "must be a whole number from 1 up"
 
 
 def _frame(value: object) -> str:
-    if isinstance(value, str) and value.isascii() and value.isidentifier() and value != "items":
+    is_name = isinstance(value, str) and value.isascii() and value.isidentifier()
+    if value == "" or (is_name and value != "items"):
         return ""
     return f"must be a name other than 'items', such as 'answers', not {_short(value)}"
 
 
-def _schema(value: object) -> str:
+def _columns(value: object) -> str:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         return "must be a mapping of column to type"
     for name, type_ in value.items():
         if type_ not in COLUMN_TYPES:
             return f"gives {name!r} the type {_short(type_)}; there are {', '.join(COLUMN_TYPES)}"
-    taken = sorted(_OF_THE_RUN & value.keys())
-    if taken:
-        return f"declares {', '.join(taken)}, which the run adds"
-    lacking = [name for name, type_ in STATUS_COLUMNS.items() if value.get(name) != type_]
-    if lacking:
-        return f"lacks {', '.join(lacking)}: begin it with **STATUS_COLUMNS"
+    for taken, whose in ((_OF_THE_RUN, "the run adds"), (STATUS_COLUMNS, "every method has")):
+        if both := sorted(taken & value.keys()):
+            return f"declares {', '.join(both)}, which {whose}"
     return ""
 
 
+def _column_faults(method: type[Method[MethodSettings]]) -> list[str]:
+    both = sorted(method.unit_columns.keys() & method.columns.keys())
+    return [f"'unit_columns' and 'columns' both have {', '.join(both)}"] if both else []
+
+
 def _scores(value: object) -> str:
+    if isinstance(value, property):
+        return ""
     is_map = isinstance(value, Mapping) and all(sign in {1, -1} for sign in value.values())
-    return "" if is_map else "must map columns to 1 (more is better) or -1"
+    return "" if is_map else "must map columns to 1 (more is better) or -1, or be a property"
+
+
+def _property(value: object) -> str:
+    return "must be a property: put @property above it" if callable(value) else ""
+
+
+def _summary(value: object) -> str:
+    if value is None or (isinstance(value, type) and issubclass(value, Summary)):
+        return ""
+    return "must be a class derived from Summary, or None"
 
 
 def _of_type(type_: type) -> _Fault:
@@ -216,30 +295,6 @@ def _short(value: object) -> str:
 
 _Names = dict[str, _Fault]
 _FAMILIES: Final[dict[str, tuple[_Names, _Names]]] = {
-    plugins.METHODS: (
-        {
-            "Config": _config,
-            "VERSION": _version,
-            "FRAME": _frame,
-            "SCHEMA": _schema,
-            "combinations": called_with("candidates", "config"),
-            "columns": called_with("unit"),
-            "stages": called_with("candidates", "config"),
-            "companions": called_with("config"),
-            "evaluate": called_with("unit", "ask", "config", is_async=True),
-        },
-        {
-            "needs": called_with("config"),
-            "summarise": called_with("context"),
-            "demonstrates": called_with("config"),
-            "compared": called_with("config"),
-            "comparers": called_with("config"),
-            "scores": called_with("config"),
-            "derive": called_with("rows", "config"),
-            "SCORES": _scores,
-        },
-    ),
-    plugins.ANALYSES: ({"Config": _config, "summarise": called_with("context")}, {}),
     plugins.DATASETS: (
         {"Config": _config, "create": called_with("config", "base")},
         {"SUFFIXES": _suffixes},
@@ -247,10 +302,34 @@ _FAMILIES: Final[dict[str, tuple[_Names, _Names]]] = {
 }
 
 _BASES: Final[dict[str, type[Plugin]]] = {
+    plugins.METHODS: Method,
+    plugins.SUMMARIES: Summary,
+    plugins.ANALYSES: Analysis,
     plugins.BACKENDS: BackendKind,
     plugins.LAUNCH: LaunchKind,
 }
 _PARTS: Final[dict[str, _Names]] = {
+    plugins.METHODS: {
+        "Config": _settings(MethodSettings),
+        "version": _version,
+        "frame": _frame,
+        "unit_columns": _columns,
+        "columns": _columns,
+        "evaluate": called_with("self", "unit", "ask", is_async=True),
+        "combinations": called_with("self", "candidates"),
+        "identify": called_with("self", "unit"),
+        "stages": called_with("self", "candidates"),
+        **dict.fromkeys(("companions", "needs", "compared", "comparers"), called_with("self")),
+        "derive": called_with("self", "rows"),
+        "scores": _scores,
+        **dict.fromkeys(
+            ("name", "candidates", "judges", "top_logprobs", "demonstrates"), _property
+        ),
+        "feeds_others": _of_type(bool),
+        "summary": _summary,
+    },
+    plugins.SUMMARIES: {"summarise": called_with("self", "context")},
+    plugins.ANALYSES: {"summarise": called_with("self", "context")},
     plugins.BACKENDS: {
         "capabilities": _property_of(Capabilities),
         "connect": called_with("self", "endpoint"),

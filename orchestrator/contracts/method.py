@@ -1,0 +1,279 @@
+"""The base class of methods, and the values that its signatures name."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_args
+
+import msgspec
+from pydantic import BaseModel, Field
+from typing_extensions import TypeVar
+
+from orchestrator import plugins
+from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
+from orchestrator.plugin_base import Plugin
+from orchestrator.records import Row, Unit
+from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from orchestrator.contracts.summary import Summary
+
+Columns = Mapping[str, str]
+"""Columns of a frame: name to one of `COLUMN_TYPES`."""
+COLUMN_TYPES: Final = ("str", "f64", "i64", "bool", "list[f64]", "list[str]")
+STATUS_COLUMNS: Final[Columns] = {"status": "str", "cause": "str", "message": "str"}
+"""Columns that every frame of a method has."""
+
+
+class NamesModel:
+    """Marks a setting whose text is the name of a model of the recipe."""
+
+
+ModelName = Annotated[str, NamesModel()]
+"""The type of a setting that names a model of the recipe: one that it has not is a fault."""
+
+
+class MethodSettings(Settings):
+    """Base of every method's settings."""
+
+    name: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$",
+        max_length=60,
+        description="What tables call it, in the column `method` of its rows; the kind where left "
+        "out. Needed where a recipe has several of one kind.",
+    )
+    candidates: tuple[ModelName, ...] | None = Field(
+        None, description="Models to evaluate; all that are not judges where left out."
+    )
+
+
+ConfigT = TypeVar("ConfigT", bound=MethodSettings, covariant=True, default=MethodSettings)
+
+
+class Combination(msgspec.Struct, frozen=True):
+    """The models that one unit compares, and its judge where there is one."""
+
+    models: tuple[str, ...]
+    judge: str = ""
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The column that compares two models on an item, higher for the better one.
+
+    Attributes:
+        column: Its name. In rows of two models it is for the first, and in the middle for a tie.
+        low: Least value there can be.
+        high: Largest.
+    """
+
+    column: str
+    low: float
+    high: float
+
+
+class Companion(msgspec.Struct, frozen=True):
+    """Another method whose frame comes with a method's own, from the same answers.
+
+    Attributes:
+        kind: Of the other method.
+        config: Its settings.
+    """
+
+    kind: str
+    config: MethodSettings
+
+
+class Comparer(msgspec.Struct, frozen=True):
+    """A back-end on this machine that compares texts.
+
+    Attributes:
+        kind: Of the back-end.
+        settings: Its settings, by name.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """A kind of request that one item leads to.
+
+    Attributes:
+        name: "answers", "reasoning", "judgments", …
+        model: Who is asked.
+        ask: "generate", "score", "choose" or "similarity".
+        per_item: Requests for one turn of an item.
+        exact: False where the number depends on what is answered: then it is an upper bound.
+        max_tokens: Bound on generated tokens of one request.
+        features: Of `records.FEATURES`, what is observed in a scoring pass and can't be done
+            without.
+        draw: What else decides the texts: stages of several methods that are alike in name, model
+            and this are counted once.
+        per_turn: Whether each turn of an item leads to as many; else the first alone does.
+        top_logprobs: How many alternatives of each token are asked for.
+        examples: Asks of a made-up item, with which a server is tried before the first request: of
+            "choose" one for each place at which labels are read, of "generate" a text whose
+            log-probabilities have to be the model's own.
+    """
+
+    name: str
+    model: str
+    ask: str
+    per_item: int
+    exact: bool = True
+    max_tokens: int = 0
+    features: tuple[str, ...] = ()
+    draw: str = ""
+    per_turn: bool = True
+    top_logprobs: int = 0
+    examples: tuple[ChooseAsk | GenerateAsk, ...] = ()
+
+
+class Method(Plugin[ConfigT], ABC):
+    """A method of evaluation: a coroutine over `ask` that turns a unit into rows.
+
+    `columns` and `evaluate` must be given, all else has a default: one unit a model, with each
+    judge if there are any, whose rows have `item`, `category` and `model` beside `columns`.
+
+    Attributes:
+        version: Raise it whenever prompts or arithmetic change: rows of an older version are then
+            computed anew.
+        frame: Name of the frame that its rows go to; the last part of its kind where empty.
+        unit_columns: Columns that say what a row is about; `identify` gives their values.
+        columns: The other columns, besides `status`, `cause` and `message`, which all rows have.
+        feeds_others: Whether its units draw answers that units of other methods use: those are
+            opened when its units of the same item have ended.
+        summary: Turns its rows into tables; None for `orchestrator/summaries/<kind>.py`, if there
+            is one.
+    """
+
+    Config: ClassVar[type[MethodSettings]] = MethodSettings
+    version: ClassVar[int] = 1
+    frame: ClassVar[str] = ""
+    unit_columns: ClassVar[Columns] = {"item": "str", "category": "str", "model": "str"}
+    columns: ClassVar[Columns]
+    feeds_others: ClassVar[bool] = False
+    summary: ClassVar[type[Summary[MethodSettings]] | None] = None
+
+    @property
+    def name(self) -> str | None:
+        """Its name in tables as the recipe gives it; None for the kind."""
+        return self.config.name
+
+    @property
+    def candidates(self) -> tuple[str, ...] | None:
+        """Models to evaluate; None for all models that are not judges."""
+        return self.config.candidates
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that take part without being evaluated."""
+        return ()
+
+    @property
+    def scores(self) -> Mapping[str, int]:
+        """Columns that say how good an answer is: 1 where more is better, -1 where less is.
+
+        In a frame of pairs (`model_a`, `model_b`) a score is the probability that A is better.
+        """
+        return {}
+
+    @property
+    def top_logprobs(self) -> int:
+        """Number of alternatives that are observed at each token of the candidates' answers."""
+        return 0
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether a unit brings another item along, one that has a reference."""
+        return False
+
+    def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
+        """Return the units of one item: who is evaluated, and by which judge."""
+        judges = self.judges or ("",)
+        return [Combination((model,), judge) for judge in judges for model in candidates]
+
+    def identify(self, unit: Unit) -> Row:
+        """Return the values of `unit_columns`, also for the row of a unit that failed."""
+        known: Row = {
+            "item": unit.item.key,
+            "category": unit.item.category,
+            "model": unit.models[0],
+            "judge": unit.judge,
+        }
+        if len(unit.models) == 2:
+            known["model_a"], known["model_b"] = unit.models
+        return {name: known[name] for name in self.unit_columns if name in known}
+
+    def stages(self, candidates: Sequence[str]) -> Sequence[Stage]:
+        """Return the requests that one item leads to, for the plan; one text a unit by default."""
+        units = self.combinations(candidates)
+        asked = [unit.judge or unit.models[0] for unit in units]
+        name, draw = type(self).__name__, self.config.model_dump_json()
+        return [
+            Stage(name, model, "generate", asked.count(model), exact=False, draw=draw)
+            for model in dict.fromkeys(asked)
+        ]
+
+    def needs(self) -> frozenset[str]:
+        """Return the parts of an item that it can't do without, such as `reference`."""
+        return frozenset()
+
+    def companions(self) -> Sequence[Companion]:
+        """Return the methods whose frames come with this one."""
+        return ()
+
+    def comparers(self) -> Mapping[str, Comparer]:
+        """Return the back-ends on this machine that it asks to compare texts, by name."""
+        return {}
+
+    def compared(self) -> Compared | None:
+        """Return the column that compares two models on an item, so that a run may stop early."""
+        return None
+
+    def derive(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with columns that need all of them."""
+        return rows
+
+    @abstractmethod
+    async def evaluate(self, unit: Unit, ask: Ask) -> Row | list[Row]:
+        """Evaluate a unit and return its row or rows.
+
+        A row may leave out what `identify` gives, `status` where it is "ok", and, where it is
+        "failed", all others but `cause`. Any other column must be there, None where it is
+        undefined.
+
+        Raises:
+            AskFailed: If the unit fails; it need not be caught.
+        """
+
+
+def naming_models(settings: type[BaseModel]) -> list[str]:
+    """Return the fields of settings that name models of the recipe."""
+
+    def names(annotation: object) -> bool:
+        return isinstance(annotation, NamesModel) or any(map(names, _parts(annotation)))
+
+    fields = settings.model_fields.items()
+    return [
+        name for name, field in fields if names(field.annotation) or any(map(names, field.metadata))
+    ]
+
+
+def _parts(annotation: object) -> tuple[object, ...]:
+    return (*get_args(annotation), *getattr(annotation, "__metadata__", ()))
+
+
+def frame_of(method: type[Method[MethodSettings]], kind: str) -> str:
+    """Return the name of the frame that the rows of a kind go to."""
+    return method.frame or re.sub(r"\W", "_", plugins.label(kind), flags=re.ASCII)
+
+
+def schema_of(method: type[Method[MethodSettings]]) -> Columns:
+    """Return all columns that a method's rows have, in their order."""
+    return {**method.unit_columns, **method.columns, **STATUS_COLUMNS}
