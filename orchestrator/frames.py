@@ -61,7 +61,7 @@ def schema_fault(schemas: Mapping[str, Mapping[str, str]]) -> str | None:
 
 
 def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
-    """Column types of a method's `SCHEMA`."""
+    """Column types of a method."""
     return {name: _DTYPES[kind] for name, kind in columns.items()}
 
 

@@ -18,7 +18,7 @@ def blank_row(columns: Mapping[str, str]) -> Row:
 
 
 class Drawing(Settings):
-    """How texts are drawn."""
+    """Settings for drawing texts."""
 
     max_tokens: int = Field(512, gt=0, description="Upper bound on generated tokens.")
     temperature: float = Field(0.0, ge=0, description="0 is greedy.")
@@ -39,7 +39,7 @@ class Drawing(Settings):
 
     @property
     def can_vary(self) -> bool:
-        """Whether texts of any category are drawn at a temperature above 0."""
+        """True if texts of any category are drawn at a temperature above 0."""
         return self.temperature > 0 or any(self.by_category.values())
 
     def temperature_of(self, category: str | None) -> float:

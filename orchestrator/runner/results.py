@@ -57,7 +57,7 @@ def remember_schemas(plan: Plan, store: Store) -> None:
     schemas = {part.frame: part.columns for part in plan.parts}
     fault = schema_fault(schemas)
     if fault is not None:
-        raise PluginError(f"a method's FRAME or SCHEMA is wrong: {fault}")
+        raise PluginError(f"a method's frame or columns are wrong: {fault}")
     for key, text in (
         (FRAMES, msgspec.json.encode(schemas).decode()),
         (_UNITS, str(len(plan))),

@@ -10,9 +10,11 @@ from orchestrator.view.library import Run
 from tests.cli.test_broken_plugins import METHOD
 
 SUMMARY = """
+from orchestrator.contracts.summary import Summary
 from orchestrator.tables import Table
-def summarise(context):
-    return [Table('own', 'A table of mine', (), (), notes=('mine says hello',))]
+class Told(Summary):
+    def summarise(self, context):
+        return [Table('own', 'A table of mine', (), (), notes=('mine says hello',))]
 """
 COMMANDS = ("run", "plan", "check", "report", "export", "status", "view", "gc", "probe")
 
@@ -23,7 +25,7 @@ def project(here, recipe, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
     folder = here / "my [project]"
     folder.mkdir()
-    (folder / "my method.py").write_text(METHOD + SUMMARY)
+    (folder / "my method.py").write_text(f"{SUMMARY}{METHOD}summary = Told\n")
     written = recipe(
         models={"a": {"server": "fake", "weights": "a:0.5"}},
         methods=[{"kind": "./my method.py", "answer": {"max_tokens": 4}}],

@@ -63,10 +63,10 @@ def plugin(here, monkeypatch):
 
 BARE = "from orchestrator.contracts.method import Method\nclass Mine(Method):"
 METHOD_FAULTS = [
-    (f"pass\n{BARE} columns = {{}}", "it has no 'evaluate'"),
-    (f"pass\n{BARE} pass", "it has no 'columns', 'evaluate'"),
-    ("pass\ndel Mine", "it has no class derived from Method"),
-    ("pass\nclass Other(Answers): pass", "several classes derived from Method (Mine, Other)"),
+    (f"pass\n{BARE} columns = {{}}", "Mine lacks evaluate"),
+    (f"pass\n{BARE}\n async def evaluate(self, unit, ask): pass", "it has no 'columns'"),
+    ("pass\ndel Mine", "no class derived from orchestrator.plugin.Method"),
+    ("pass\nclass Other(Answers): pass", "several classes derived from orchestrator.plugin.Method"),
     ("version = '1'", "its 'version' must be a whole number"),
     ("stages = 3", "its 'stages' must be a function"),
     ("columns = {'x': 'float'}", "its 'columns' gives 'x' the type 'float'"),
@@ -140,7 +140,7 @@ def test_code_that_is_not_found_says_where_it_is_looked_for(command, recipe, kin
 
 
 OTHERS = [
-    ("analyses", ANALYSIS, "pass", "it has no 'summarise'"),
+    ("analyses", ANALYSIS, "pass", "Mine lacks summarise"),
     ("analyses", ANALYSIS, "def summarise(self): return []", "must take (self, context)"),
     ("dataset", DATASET, "del create", "it has no 'create'"),
     ("dataset", DATASET, "def create(config, base): return []", "returned list, not a Dataset"),

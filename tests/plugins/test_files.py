@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator import plugin_files, plugins
 from orchestrator.errors import NotAllowedError, PluginError
-from orchestrator.recipe.plugin_ref import PluginRef
-from orchestrator.settings import Settings
+from orchestrator.recipe.plugin_ref import MethodRef
+from tests.core.fakes import PLAIN
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_without_permission_it_is_not_even_read(tmp_path):
 )
 def test_tables_call_it_by_its_stem(kind, label):
     assert plugins.label(kind) == label
-    assert PluginRef(kind, Settings()).name == label
+    assert MethodRef(kind, PLAIN).name == label
 
 
 def test_paths_start_from_the_folder_of_the_recipe(tmp_path, monkeypatch):

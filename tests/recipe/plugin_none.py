@@ -1,1 +1,1 @@
-"""A module that is no plug-in: it has no Config."""
+"""A module that is no plug-in: it has no class of one."""

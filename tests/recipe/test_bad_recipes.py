@@ -22,6 +22,7 @@ def message_of(name: str) -> str:
     with pytest.raises(RecipeError) as caught:
         load(name, allow_code=True)
     message = str(caught.value) + "\n"
+    message = message.replace(str(Path(__file__).parents[1]), "{tests}")
     for place, family in FAMILIES.items():
         message = message.replace(", ".join(plugins.kinds(family)), place)
     return message

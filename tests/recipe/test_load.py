@@ -124,8 +124,8 @@ def test_a_secret_of_a_backend_s_own_is_masked(file):
 
 def test_candidates_that_are_left_out_are_all_that_judge_nowhere(file):
     recipe = loaded(file)
-    assert recipe.candidates(recipe.methods[0]) == ("small", "big")
-    assert recipe.candidates(recipe.methods[1]) == ("big", "gpt-4.1")
+    assert recipe.candidates(recipe.methods[0].method) == ("small", "big")
+    assert recipe.candidates(recipe.methods[1].method) == ("big", "gpt-4.1")
 
 
 def test_code_from_outside_is_not_imported_unless_allowed(file):
