@@ -6,9 +6,13 @@ import sys
 from collections.abc import Iterator
 from typing import get_args, get_type_hints
 
+import polars as pl
 import pytest
 
 from orchestrator import plugin
+
+# Of annotations that are only imported for a type checker.
+NAMES = {"pl": pl, **{name: getattr(plugin, name) for name in plugin.__all__}}
 
 
 def named_in(annotation: object) -> Iterator[type]:
@@ -20,7 +24,16 @@ def named_in(annotation: object) -> Iterator[type]:
 
 
 @pytest.mark.parametrize(
-    "base", [plugin.BackendKind, plugin.ComparerKind, plugin.LaunchKind, plugin.Backend]
+    "base",
+    [
+        plugin.Analysis,
+        plugin.Backend,
+        plugin.BackendKind,
+        plugin.ComparerKind,
+        plugin.LaunchKind,
+        plugin.Method,
+        plugin.Summary,
+    ],
 )
 def test_every_type_that_a_base_class_names_is_exported(base):
     functions = [
@@ -29,9 +42,10 @@ def test_every_type_that_a_base_class_names_is_exported(base):
         if name[0] != "_" and (inspect.isfunction(value) or isinstance(value, property))
     ]
     assert functions
-    exported = {vars(plugin)[name] for name in plugin.__all__ if name != "LOCAL"}
+    values = [getattr(plugin, name) for name in plugin.__all__]
+    exported = {value for value in values if isinstance(value, type)}
     for function in functions:
-        for annotation in get_type_hints(function).values():
+        for annotation in get_type_hints(function, localns=NAMES).values():
             assert set(named_in(annotation)) <= exported, function
 
 

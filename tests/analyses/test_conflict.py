@@ -156,8 +156,9 @@ def test_texts_are_read_a_slice_at_a_time_and_other_columns_as_far_as_they_are_u
     gaps = [gap(str(i), 0.1) | {"answer": "text", "rewriting": f"r{i % 4}"} for i in range(5)]
     judged = [verdict(str(i), -1.0, rewriting=f"r{i % 3}") for i in range(5)]
     whole = context(gaps, judged)
-    files = NoTexts(tmp_path, whole.frames, texts={"rewriting"})
-    (table,) = summarise(msgspec.structs.replace(whole, frames=files))
+    config, over_frames = whole
+    files = NoTexts(tmp_path, over_frames.frames, texts={"rewriting"})
+    (table,) = summarise((config, msgspec.structs.replace(over_frames, frames=files)))
     assert table == summarise(whole)[0]
     (line,) = lines(table)
     assert line["texts"] == 3

@@ -100,7 +100,9 @@ def keys_asked(plan, positions):
 def two_methods(module=samples):
     """Return parts that ask the same model in the same way."""
     return [
-        make_part("made", module, samples.Config(n=n, answer={"temperature": t}), ("m",), name)
+        make_part(
+            "made", method_in(module)(samples.Config(n=n, answer={"temperature": t})), ("m",), name
+        )
         for name, n, t in (("first", 5, 0.5), ("second", 3, 0.9))
     ]
 
