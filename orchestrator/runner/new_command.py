@@ -35,10 +35,17 @@ def new(options: argparse.Namespace) -> int:
         raise UsageError(f"there is already {' and '.join(taken)}; nothing was written")
     title = name.replace("_", " ").capitalize()
     class_name = "".join(part.capitalize() for part in name.split("_"))
+    parts = {
+        "name": name,
+        "title": title,
+        "class_name": class_name,
+        # In the order that linters want.
+        "imports": ", ".join(sorted((class_name, "Config"))),
+    }
     for file, template in files.items():
         text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
         with file.open("x", encoding="utf-8") as opened:
-            opened.write(text.substitute(name=name, title=title, class_name=class_name))
+            opened.write(text.substitute(parts))
         write_to(sys.stdout, f"wrote {safe_line(str(file))}\n")
     write_to(
         sys.stdout,
