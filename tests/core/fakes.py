@@ -86,7 +86,8 @@ def method(
 
     for name, value in attributes.items():
         setattr(Made, name, value)
-    return cast("Any", Made)(config or Config())
+    made: Method[MethodSettings] = cast("Any", Made)(config or Config())
+    return made
 
 
 PLAIN = method(lambda unit, ask, config: [])

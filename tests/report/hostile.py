@@ -1,5 +1,6 @@
 """A run whose models, items and answers try whatever text can try in a page."""
 
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -51,7 +52,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def _frame(method: str, schema: dict[str, str], rows: list[dict[str, Any]]) -> pl.DataFrame:
+def _frame(method: str, schema: Mapping[str, str], rows: list[dict[str, Any]]) -> pl.DataFrame:
     columns = {"method": "str", **schema}
     lines = [dict.fromkeys(columns) | {"method": method, "status": "ok"} | row for row in rows]
     return pl.DataFrame(lines, schema=polars_schema(columns), orient="row")
