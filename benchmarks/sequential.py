@@ -234,7 +234,7 @@ def savings(n_simulations: int, judges: Sequence[str]) -> Iterator[str]:
         # Of five models, the order of every pair.
         asked = int(cells[2].partition(" ")[0])
         curve.append(f"{difference:6.3f}  {'█' * round(asked / 2)} {asked} %")
-    yield "\n```\nmean difference of neighbours, and what is asked of the comparisons of 5 models"
+    yield "\n```\nmean difference of neighbours, and comparisons requested with 5 models"
     yield from curve
     yield "```"
 
