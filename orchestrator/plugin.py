@@ -27,6 +27,7 @@ from orchestrator.contracts.method import (
     ModelName,
     Stage,
 )
+from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import LaunchError, PluginError, UsageError
 from orchestrator.plugin_base import Plugin
@@ -106,6 +107,8 @@ __all__ = [
     "SimilarityAsk",
     "Source",
     "Stage",
+    "Statistic",
+    "StatisticSettings",
     "Summary",
     "Table",
     "Unit",

@@ -29,6 +29,7 @@ LAUNCH: Final = "launch"
 METHODS: Final = "orchestrator.methods"
 ANALYSES: Final = "orchestrator.analyses"
 SUMMARIES: Final = "orchestrator.summaries"
+STATISTICS: Final = "orchestrator.estimates"
 DATASETS: Final = "orchestrator.datasets"
 
 _WORDS = {
@@ -37,6 +38,7 @@ _WORDS = {
     METHODS: "method",
     ANALYSES: "analysis",
     SUMMARIES: "summary",
+    STATISTICS: "statistic",
     DATASETS: "dataset",
 }
 _GROUPS = {
@@ -45,6 +47,7 @@ _GROUPS = {
     METHODS: "orchestrator.methods",
     ANALYSES: "orchestrator.analyses",
     DATASETS: "orchestrator.datasets",
+    STATISTICS: "orchestrator.statistics",
 }
 
 _log = logging.getLogger(__name__)

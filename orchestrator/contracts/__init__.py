@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from orchestrator import plugins
 from orchestrator.backend import BackendKind, Capabilities
 from orchestrator.contracts.method import COLUMN_TYPES, STATUS_COLUMNS, Method, MethodSettings
+from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import PluginError
 from orchestrator.plugin_base import Plugin
@@ -52,6 +53,12 @@ def load(
 def load(
     family: Literal["orchestrator.analyses"], kind: str, *, allow_code: bool = False
 ) -> type[Analysis]: ...
+
+
+@overload
+def load(
+    family: Literal["orchestrator.estimates"], kind: str, *, allow_code: bool = False
+) -> type[Statistic]: ...
 
 
 @overload
@@ -104,6 +111,11 @@ def method(kind: str, *, allow_code: bool = False) -> type[Method]:
 def analysis(kind: str, *, allow_code: bool = False) -> type[Analysis]:
     """Return the class of an analysis, as `load`."""
     return load(plugins.ANALYSES, kind, allow_code=allow_code)
+
+
+def statistic(kind: str, *, allow_code: bool = False) -> type[Statistic]:
+    """Return the class of a statistic, as `load`."""
+    return load(plugins.STATISTICS, kind, allow_code=allow_code)
 
 
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
@@ -305,6 +317,7 @@ _BASES: Final[dict[str, type[Plugin]]] = {
     plugins.METHODS: Method,
     plugins.SUMMARIES: Summary,
     plugins.ANALYSES: Analysis,
+    plugins.STATISTICS: Statistic,
     plugins.BACKENDS: BackendKind,
     plugins.LAUNCH: LaunchKind,
 }
@@ -330,6 +343,11 @@ _PARTS: Final[dict[str, _Names]] = {
     },
     plugins.SUMMARIES: {"summarise": called_with("self", "context")},
     plugins.ANALYSES: {"summarise": called_with("self", "context")},
+    plugins.STATISTICS: {
+        "Config": _settings(StatisticSettings),
+        "title": _property,
+        "of": called_with("self", "values"),
+    },
     plugins.BACKENDS: {
         "capabilities": _property_of(Capabilities),
         "connect": called_with("self", "endpoint"),

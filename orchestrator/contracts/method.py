@@ -274,6 +274,13 @@ def frame_of(method: type[Method[MethodSettings]], kind: str) -> str:
     return method.frame or re.sub(r"\W", "_", plugins.label(kind), flags=re.ASCII)
 
 
+def columns_of_numbers(method: Method[MethodSettings]) -> list[str]:
+    """Return the columns of numbers that a method's rows have, and those that it scores by."""
+    numbers = {"f64", "i64", "bool"}
+    own = [name for name, type_ in schema_of(type(method)).items() if type_ in numbers]
+    return list(dict.fromkeys((*own, *method.scores)))
+
+
 def schema_of(method: type[Method[MethodSettings]]) -> Columns:
     """Return all columns that a method's rows have, in their order."""
     return {**method.unit_columns, **method.columns, **STATUS_COLUMNS}

@@ -23,6 +23,7 @@ _MODE: Final[JsonSchemaMode] = "validation"
 _SLOTS: Final = {
     "method": plugins.METHODS,
     "analysis": plugins.ANALYSES,
+    "statistic": plugins.STATISTICS,
     "server": plugins.LAUNCH,
     "backend": plugins.BACKENDS,
     "dataset": plugins.DATASETS,
@@ -106,6 +107,7 @@ def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
     """Put the unions where the models have `Any`."""
     recipe["properties"]["dataset"] |= {"$ref": "#/$defs/dataset"}
     recipe["properties"]["methods"]["items"] = {"$ref": "#/$defs/method"}
+    definitions["StatisticsSettings"]["properties"]["of"]["items"] = {"$ref": "#/$defs/statistic"}
     recipe["properties"]["analyses"]["items"] = {"$ref": "#/$defs/analysis"}
     models = recipe["properties"]["models"]
     models["additionalProperties"] = False

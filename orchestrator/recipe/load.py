@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from orchestrator.contracts.method import frame_of, schema_of
+from orchestrator.contracts.method import columns_of_numbers, frame_of, schema_of
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.paths import STORE_NAME, answers
 from orchestrator.permission import is_permitted
@@ -34,6 +34,7 @@ from orchestrator.recipe.schema import (
     PluginRef,
     Recipe,
     RecipeFile,
+    StatisticsSettings,
 )
 from orchestrator.recipe.source import Path as SourcePath
 
@@ -162,6 +163,8 @@ class _Loading:
         dataset = self._dataset(data)
         methods = self._methods(data)
         analyses = self._analyses(data)
+        statistics = StatisticsSettings() if checked is None else checked.statistics
+        statistics = self._statistics(statistics, methods)
         reuse = [] if checked is None else self._reuse(checked.reuse)
         said = set(self._faults)
         self._faults += [one for one in refuse_infinite(self._written) if one not in said]
@@ -176,7 +179,7 @@ class _Loading:
             dataset=dataset,
             methods=tuple(methods),
             analyses=tuple(analyses),
-            statistics=checked.statistics,
+            statistics=statistics,
             limits=checked.limits,
             budget=checked.budget,
             window=checked.window,
@@ -258,6 +261,28 @@ class _Loading:
             for index, entry in enumerate(entries if isinstance(entries, list) else ())
         ]
         return [analysis for analysis in found if analysis is not None]
+
+    def _statistics(
+        self, settings: StatisticsSettings, methods: Sequence[MethodRef]
+    ) -> StatisticsSettings:
+        """The settings with each statistic filled in; its method is one of the recipe."""
+        known = {method.name: method.method for method in methods}
+        found = []
+        for index, entry in enumerate(settings.of):
+            path = ("statistics", "of", index)
+            one = self._plugs.statistic(entry, path)
+            if one is None:
+                continue
+            found.append(one.resolved())
+            config = one.statistic.config
+            method = known.get(config.method)
+            if method is None:
+                message = f"no method {config.method!r}{nearest(config.method, known)}"
+                self._fault((*path, "method"), f"{joined(path)}.method: {message}")
+            elif config.column not in (numbers := columns_of_numbers(method)):
+                message = f"no column of numbers {config.column!r}{nearest(config.column, numbers)}"
+                self._fault((*path, "column"), f"{joined(path)}.column: {message}")
+        return settings.model_copy(update={"of": found})
 
     def _reuse(self, paths: Sequence[str]) -> list[ReusedRun]:
         """The runs to copy from; whether their stores can be read is seen when they are opened."""

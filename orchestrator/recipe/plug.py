@@ -14,6 +14,7 @@ from orchestrator.permission import HOW
 from orchestrator.plugin_base import Plugin
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
+from orchestrator.recipe.plugin_ref import StatisticRef
 from orchestrator.recipe.schema import AnalysisRef, MethodRef, PluginRef
 from orchestrator.recipe.source import Path
 from orchestrator.settings import Settings
@@ -68,6 +69,15 @@ class Plugs:
         kind = self._found(kind)
         made = self._made(contracts.analysis, kind, value, path)
         return None if made is None else AnalysisRef(kind, made)
+
+    def statistic(self, value: Any, path: Path) -> StatisticRef | None:  # noqa: ANN401
+        """A statistic with its settings, from a mapping of `kind` and the kind's settings."""
+        kind = self._kind(plugins.STATISTICS, value, path)
+        if kind is None:
+            return None
+        kind = self._found(kind)
+        made = self._made(contracts.statistic, kind, value, path)
+        return None if made is None else StatisticRef(kind, made)
 
     def _found(self, kind: str) -> str:
         """A kind, the path of a file made absolute, so that a run finds it from any folder."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from orchestrator import plugins
 from orchestrator.contracts.method import Method, MethodSettings
+from orchestrator.contracts.statistic import Statistic
 from orchestrator.contracts.summary import Analysis
 from orchestrator.settings import Settings
 
@@ -36,6 +37,18 @@ class MethodRef:
     def resolved(self) -> dict[str, Any]:
         """Kind and settings as plain data."""
         return {"kind": self.kind, **self.method.config.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticRef:
+    """A statistic of a recipe, with its settings."""
+
+    kind: str
+    statistic: Statistic
+
+    def resolved(self) -> dict[str, Any]:
+        """Kind and settings as plain data."""
+        return {"kind": self.kind, **self.statistic.config.model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ _SECTIONS: Final = {
 _SLOTS: Final = {
     "method": "`methods`, kind `{}`",
     "analysis": "`analyses`, kind `{}`",
+    "statistic": "`statistics.of`, kind `{}`",
     "dataset": "`dataset`, kind `{}`",
     "server": "`models.NAME.server`, kind `{}`",
     "backend": "`models.NAME.backend`, kind `{}`",

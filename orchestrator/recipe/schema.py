@@ -143,6 +143,9 @@ class StatisticsSettings(Settings):
     """Of every interval."""
     n_resamples: int = Field(2000, ge=1)
     """Resamples of every bootstrap."""
+    of: list[Any] = Field([])
+    """Numbers for each model, of columns of the rows, also of a finished run; each entry has a
+    `kind`, a `method` and a `column`."""
     stop_when: StopWhen | None = None
     """Ask in blocks of prompts, and no more about pairs whose order is settled at the
     `confidence_level`, all pairs together and however often one looks; null asks everything."""

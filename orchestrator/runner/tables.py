@@ -9,6 +9,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
+from orchestrator.analyses._estimates import Estimates
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.contracts import Load
 from orchestrator.contracts.context import Context, Source
@@ -62,6 +63,13 @@ def summarise(
     for kind, analysis in analyses:
         context = _context(plugins.label(kind), settings, frames, clusters)
         found += _said(analysis, msgspec.structs.replace(context, sources=sources))
+    of_statistics = settings.get("statistics", {}).get("of", ())
+    statistics, skipped = _loaded(contracts.statistic, of_statistics, allow_code=allow_code)
+    found += skipped
+    for kind, statistic in statistics:
+        context = _context(plugins.label(kind), settings, frames, clusters)
+        context = msgspec.structs.replace(context, sources=sources)
+        found += _said(Estimates(statistic), context)
     if keeping is not None:
         keeping.save()
     return found
@@ -142,7 +150,9 @@ def _context(
     )
 
 
-def _said(plugin: Summary[Settings] | Analysis[Settings], context: Context) -> list[Table]:
+def _said(
+    plugin: Summary[Settings] | Analysis[Settings] | Estimates, context: Context
+) -> list[Table]:
     try:
         with plugins.blaming():
             tables = plugin.summarise(context)

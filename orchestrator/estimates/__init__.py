@@ -1,0 +1,1 @@
+"""Statistics of a column of rows: one file each."""

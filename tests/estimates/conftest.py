@@ -1,0 +1,3 @@
+from tests.cli.conftest import command, here, recipe
+
+__all__ = ["command", "here", "recipe"]
