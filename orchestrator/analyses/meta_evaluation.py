@@ -8,7 +8,7 @@ skill almost anything correlates. Signs are kept: `expected` says which way a sc
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
+from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.correlation import (
     METHOD,
     Correlation,
@@ -255,19 +256,15 @@ def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
     resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
     rows: list[list[Cell]] = []
     for joined in scores:
-        means = (
-            joined.points.group_by("model")
-            .agg(pl.col("value").mean(), pl.col("gold").mean())
-            .sort("value", "model", descending=joined.orientation > 0, nulls_last=True)
+        means = joined.points.group_by("model", maintain_order=True).agg(
+            pl.col("value", "gold").mean()
         )
         if len(means) < 2:
             return
-        found = ranking_agreement(
-            joined.orientation * means["value"].fill_null(np.nan).to_numpy(),
-            means["gold"].fill_null(np.nan).to_numpy(),
-            resampling,
-        )
-        order = " > ".join(means["model"].to_list())
+        value = joined.orientation * _levelled(means["value"], joined.column("value"))
+        gold = _levelled(means["gold"], joined.column("gold"))
+        found = ranking_agreement(value, gold, resampling)
+        order = _order(value, means["model"].to_list())
         why = found.undefined or ""
         tau = Measured(found.tau_b, why=why if found.tau_b is None else "")
         rows.append([joined.name, order, tau, found.tau_p, found.n_models])
@@ -278,6 +275,23 @@ def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         rows,
         notes=["p: share of all orderings that agree at least as much; few models can't be sure"],
     )
+
+
+def _levelled(means: pl.Series, values: Floats) -> Floats:
+    """Return the means of some values, nan for none; equal where they differ by rounding alone."""
+    known = values[~np.isnan(values)]
+    size = float(np.abs(known).mean()) if known.size else 0.0
+    return levelled(means.fill_null(np.nan).to_numpy(), size)
+
+
+def _order(means: Floats, models: Sequence[str]) -> str:
+    """`a > b = c`: more is better, and models without a mean are last."""
+    known = zip(np.nan_to_num(means, nan=-np.inf).tolist(), models, strict=True)
+    ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
+    words = [ranked[0][1]]
+    for (before, _), (after, model) in pairwise(ranked):
+        words += ["=" if before == after else ">", model]
+    return " ".join(words)
 
 
 def _pairs(

@@ -19,6 +19,7 @@ from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.settings import Settings
+from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.ordering import METHOD, Ordering, ordering
 from orchestrator.summaries._clusters import n_prompts
 from orchestrator.tables import Cell, Column, Table, make_table
@@ -33,7 +34,6 @@ _COLUMNS: Final = (
     Column("open", "count"),
     Column("prompts", "count"),
 )
-_ROUNDING: Final = 1e-12
 _MODELS: Final = (
     Column("model"),
     Column("exact match", "percent"),
@@ -128,10 +128,10 @@ def _written(found: Ordering, names: Sequence[str], size: float) -> str:
         size: Mean absolute value of the score: what rounding is measured by.
     """
     words: list[str] = []
+    means = levelled(found.means, size)
     for at, model in enumerate(found.order):
         if at:
-            gap = found.means[found.order[at - 1]] - found.means[model]
-            words.append(">" if gap > _ROUNDING * size else "=")
+            words.append(">" if means[found.order[at - 1]] > means[model] else "=")
         words.append(names[model])
     return " ".join(words)
 

@@ -146,3 +146,17 @@ def test_the_models_are_ordered_by_each_score_and_by_gold(tables):
     assert rows["made.value"]["Kendall tau-b"].value == 1.0
     # Of the six orderings of three models, two agree or disagree as much.
     assert rows["made.value"]["p"] == pytest.approx(2 / 6)
+
+
+def test_models_whose_means_differ_by_rounding_alone_have_no_order(context_over, answers, scored):
+    # Values within a model of mean 0 but for rounding, as the z-scores of glass_box are.
+    turned = scored.with_columns(
+        value=(pl.col("value") - pl.col("value").mean().over("model")) * 1e3
+    )
+    means = turned.group_by("model").agg(pl.col("value").mean())["value"]
+    assert means.n_unique() > 1
+    assert means.abs().max() < 1e-9
+    tables = summarise(context_over(EXACT, {"answers": answers, "made": turned}, SCORES))
+    row = next(row for row in found(tables, "ranking") if row["score"] == "made.value")
+    assert row["order found"] == "fair = good = poor"
+    assert row["Kendall tau-b"].why == "all models are tied"

@@ -5,6 +5,7 @@ run without copies: whoever takes copies for independent items makes shorter int
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from orchestrator.runner.tables import all_sources, summarise
 from orchestrator.tables import Measured, Table
 
 COPIES = 3
+# Causes of failure stand with the number of rows that have them: "no_verdict 42".
+_COUNTED = re.compile(r"(?<=[a-z]) [\d,]+(?=, |\Z)")
 Frames = dict[str, pl.DataFrame]
 
 
@@ -61,7 +64,8 @@ def _of_table(place: str, table: Table) -> Iterator[tuple[str, tuple[float | Non
     for row in table.rows:
         cells = list(zip(table.columns, row, strict=True))
         said = [f"{cell:.4f}" for column, cell in cells if column.name == "delta"]
-        label = " ".join(said + [cell for cell in row if isinstance(cell, str)])
+        words = [_COUNTED.sub("", cell) for cell in row if isinstance(cell, str)]
+        label = " ".join(said + words)
         for column, cell in cells:
             key = f"{place} | {label} | {column.name}"
             if isinstance(cell, Measured) and column.form != "count":

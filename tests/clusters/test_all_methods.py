@@ -7,6 +7,7 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
+from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from tests.clusters.copied import copied, differing, numbers
 from tests.e2e.runs import CANDIDATES, fake_server, run, write_recipe
 
@@ -15,6 +16,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ANSWER = {"max_tokens": 8, "temperature": 1.0}
 JUDGED = {"judges": ["judge", "strong"], "prompt": "compact", "answer": ANSWER}
 HARNESS = {"judges": ["judge"], "prompts": "compact", "answer": ANSWER}
+PAIRS = "mt_bench_pairs"
+WRITTEN = {**HARNESS, "judgment": {"max_tokens": 16}}
 METHODS: list[dict[str, Any]] = [
     {"kind": "answers"},
     {"kind": "probdiff", "prompt": "compact", "answer": ANSWER},
@@ -25,6 +28,14 @@ METHODS: list[dict[str, Any]] = [
     {"kind": "peer_elo", "answer": ANSWER, "similarity": {"kind": "rouge_l"}},
     {"kind": "alpaca_eval", "baseline": "weak", **HARNESS},
     {"kind": "judged_rewrites", **JUDGED},
+    {"kind": "pairwise_scoring", **JUDGED},
+    {"kind": "mt_bench_judge", "distribution": True, **WRITTEN},
+    {"kind": "mt_bench_judge", "name": PAIRS, "mode": "pairwise", "distribution": True, **WRITTEN},
+    {"kind": "auto_j", "distribution": True, **WRITTEN},
+    {"kind": "align_bench", "distribution": True, **WRITTEN},
+    {"kind": "critique_llm", "distribution": True, **WRITTEN},
+    {"kind": "self_generation", "prompts": "compact", "answer": ANSWER},
+    {"kind": "consistency", "answer": ANSWER, "similarity": {"kind": "rouge_l"}},
 ]
 ANALYSES: list[dict[str, Any]] = [
     {"kind": "validation"},
@@ -50,7 +61,7 @@ def result(tmp_path_factory):
     folder = tmp_path_factory.mktemp("all")
     with fake_server() as url:
         methods = [{"candidates": CANDIDATES, **method} for method in METHODS]
-        path = write_recipe(folder / "r.json", url, n=14, methods=methods, analyses=ANALYSES)
+        path = write_recipe(folder / "r.json", url, n=16, methods=methods, analyses=ANALYSES)
         ended = run(path, folder / "run")
         assert ended.returncode in (EXIT_COMPLETE, EXIT_PARTIAL), ended.stderr
     return orchestrator.load(folder / "run")
@@ -70,7 +81,50 @@ def stirred(result):
     vote = (pl.concat_str("item", "model_a", "model_b").hash(4) % 2).cast(pl.Float64)
     votes = {"prefer_a": vote, "votes": pl.concat_list(vote)}
     frames["peer_votes"] = frames["peer_votes"].with_columns(**sides, **votes, f1=f1)
+    frames["verdicts"] = _judged(frames["verdicts"])
+    likeness = [_drawn(seed, "item", "model", "again") for seed in (5, 6, 7)]
+    frames["consistency"] = frames["consistency"].with_columns(
+        exact_match=likeness[0] > 0.7, token_f1=likeness[1], similarity=likeness[2]
+    )
     return frames
+
+
+def _drawn(seed, *names):
+    """A number in [0, 1) for each value of some columns."""
+    return (pl.concat_str(*names, separator="|").hash(seed) % 1000).cast(pl.Float64) / 1000.0
+
+
+def _judged(rows):
+    """Verdicts of a judge that writes one nine times in ten; the fake server writes none."""
+    who = [pl.col(name).fill_null("") for name in ("model", "model_a", "model_b")]
+    row = ("method", "item", "judge", *who)
+    pair = pl.col("method") == PAIRS
+    known = _drawn(11, *row) < 0.9
+    one, two = (_one_of(("A", "B", "tie"), _drawn(seed, *row)) for seed in (12, 13))
+    winner = pl.when(one == two).then(one).otherwise(pl.lit("tie"))
+    rating = (_drawn(14, *row) * 10).floor() + 1.0
+    names = pl.lit([*REASONING, *LANGUAGE], pl.List(pl.String))
+    place = pl.col("item").rank("dense").cast(pl.Int64) % (len(REASONING) + len(LANGUAGE))
+    of_align_bench = pl.col("method") == "align_bench"
+    return rows.with_columns(
+        category=pl.when(of_align_bench).then(names.list.get(place)).otherwise("category"),
+        status=pl.when(known).then(pl.lit("ok")).otherwise(pl.lit("failed")),
+        cause=pl.when(~known).then(pl.lit("no_verdict")),
+        message=pl.when(~known).then(pl.lit("the judge's text ended without a verdict")),
+        parsed=known,
+        rating=pl.when(known & ~pair).then(rating),
+        expected=pl.when(known & ~pair).then(rating + _drawn(15, *row) - 0.5),
+        winner=pl.when(known & pair).then(winner),
+        winner_ab=pl.when(known & pair).then(one),
+        winner_ba=pl.when(known & pair).then(two),
+        prefer_a=pl.when(known & pair).then(_drawn(16, *row)),
+        coverage=pl.when(known).then(1.0 - _drawn(17, *row) / 10.0),
+        exact=pl.when(known).then(pl.lit(value=True)),
+    )
+
+
+def _one_of(values, drawn):
+    return pl.lit(list(values), pl.List(pl.String)).list.get((drawn * len(values)).cast(pl.Int64))
 
 
 def _has_bounds(told):

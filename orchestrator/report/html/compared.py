@@ -20,6 +20,7 @@ from orchestrator.report.generic import cell_text
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material
+from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
 from orchestrator.tables import Column, Measured, with_interval
 
@@ -188,7 +189,12 @@ def _orders(aligned: Aligned) -> Figure:
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
     for score_name in aligned.names:
-        ranks = means[score_name].rank("min", descending=True).to_list()
+        size = aligned.frame[score_name].fill_nan(None).abs().mean()
+        levels = levelled(
+            means[score_name].fill_null(np.nan).to_numpy(),
+            float(size) if isinstance(size, float) else 0.0,
+        )
+        ranks = pl.Series(levels).fill_nan(None).rank("min", descending=True).to_list()
         for model, rank, mean in zip(models, ranks, means[score_name].to_list(), strict=True):
             if rank is None:
                 continue
