@@ -21,7 +21,7 @@ PAGE: Final = ROOT / "docs" / "reliability.md"
 BEGIN: Final = "<!-- fault and outcome: make chaos -->"
 END: Final = "<!-- end of fault and outcome -->"
 SECTIONS: Final = ("The process", "The disk", "The file", "Locks and clocks", "The server")
-_HEAD: Final = ("fault", "times", "exit", "what the user reads", "recorded", "lost", "asked twice",
+_HEAD: Final = ("fault", "times", "exit", "what the user reads", "recorded", "lost", "sent twice",
                 "then")  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def test_a_reader_that_holds_a_snapshot_for_long(arena, note, monkeypatch):
         assert arena.run(run_dir).code == EXIT_COMPLETE
         assert not wal.exists()
         oracle.check()
-    noted(note, "a reader that holds a snapshot all the time", ended, oracle, oracle.n_recorded,
+    noted(note, "a reader that holds a snapshot throughout", ended, oracle, oracle.n_recorded,
           "the write-ahead log is … MB long: a reader keeps it from being moved into the file",
           "log moved into the file by the next command; frames equal")  # fmt: skip
 

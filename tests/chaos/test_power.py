@@ -96,8 +96,8 @@ def test_what_was_acknowledged_survives_a_power_cut_at_any_moment(shim, note, tm
         n_checked += acknowledged >= 0
         n_kept += acknowledged + 1
     assert n_checked > N_STORE_CUTS / 2
-    note("power cut while a store is written", times=len(cuts), exit="", said="", recorded=n_kept,
-         lost=0, asked_again=0, then="all that was acknowledged is there, in order")  # fmt: skip
+    note("power cut while writing to a store", times=len(cuts), exit="", said="", recorded=n_kept,
+         lost=0, asked_again=0, then="all acknowledged outcomes are there, in order")  # fmt: skip
 
 
 def number_kept(path):
@@ -145,7 +145,7 @@ def test_a_run_goes_on_after_a_power_cut_at_any_moment(shim, arena, note, tmp_pa
         assert ended.code == EXIT_COMPLETE, f"cut after change {place} of {len(history)}: {ended}"
         oracle.check()
         n_lost, n_again = n_lost + len(oracle.lost), n_again + len(oracle.asked_again)
-    note("power cut while a run is under way", times=len(cuts), exit="", said="",
+    note("power cut during a run", times=len(cuts), exit="", said="",
          recorded=n_recorded, lost=n_lost, asked_again=n_again,
          then="same command: frames equal")  # fmt: skip
 
@@ -167,6 +167,6 @@ def test_a_wall_clock_that_jumps(shim, arena, note, jump_s):
         ended = end_of(arena.start(run_dir, **clock))
         assert ended.code == EXIT_COMPLETE, ended
         oracle.check()
-    note(f"wall clock to and fro by {jump_s // DAY_S:,} days, and kill -9", times=1, exit="0",
-         said="complete", recorded=recorded_then, lost=len(oracle.lost),
+    note(f"wall clock set back and forth by {jump_s // DAY_S:,} days, and kill -9", times=1,
+         exit="0", said="complete", recorded=recorded_then, lost=len(oracle.lost),
          asked_again=len(oracle.asked_again), then="frames equal")  # fmt: skip

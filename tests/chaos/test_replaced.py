@@ -65,7 +65,7 @@ def replaced(arena, name, gap_s):
 def test_a_server_that_comes_back_as_another_stops_the_run_and_nothing_is_mixed(arena, note, name):
     run_dir, recorded = replaced(arena, name, gap_s=0.5)
     same_frames(frames(run_dir), arena.expected)
-    note(f"started again in mid-run with {name}", times=1, exit="2", said=SAID, recorded=recorded,
+    note(f"restarted mid-run with {name}", times=1, exit="2", said=SAID, recorded=recorded,
          then="same command, right server: frames equal")  # fmt: skip
 
 
@@ -76,5 +76,5 @@ def test_a_server_that_is_swapped_at_once_is_noticed_by_the_connections_that_bre
     n_mixed = found.height - found.join(expected, on=["model", "item", "text"], how="semi").height
     # Of each model, at most what was in flight.
     assert n_mixed <= len(MODELS) * IN_FLIGHT
-    note(f"swapped at once for {name}", times=1, exit="2", said=SAID, recorded=recorded,
-         then=f"{n_mixed} answers are the other one's")  # fmt: skip
+    note(f"replaced at once by {name}", times=1, exit="2", said=SAID, recorded=recorded,
+         then=f"{n_mixed} answers are from the other model")  # fmt: skip

@@ -42,10 +42,10 @@ MOMENTARY = {
     "connection reset after the head": Fault({"fault": "reset_head"}, "dead_server"),
     "connection reset in the body": Fault({"fault": "reset_body"}, "dead_server"),
     "connection closed in the body": Fault({"fault": "cut"}, "dead_server"),
-    "no reply, ever": Fault({"fault": "hang"}, "timeout"),
+    "no reply": Fault({"fault": "hang"}, "timeout"),
     "half a head, then nothing": Fault({"fault": "hang_head"}, "timeout"),
     "half a body, then nothing": Fault({"fault": "hang_body"}, "timeout"),
-    "a byte now and then, without end": Fault({"fault": "drip"}, "timeout"),
+    "an endless trickle of bytes": Fault({"fault": "drip"}, "timeout"),
     "429 without Retry-After": Fault({"fault": "429"}, "rate_limited"),
     "429 with Retry-After": Fault({"fault": "429", "retry_after_s": 0.3}, "rate_limited"),
     "503 without Retry-After": Fault({"fault": "503"}, "server_error"),
@@ -54,19 +54,19 @@ MOMENTARY = {
     "200 with an error in the body": Fault({"fault": "error_200"}, "server_error"),
     "JSON cut short": Fault({"fault": "truncated"}, "unparseable"),
     "malformed JSON": Fault({"fault": "malformed"}, "unparseable"),
-    "a finish reason that says the server gave up": Fault({"fault": "abort"}, "server_error"),
+    "a finish reason that reports a server abort": Fault({"fault": "abort"}, "server_error"),
 }
 LASTING = {
     "400": Fault({"fault": "status", "status": 400}, "bad_request"),
-    "404, as of a model that is not served": Fault({"fault": "status", "status": 404}, "not_found"),
+    "404, as for an unknown model": Fault({"fault": "status", "status": 404}, "not_found"),
     "JSON of another shape": Fault({"fault": "wrong_types"}, "unparseable"),
     "Infinity for log-probabilities": Fault({"fault": "infinity"}, "no_logprobs"),
     "log-probabilities above zero": Fault({"fault": "positive"}, "no_logprobs"),
     "too few log-probabilities": Fault({"fault": "fewer_logprobs"}, "unparseable"),
     "too many log-probabilities": Fault({"fault": "more_logprobs"}, "unparseable"),
-    "a body of a terabyte, it says": Fault({"fault": "huge"}, "unparseable"),
+    "a body declared as one terabyte": Fault({"fault": "huge"}, "unparseable"),
     "no log-probabilities": Fault({"fault": "no_logprobs"}, "no_logprobs", ANSWERS),
-    "no log-probabilities any more, after two replies": Fault(
+    "no log-probabilities after two replies": Fault(
         {"fault": "no_logprobs", "after": 2}, "no_logprobs", ANSWERS
     ),
     "NaN for log-probabilities": Fault({"fault": "nan"}, "no_logprobs", JUDGMENTS),
@@ -159,7 +159,7 @@ def test_a_deterministic_failure_is_asked_once_and_never_again(arena, note, name
     assert not oracle.asked_again
     note(f"{name}: {whose}", times=struck, exit="3", said=shown(ended), recorded=recorded,
          lost=len(oracle.lost), asked_again=len(oracle.asked_again),
-         then="kept as failures; --fresh asks anew: frames equal")  # fmt: skip
+         then="kept as failures; --fresh requests them: frames equal")  # fmt: skip
 
 
 def test_a_reply_that_streams_without_a_length_is_refused_at_the_bound(arena, note):
@@ -175,7 +175,7 @@ def test_a_reply_that_streams_without_a_length_is_refused_at_the_bound(arena, no
     messages = frames(run_dir)["answers"]["message"].drop_nulls().unique().to_list()
     assert messages
     assert all("larger than 64 MiB" in message for message in messages), messages
-    note("a body that goes on and on, its length not said", times=struck, exit="3",
+    note("an endless body of undeclared length", times=struck, exit="3",
          said=shown(ended))  # fmt: skip
 
 
@@ -188,8 +188,8 @@ def test_nobody_listens(arena, note):
     with arena.serving():
         assert arena.run(run_dir).code == EXIT_COMPLETE
     oracle.check()
-    note("nobody listens", times=1, exit="3", said=shown(ended), recorded=0, lost=0, asked_again=0,
-         then="same command: frames equal")  # fmt: skip
+    note("no server listens", times=1, exit="3", said=shown(ended), recorded=0, lost=0,
+         asked_again=0, then="same command: frames equal")  # fmt: skip
 
 
 def test_another_model_is_served_there(arena, note):
@@ -224,6 +224,6 @@ def test_restarts_in_mid_run(arena, note):
         ended = end_of(process)
     assert ended.code == EXIT_COMPLETE, ended
     oracle.check()
-    note("restarts in mid-run", times=N_RESTARTS + 1, exit="0", said="complete",
+    note("restarts mid-run", times=N_RESTARTS + 1, exit="0", said="complete",
          recorded=oracle.n_recorded, lost=len(oracle.lost), asked_again=len(oracle.asked_again),
          then="frames equal")  # fmt: skip
