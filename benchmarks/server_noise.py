@@ -25,7 +25,7 @@ from orchestrator.probing import likeness, requests
 from orchestrator.probing.likeness import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
 from orchestrator.records import Message, Messages
-from orchestrator.runner.http import Http
+from orchestrator.runner.probing.http import Http
 from orchestrator.serving import ServedModel
 
 MODEL: Final = "judge"

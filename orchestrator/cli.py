@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator import __version__
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
-from orchestrator.runner.options import (
-    RUNS,
+from orchestrator.paths import RUNS
+from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
     charts_option,
@@ -29,7 +29,7 @@ from orchestrator.runner.options import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.runner.said import Said
+    from orchestrator.runner.commands.messages import Said
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -58,7 +58,7 @@ def entry() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
-    guard = _module("runner.guard")
+    guard = _module("runner.commands.guard")
     if guard.is_wanted(options):
         return int(guard.call(arguments, options))
     try:
@@ -108,7 +108,9 @@ def _handler(name: str) -> Handler:
 
 
 def _said(options: argparse.Namespace) -> "Said":
-    found: Said = _module("runner.said").Said(getattr(options, "display", None) == "json")
+    found: Said = _module("runner.commands.messages").Said(
+        getattr(options, "display", None) == "json"
+    )
     return found
 
 
@@ -146,10 +148,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _run_options(
-        _command(commands, "run", "runner.commands:run", "run a recipe, or go on where it stopped")
+        _command(
+            commands, "run", "runner.commands.run:run", "run a recipe, or go on where it stopped"
+        )
     )
     plan = _command(
-        commands, "plan", "runner.commands:plan", "count what would be sent; sends nothing"
+        commands, "plan", "runner.commands.run:plan", "count what would be sent; sends nothing"
     )
     _recipe_options(plan, _IMPORTED)
     plan.add_argument("--json", action="store_true", help="for programs")
@@ -159,36 +163,38 @@ def _parser() -> argparse.ArgumentParser:
     check = _command(
         commands,
         "check",
-        "runner.check_commands:check",
+        "runner.commands.check:check",
         "find all faults of recipes, with file:line",
     )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
     _override_options(check, _IMPORTED)
     _commands_of_runs(commands)
     _serve_options(
-        _command(commands, "serve", "runner.commands:serve", "serve models on this machine")
+        _command(commands, "serve", "runner.commands.run:serve", "serve models on this machine")
     )
     probe = _command(
-        commands, "probe", "runner.server_commands:probe", "find out what servers really do"
+        commands, "probe", "runner.commands.servers:probe", "find out what servers really do"
     )
     probe_options(probe)
     _override_options(probe, _LAUNCHED)
     servers = _command(
-        commands, "servers", "runner.server_commands:servers", "list or end kept servers"
+        commands, "servers", "runner.commands.servers:servers", "list or end kept servers"
     )
     servers_options(servers)
     new_options(
         _command(
-            commands, "new", "runner.new_command:new", "write a plug-in with its test and recipe"
+            commands, "new", "runner.commands.new:new", "write a plug-in with its test and recipe"
         )
     )
     allow_options(
         _command(
-            commands, "allow", "runner.allow_command:allow", "let the recipes of a folder run code"
+            commands, "allow", "runner.commands.allow:allow", "let the recipes of a folder run code"
         )
     )
     for family in _LISTED:
-        listing = _command(commands, family, "runner.listing:kinds", f"list available {family}")
+        listing = _command(
+            commands, family, "runner.commands.listing:kinds", f"list available {family}"
+        )
         listing.set_defaults(family=family)
         if family != "recipes":
             listing_options(listing)
@@ -197,14 +203,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The commands that look at, steer or mend runs that there are."""
-    report = _command(commands, "report", "runner.commands:report", "show what a run found")
+    report = _command(commands, "report", "runner.commands.run:report", "show what a run found")
     _run_argument(report)
     allow_code_option(report)
     untrusted_option(report)
     _format_option(report)
     charts_option(report)
     export = _command(
-        commands, "export", "runner.report_commands:export", "write a run's frames to files"
+        commands, "export", "runner.commands.files:export", "write a run's frames to files"
     )
     _run_argument(export)
     allow_code_option(export, _UNUSED)
@@ -213,7 +219,7 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     compare = _command(
         commands,
         "compare",
-        "runner.report_commands:compare",
+        "runner.commands.files:compare",
         "compare two runs on the items of both",
     )
     _run_argument(compare)
@@ -222,26 +228,31 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     untrusted_option(compare)
     _form_option(compare)
     status = _command(
-        commands, "status", "runner.commands:status", "look at a running or ended run"
+        commands, "status", "runner.commands.run:status", "look at a running or ended run"
     )
     _run_argument(status)
     allow_code_option(status, _UNUSED)
     untrusted_option(status)
     status.add_argument("--json", action="store_true", help="for programs")
     for name, text in _STEERING:
-        steer = _command(commands, name, f"runner.control_commands:{name}", text)
+        steer = _command(commands, name, f"runner.commands.control:{name}", text)
         _run_argument(steer)
         if name == "limit":
             limit_options(steer)
     _run_argument(
         _command(
-            commands, "repair", "runner.repair:repair", "keep what can be read of a damaged run"
+            commands,
+            "repair",
+            "runner.commands.repair:repair",
+            "keep what can be read of a damaged run",
         )
     )
-    gc = _command(commands, "gc", "runner.gc:gc", "drop what no recipe of a run asks any more")
+    gc = _command(
+        commands, "gc", "runner.commands.gc:gc", "drop what no recipe of a run asks any more"
+    )
     _run_argument(gc)
     gc_options(gc)
-    runs = _command(commands, "runs", "runner.commands:runs", "list the runs kept in a folder")
+    runs = _command(commands, "runs", "runner.commands.run:runs", "list the runs kept in a folder")
     untrusted_option(runs)
     runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
     view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))

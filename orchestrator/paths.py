@@ -6,6 +6,8 @@ from typing import Final
 
 STORE_NAME: Final = "store.sqlite"
 """The store in a run's directory."""
+RUNS: Final = "runs"
+"""Where runs are kept, unless said otherwise."""
 
 
 def expanded(path: str) -> Path:

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import msgspec
 
+from orchestrator.paths import RUNS as _RUNS
 from orchestrator.paths import STORE_NAME
 from orchestrator.report.display import Kind, make_display
-from orchestrator.runner.alike import notes_on_items
-from orchestrator.runner.checking import check, loaded_recipe, prepared_recipe
-from orchestrator.runner.comparing import Comparison, compare
-from orchestrator.runner.counts import blocks_of, count_prepared
-from orchestrator.runner.loop import Stop, in_thread
-from orchestrator.runner.options import RUNS as _RUNS
-from orchestrator.runner.placing import look_for_places
-from orchestrator.runner.planned import Plan
-from orchestrator.runner.recipe import Recipe
-from orchestrator.runner.result import Result, load, read
-from orchestrator.runner.reuse import open_lenders
-from orchestrator.runner.running import How, run_prepared
+from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
+from orchestrator.runner.interface.comparing import Comparison, compare
+from orchestrator.runner.interface.planned import Plan
+from orchestrator.runner.interface.recipe import Recipe
+from orchestrator.runner.interface.result import Result, load, read
+from orchestrator.runner.interface.running import How, run_prepared
+from orchestrator.runner.planning.counts import blocks_of, count_prepared
+from orchestrator.runner.planning.reuse import open_lenders
+from orchestrator.runner.planning.similar_items import notes_on_items
+from orchestrator.runner.servers.placement import look_for_places
+from orchestrator.runner.session.event_loop import Stop, in_thread
 from orchestrator.store import Store, newest
 
 __all__ = [

@@ -160,7 +160,7 @@ class _Said(logging.Handler):
         self._say(record.getMessage())
 
 
-class Often:
+class RepeatedEvents:
     """Says of things that happen again and again when they are worth a line."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from orchestrator.errors import UsageError
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.report.html.examples import winner
 from orchestrator.report.text import safe_line
-from orchestrator.runner.tables import all_sources
+from orchestrator.runner.results.tables import all_sources
 
 Rows = NDArray[np.int64]
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 from orchestrator import plugins
 from orchestrator.errors import OrchestratorError, RunDirectoryError
 from orchestrator.paths import STORE_NAME
-from orchestrator.runner import api, runs
-from orchestrator.runner.results import units_left, version
+from orchestrator.runner import api
+from orchestrator.runner.results import runs
+from orchestrator.runner.results.frames import units_left, version
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view.snapshot import Snapshot
 

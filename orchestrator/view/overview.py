@@ -11,8 +11,8 @@ from orchestrator.report.html.figures import Figure
 from orchestrator.report.html.page import Section
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
-from orchestrator.runner.document import material
-from orchestrator.runner.result import Result
+from orchestrator.runner.interface.html_report import material
+from orchestrator.runner.interface.result import Result
 from orchestrator.tables import Table
 
 _MAX_RECIPE: Final = 60_000

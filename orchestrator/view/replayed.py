@@ -22,10 +22,10 @@ from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure, Item, Message, Outcome
-from orchestrator.runner.given import open_given
-from orchestrator.runner.identity import identity_key
-from orchestrator.runner.prepare import parts_of
-from orchestrator.runner.revisions import last_revision
+from orchestrator.runner.models.given_answers import open_given
+from orchestrator.runner.models.identity import identity_key
+from orchestrator.runner.planning.prepare import parts_of
+from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.store import RunDirectory, Store
 from orchestrator.units import Plan
 

@@ -19,7 +19,7 @@ import uvicorn
 from orchestrator.errors import UsageError
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
-from orchestrator.runner.kept import state_folder
+from orchestrator.runner.servers.registry import state_folder
 from orchestrator.view.app import make_app
 from orchestrator.view.guard import TOKEN, Door, Guard
 from orchestrator.view.library import Library

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.analysis import analyse_ranking
 from orchestrator.frames import FrameFiles
 from orchestrator.judged import COLUMNS, tabulate
-from orchestrator.runner.results import analyse
+from orchestrator.runner.results.frames import analyse
 
 STRENGTHS = {"ash": 0.6, "beech": 0.2, "cedar": -0.8}
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from orchestrator.report.words import subject
-from orchestrator.runner.results import analyse
+from orchestrator.runner.results.frames import analyse
 
 
 def ranked(given):

@@ -149,12 +149,12 @@ orchestrator.run("x", limit="3")
 orchestrator.walk
 """
 REVEALED = [
-    "orchestrator.runner.result.Result",
-    "orchestrator.runner.planned.Plan",
+    "orchestrator.runner.interface.result.Result",
+    "orchestrator.runner.interface.planned.Plan",
     "tuple[str, ...]",
     "polars.dataframe.frame.DataFrame",
     "polars.dataframe.frame.DataFrame",
-    "orchestrator.runner.result.Result",
+    "orchestrator.runner.interface.result.Result",
     "dict[str, Any]",
     "list[orchestrator.errors.Fault]",
 ]

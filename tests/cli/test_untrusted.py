@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.runner import api, guard
-from orchestrator.runner.document import write_html
+from orchestrator.runner import api
+from orchestrator.runner.commands import guard
+from orchestrator.runner.interface.html_report import write_html
 from orchestrator.store import Store
 from tests.conftest import ROOT
 from tests.store.hostile import changed, hostile_run

@@ -14,8 +14,8 @@ import polars as pl
 
 from orchestrator.report.html.material import Material
 from orchestrator.report.html.page import all_figures
-from orchestrator.runner.results import analyse
-from orchestrator.runner.tables import all_sources, summarise
+from orchestrator.runner.results.frames import analyse
+from orchestrator.runner.results.tables import all_sources, summarise
 from orchestrator.tables import Measured, Table
 
 COPIES = 3

@@ -8,9 +8,9 @@ from orchestrator.cli import main
 from orchestrator.datasets._openings import MOST_ITEMS
 from orchestrator.recipe.load import load
 from orchestrator.runner import api
-from orchestrator.runner.alike import notes_on_frame, notes_on_items
-from orchestrator.runner.prepare import prepare
-from orchestrator.runner.results import export_items
+from orchestrator.runner.planning.prepare import prepare
+from orchestrator.runner.planning.similar_items import notes_on_frame, notes_on_items
+from orchestrator.runner.results.frames import export_items
 from orchestrator.store import RunDirectory
 from tests.datasets.test_openings import passage
 from tests.e2e.runs import write_recipe

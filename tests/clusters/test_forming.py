@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.runner.forming import Board
+from orchestrator.runner.session.live_ranking import LiveRankings
 from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.ratings import rate
 from orchestrator.units import Plan
 from tests.core.fakes import Items, digest, make_part, method
-from tests.runner.test_forming import MODELS, PAIRS, end_item, nothing
+from tests.runner.session.test_live_ranking import MODELS, PAIRS, end_item, nothing
 from tests.statistics.test_forming import NAMES, judged
 
 
@@ -49,7 +49,7 @@ def board(clusters):
     part = make_part("fake", compared, MODELS)
     identities = {name: digest(name) for name in MODELS}
     plan = Plan([part], Items(len(clusters)), identities, seed=0, clusters=clusters)
-    return part, Board(plan)
+    return part, LiveRankings(plan)
 
 
 def test_a_run_s_board_counts_prompts_and_clusters():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
 from orchestrator.recipe.load import load
-from orchestrator.runner.prepare import prepare
+from orchestrator.runner.planning.prepare import prepare
 from orchestrator.scheduler.blocks import Blocks, Ranking, StoppingRule
 from orchestrator.statistics.betting import Capital, confidence_sequence
 from orchestrator.statistics.sequential import LAG, OrderTest, cluster_totals, pair_orders

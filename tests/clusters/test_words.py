@@ -15,7 +15,7 @@ from orchestrator.report.html.ranked import of_ranking
 from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
-from orchestrator.runner.tables import all_sources, summarise
+from orchestrator.runner.results.tables import all_sources, summarise
 from orchestrator.tables import Column, Measured
 from tests.clusters.copied import copied
 from tests.report import hostile

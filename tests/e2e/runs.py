@@ -16,7 +16,7 @@ from backends._openai_compatible import NATIVE_DIALECT
 from orchestrator.ask import ChooseAsk, seed_of
 from orchestrator.driver import Driver
 from orchestrator.recipe.load import load
-from orchestrator.runner.prepare import prepare
+from orchestrator.runner.planning.prepare import prepare
 from orchestrator.store import Store
 from orchestrator.wire import requests
 

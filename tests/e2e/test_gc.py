@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
-from orchestrator.runner.revisions import read_revision, revision_text
+from orchestrator.runner.planning.revisions import read_revision, revision_text
 from tests.e2e.runs import ROOT, fake_server, frames, run, stats, write_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

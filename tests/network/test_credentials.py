@@ -14,7 +14,7 @@ from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply, whole
 from orchestrator.backend import Endpoint
 from orchestrator.network.proxies import proxy_of
-from orchestrator.runner.http import Http
+from orchestrator.runner.probing.http import Http
 
 PUBLIC = "http://models.example"
 NETRC = """machine models.example login me password from-netrc

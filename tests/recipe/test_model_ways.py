@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.errors import RecipeError, UsageError
 from orchestrator.recipe.load import load
-from orchestrator.runner.identity import model_identity
-from orchestrator.runner.prepare import prepare
+from orchestrator.runner.models.identity import model_identity
+from orchestrator.runner.planning.prepare import prepare
 
 URL = {"base_url": "http://127.0.0.1:1"}
 

@@ -13,7 +13,7 @@ from orchestrator.frames import polars_schema
 from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
 from orchestrator.probing.record import BAD, Finding, ProbeRecord
 from orchestrator.report.html.material import Lost, Material
-from orchestrator.runner.tables import all_sources, summarise
+from orchestrator.runner.results.tables import all_sources, summarise
 
 SCRIPT = "<script>window.hacked=1</script>"
 ATTACKS = (

@@ -15,7 +15,7 @@ from orchestrator.report.markdown import escaped, ranking_markdown
 from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
-from orchestrator.runner.document import _warned
+from orchestrator.runner.interface.html_report import _warned
 from orchestrator.statistics.coverage import distrust
 from orchestrator.summaries._distrust import distrusted
 from orchestrator.tables import Column, make_table, untrusted

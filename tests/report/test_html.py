@@ -15,7 +15,7 @@ from orchestrator.report.html import cells, drawing, page, ranked, summed
 from orchestrator.report.html.examples import examples
 from orchestrator.report.html.figures import key
 from orchestrator.report.html.untrusted import safe_block
-from orchestrator.runner.tables import all_sources
+from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Cell, Column, Measured, make_table
 from tests.report import hostile
 from tests.report.samples import an_analysis

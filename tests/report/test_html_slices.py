@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.frames import FrameFiles
 from orchestrator.report.html import compared, examples, page, rests, spread
 from orchestrator.report.html.material import Material
-from orchestrator.runner.tables import all_sources
+from orchestrator.runner.results.tables import all_sources
 from tests.report import hostile
 
 SETTINGS = hostile.SETTINGS

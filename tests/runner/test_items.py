@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.datasets import from_items
 from orchestrator.records import Item, Message
-from orchestrator.runner.itemising import keep_items
-from orchestrator.runner.results import export_items
+from orchestrator.runner.results.frames import export_items
+from orchestrator.runner.results.items import keep_items
 from orchestrator.store import RunDirectory
 
 ITEMS = [

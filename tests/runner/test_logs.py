@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from orchestrator.runner.logs import Often, downloads_said, logged
+from orchestrator.runner.logs import RepeatedEvents, downloads_said, logged
 
 OWN = logging.getLogger("orchestrator.runner.somewhere")
 
@@ -71,7 +71,7 @@ def test_a_log_that_can_t_be_written_is_said_and_ends_nothing(tmp_path):
 
 @pytest.mark.parametrize(("n", "lines"), [(1, 1), (9, 1), (10, 2), (1000, 4)])
 def test_what_happens_often_gets_few_lines(n, lines):
-    often = Often()
+    often = RepeatedEvents()
     assert sum(bool(often.count("m", "rate_limited")) for _ in range(n)) == lines
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from orchestrator.errors import ServerChangedError
 from orchestrator.probing.record import ProbeRecord
-from orchestrator.runner import api, doubts, fleet
+from orchestrator.runner import api
+from orchestrator.runner.servers import comparison as doubts
+from orchestrator.runner.servers import fleet
 from tests.e2e.runs import MODELS, fake_server, write_recipe
 from tests.matrix.served import kept_server
 

@@ -9,14 +9,14 @@ import pytest
 from orchestrator.contracts.method import Combination
 from orchestrator.errors import LaunchError, MethodError, StoreError
 from orchestrator.records import Failure
-from orchestrator.runner.budget import Bounds, Budget, Spent
-from orchestrator.runner.execute import _unwrapped
-from orchestrator.runner.session import Session
-from orchestrator.runner.wiring import Wiring
+from orchestrator.runner.planning.budget import Bounds, Budget, Spent
+from orchestrator.runner.session.execute import _unwrapped
+from orchestrator.runner.session.session import Session
+from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import REFUSED, generation, plan
-from tests.runner.test_session import MemoryStore, Server, pair
+from tests.runner.session.test_session import MemoryStore, Server, pair
 
 TIMEOUT = Failure("timeout", "no complete reply within 10 s")
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import RunDirectoryError
 from orchestrator.foreign import TRUSTED
-from orchestrator.runner import control
+from orchestrator.runner.session import remote_control as control
 from orchestrator.store import RunDirectory, newest
 from tests.others import NOBODY, given_to
 
@@ -197,7 +197,7 @@ def test_a_command_of_another_user_is_not_obeyed(tmp_path: Path) -> None:
         command = held.control / "1.json"
         command.write_text('{"action": "stop"}')
         owned_by_nobody(command)
-        control.Desk(held.control, obey).look()
+        control.CommandInbox(held.control, obey).look()
         assert b"another user" in (held.control / "1.answer").read_bytes()
     assert told == []
 

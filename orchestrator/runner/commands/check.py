@@ -1,0 +1,39 @@
+"""`orchestrator check`, for editors and hooks: it imports neither statistics nor polars.
+
+What draws a fault (rich) is imported when there is one.
+"""
+
+import argparse
+import importlib
+import sys
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
+from orchestrator.recipe.load import find
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.runner.interface.checking import check as check_recipe
+
+
+def check(options: argparse.Namespace) -> int:
+    """Find all faults of recipes."""
+    worst = EXIT_COMPLETE
+    for name in options.recipes:
+        try:
+            notes = check_recipe(name, overrides=options.set, allow_code=options.allow_code)
+        except UsageError as error:
+            tables = importlib.import_module("orchestrator.report.tables")
+            _print(tables.faults(error, summary=False), wrap=False)
+            worst = EXIT_USAGE
+        else:
+            for note in notes:
+                _complain(f"{find(name).name}: {note}")
+            write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
+    return worst
+
+
+def _complain(message: str) -> None:
+    importlib.import_module("orchestrator.runner.commands.messages").Said().complain(message)
+
+
+def _print(renderable: object, *, wrap: bool) -> None:
+    importlib.import_module("orchestrator.report.page").print_to(sys.stderr, renderable, wrap=wrap)

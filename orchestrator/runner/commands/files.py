@@ -1,0 +1,86 @@
+"""The commands that make files of a run: their options, and what they print."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.report.files import write_about, write_frame
+from orchestrator.report.generic import generic_table
+from orchestrator.report.page import print_to
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.report.waiting import progress
+from orchestrator.runner import api
+from orchestrator.runner.commands.messages import Said
+
+
+def run_path(name: str) -> Path:
+    """A run by its folder, or by its name in runs/."""
+    path = Path(name)
+    return path if path.exists() or not (api.RUNS / name).is_dir() else api.RUNS / name
+
+
+def say_of(run: Path, lines: Iterable[str]) -> None:
+    """Lines about a run."""
+    for line in lines:
+        write_to(sys.stdout, safe_line(f"{run}: {line}") + "\n")
+
+
+def write_files(result: api.Result, options: argparse.Namespace, said: Said) -> bool:
+    """Write the files of a report that are asked for; whether there were any.
+
+    Their paths go to stderr, because what `run` prints to stdout are its results.
+    """
+    charts: str | None = getattr(options, "charts", None)
+    if options.html is None and charts is None:
+        return False
+    if options.html is not None:
+        to = Path(options.html) if options.html else None
+        said.wrote(_document().write_html(result, to))
+    if charts is not None:
+        for path in _document().write_charts(result, Path(charts)):
+            said.wrote(path)
+    return True
+
+
+def _document() -> ModuleType:
+    # No other command needs what it imports.
+    return importlib.import_module("orchestrator.runner.interface.html_report")
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Compare two runs on the items of both."""
+    runs = (run_path(options.run), run_path(options.other))
+    found = api.compare(*runs, allow_code=options.allow_code)
+    if options.format == "json":
+        write_to(sys.stdout, found.to_json())
+    elif options.format == "markdown":
+        write_to(sys.stdout, found.to_markdown())
+    else:
+        for note in found.notes:
+            Said().complain(note)
+        for table in found.tables:
+            print_to(sys.stdout, generic_table(table))
+    return EXIT_COMPLETE
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a run's frames to files."""
+    result = api.load(run_path(options.run), allow_code=options.allow_code)
+    if warning := result.completeness.words():
+        Said().complain(warning)
+    rows = {}
+    with progress("writing frames", len(result.frames)) as advance:
+        for name, frame in result.frames.items():
+            path = Path(options.to) / f"{name}.{options.format}"
+            write_frame(frame, path, options.format)
+            advance(1)
+            rows[path.name] = frame.height
+            write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
+    about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
+    write_about(Path(options.to) / "export.json", about)
+    return EXIT_COMPLETE

@@ -1,0 +1,164 @@
+"""Reading a run of another user in a process of its own, whose time and memory are bounded.
+
+The store, the recipe and the frames of such a run can be made to take all memory, or never to end.
+The process that reads them may break; this one says so in a line, and Ctrl-C always ends both.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from orchestrator import files
+from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from orchestrator.foreign import distrust, is_foreign
+from orchestrator.paths import RUNS
+
+MEMORY_BYTES: Final = 4 << 30
+"""Memory of the reading process."""
+CPU_S: Final = 600
+"""Processor time of it; without a bound where it serves pages until it is ended."""
+
+_MARK: Final = "ORCHESTRATOR_GUARDED"
+# What it needs to say that it was interrupted.
+_GRACE_S: Final = 0.5
+_DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+_FEW_THREADS: Final = {"POLARS_MAX_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"}
+# The folder of this package last, so that nothing in it takes the place of another module; and
+# nothing of the working directory, which may be the run's, is imported.
+_START: Final = """import sys
+sys.path.append(sys.argv.pop(1))
+from orchestrator.runner.commands import guard
+guard.enter()
+from orchestrator.cli import entry
+entry()"""
+
+
+def is_guarded() -> bool:
+    """Return whether this process is the one that reads."""
+    return _MARK in os.environ
+
+
+def is_wanted(options: argparse.Namespace) -> bool:
+    """Return whether a command reads runs of another user, in a process that is not bounded yet."""
+    untrusted: bool | None = getattr(options, "untrusted", None)
+    if untrusted is None:
+        return False
+    places = _places(options)
+    if is_guarded():
+        # Bounded already; what it was told to distrust it reads as another user's.
+        for place in places if untrusted else ():
+            distrust(place)
+        return False
+    return untrusted or any(map(is_foreign, _runs(places)))
+
+
+def _places(options: argparse.Namespace) -> list[Path]:
+    """Return the folders of runs that a command may read."""
+    if not hasattr(options, "run"):
+        return [Path(_folder(options))]
+    named = [Path(getattr(options, name)) for name in ("run", "other") if hasattr(options, name)]
+    return [place for one in named for place in (one, Path(RUNS) / one)]
+
+
+def _folder(options: argparse.Namespace) -> str:
+    folder: str = options.folder if hasattr(options, "folder") else options.runs
+    return folder
+
+
+def _runs(places: Sequence[Path]) -> list[Path]:
+    """The places, what is in them, and what `--fresh` began beside them."""
+    found = [*places]
+    for place in places:
+        with contextlib.suppress(OSError):
+            found += [one for one in place.iterdir() if one.is_dir()]
+        with contextlib.suppress(OSError):
+            beside = place.absolute().parent.iterdir()
+            found += [one for one in beside if one.name.startswith(f"{place.name}.")]
+    return found
+
+
+def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
+    """Run the command in a bounded process, and return its exit code."""
+    # No place for what it leaves: it may be killed.
+    with files.temporary_folder() as side, _ends_by_sigterm():
+        process = subprocess.Popen(  # noqa: S603 (this program)
+            [sys.executable, "-P", "-c", _START, _package(), *arguments],
+            env=os.environ | _FEW_THREADS | {_MARK: options.handler, "TMPDIR": str(side)},
+            # Ctrl-C comes to this process alone, which knows how long to wait.
+            process_group=0,
+        )
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            _end(process)
+            _say("interrupted")
+            return EXIT_INTERRUPTED
+        finally:
+            if process.poll() is None:
+                process.kill()
+    if code >= 0:
+        return code
+    _say(
+        f"this run of another user can't be read within {MEMORY_BYTES >> 30} GiB of memory and "
+        f"{CPU_S // 60} minutes of processor time ({signal.Signals(-code).name}): it is damaged, "
+        f"made to do harm, or very large. A copy of it that is yours is read without bounds"
+    )
+    return EXIT_FAILED
+
+
+def enter() -> None:
+    """Bound this process, which was started by `call`."""
+    # What may be written to, and not all address space: charts are drawn by a program that reserves
+    # 64 GiB. Only Linux counts maps of memory there.
+    is_linux = sys.platform.startswith("linux")
+    _bound(resource.RLIMIT_DATA if is_linux else resource.RLIMIT_AS, MEMORY_BYTES)
+    _bound(resource.RLIMIT_CORE, 0)
+    if not os.environ[_MARK].startswith("view"):
+        _bound(resource.RLIMIT_CPU, CPU_S)
+    if is_linux:
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def _bound(what: int, value: int) -> None:
+    _, most = resource.getrlimit(what)
+    value = value if most == resource.RLIM_INFINITY else min(value, most)
+    resource.setrlimit(what, (value, value))
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    process.kill()
+    process.wait()
+
+
+@contextlib.contextmanager
+def _ends_by_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM ends this process by an exception, so that what it started ends too."""
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a handler's parameters)
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _package() -> str:
+    return str(Path(__file__).resolve().parents[2])
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"orchestrator: {text}\n")

@@ -1,0 +1,77 @@
+"""`orchestrator repair`: what can be read of a damaged run is kept, the rest is asked again."""
+
+import argparse
+
+from orchestrator import files
+from orchestrator.errors import EXIT_COMPLETE, RunDirectoryError, StoreError
+from orchestrator.foreign import is_foreign
+from orchestrator.frames import ITEMS
+from orchestrator.report.waiting import progress
+from orchestrator.runner.commands.files import run_path, say_of
+from orchestrator.runner.planning.revisions import REVISION, last_revision
+from orchestrator.runner.results.frames import missing_notes
+from orchestrator.runner.results.readable import check_items
+from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage
+
+
+def repair(options: argparse.Namespace) -> int:
+    """Keep what can be read of a damaged run.
+
+    Raises:
+        RunDirectoryError: If there is no run, another process writes it, or it is another user's.
+        StoreError: If nothing of it can be read.
+    """
+    path = newest(run_path(options.run))
+    if is_foreign(path):
+        raise RunDirectoryError(f"{path} is a run of another user: copy it, and repair the copy")
+    mended = RunDirectory.mend(path)
+    RunDirectory.open(path)
+    with RunDirectory.lock(path) as directory:
+        # How many there are is not known of a damaged store.
+        with progress("checking outcomes", None) as advance:
+            found = salvage(directory.store_path, advance)
+        if found.damaged is not None:
+            directory.forget_outcomes()
+        with Store.open(directory.store_path, read_only=True) as store:
+            missing = missing_notes(store, directory)
+            mended += [*_recipe_mended(directory, store), *_items_mended(directory)]
+    say_of(path, [*_said(found), *mended, *missing])
+    return EXIT_COMPLETE
+
+
+def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
+    """Restore the last recipe from the store, where its file is damaged."""
+    (file,) = directory.last_revisions(1) or [directory.revisions / "1.yaml"]
+    text = store.get_meta(REVISION)
+    try:
+        if last_revision(directory) is not None or text is None:
+            return []
+    except StoreError:
+        aside = files.set_aside(file)
+        if text is None:
+            again = "the same `orchestrator run` writes it again"
+            return [f"the recipe in {file.name} is damaged, and kept as {aside.name}: {again}"]
+    files.write(file, text.encode(), durable=True)
+    return [f"the recipe in {file.name} was damaged, and is restored"]
+
+
+def _items_mended(directory: RunDirectory) -> list[str]:
+    """Set the frame of items aside, where it is damaged."""
+    try:
+        check_items(directory)
+    except StoreError:
+        aside = files.set_aside(directory.results / f"{ITEMS}.parquet")
+        return [f"{aside.name} is damaged: the same `orchestrator run` writes it again"]
+    return []
+
+
+def _said(found: Salvaged) -> list[str]:
+    n_kept = sum(found.kept.values())
+    if found.damaged is None:
+        return [f"nothing is damaged; {n_kept:,} outcomes are held"]
+    bound = "at most " if found.n_lost and not found.lost else ""
+    lines = [f"{n_kept:,} outcomes kept, {bound}{found.n_lost:,} lost"]
+    lines += [f"lost: {n:,} of {model} ({kind})" for (model, kind), n in sorted(found.lost.items())]
+    lines.append(f"the damaged file is kept as {found.damaged.name}")
+    lines.append("`orchestrator run` with the same recipe asks again what was lost, and no more")
+    return lines

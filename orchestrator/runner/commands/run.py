@@ -1,0 +1,183 @@
+"""Handlers of the commands: each calls one function and prints the result.
+
+`orchestrator.cli` imports this only when a command runs, for `--help` needs none of it.
+"""
+
+import argparse
+import json
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import msgspec
+from rich.console import RenderableType
+
+from orchestrator import plugins
+from orchestrator.errors import (
+    EXIT_COMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_PARTIAL,
+    LaunchError,
+    UsageError,
+)
+from orchestrator.report import numbers, tables
+from orchestrator.report.page import print_to
+from orchestrator.report.results import as_tables, as_text, shortened
+from orchestrator.report.streams import write_to
+from orchestrator.report.waiting import progress
+from orchestrator.runner import api
+from orchestrator.runner.commands import files as report_commands
+from orchestrator.runner.commands.messages import Said
+from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
+from orchestrator.runner.results.runs import list_runs
+from orchestrator.runner.results.runs import status as last_status
+
+
+def _show(*renderables: RenderableType) -> None:
+    for renderable in renderables:
+        print_to(sys.stdout, renderable)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a recipe, or go on where it stopped."""
+    said = Said(options.display == "json")
+    with deferred_interrupts() as late:
+        try:
+            return _run(options, late, said)
+        except KeyboardInterrupt:
+            # Here, where one Ctrl-C more is kept off: what is said must be said whole.
+            late.begin()
+            said.complain("interrupted; go on with the same command")
+            return EXIT_INTERRUPTED
+
+
+def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> int:
+    result = api.run(
+        options.recipe,
+        run_dir=options.run_dir,
+        overrides=options.set,
+        limit=options.limit,
+        fresh=options.fresh,
+        display=options.display,
+        accept_server_change=options.accept_server_change,
+        keep_servers=options.keep_servers,
+        allow_code=options.allow_code,
+    )
+    ended = result.ended
+    late.look()
+    _show_result(result, options.format, said, whole=False)
+    late.look()
+    report_commands.write_files(result, options, said)
+    if ended is not None and ended.interrupted:
+        said.complain(
+            f"{ended.stopping}; all answers are kept in {result.path}; go on with the same command"
+        )
+        return EXIT_INTERRUPTED
+    return _exit_code(result, said)
+
+
+def _exit_code(result: api.Result, said: Said) -> int:
+    """0 where every unit of the plan has a good row."""
+    if result.ended is not None and result.ended.stopping:
+        said.complain(f"stopped: {result.ended.stopping}; raise it and run the same command again")
+        return EXIT_PARTIAL
+    failed = result.completeness.failed
+    if failed:
+        where = f"see the table of failures, or {result.path}/results"
+        said.complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
+        return EXIT_PARTIAL
+    return EXIT_COMPLETE
+
+
+def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = True) -> None:
+    if result.ended is not None and result.ended.progress is not None:
+        said.summary(result.ended.progress, result.n_left)
+    found = result.findings
+    if form == "table":
+        shown, n_more = (found, 0) if whole else shortened(found)
+        _show(*as_tables(shown))
+        if n_more:
+            more = numbers.counted(n_more, "more table")
+            said.complain(f"{more}; show them with: orchestrator report {result.path}")
+    else:
+        write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
+
+
+def _unseen(_n: int) -> None:
+    """Show nothing: a short task."""
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Count what would be sent; send nothing."""
+    shown = progress("counting items", None) if options.exact else nullcontext(_unseen)
+    with shown as advance:
+        counted = api.plan(
+            options.recipe,
+            run_dir=options.run_dir,
+            overrides=options.set,
+            limit=options.limit,
+            allow_code=options.allow_code,
+            exact=options.exact,
+            advance=advance,
+        )
+    if options.json:
+        write_to(sys.stdout, counted.to_json() + "\n")
+    else:
+        _show(tables.plan_table(counted))
+    return EXIT_COMPLETE
+
+
+def report(options: argparse.Namespace) -> int:
+    """Show what a run found."""
+    result, said = _loaded_run(options), Said()
+    for note in result.notes:
+        said.complain(note)
+    if not report_commands.write_files(result, options, said):
+        _show_result(result, options.format, said)
+    return EXIT_COMPLETE
+
+
+def _loaded_run(options: argparse.Namespace) -> api.Result:
+    return api.load(report_commands.run_path(options.run), allow_code=options.allow_code)
+
+
+def status(options: argparse.Namespace) -> int:
+    """Look at a running or ended run."""
+    said = last_status(report_commands.run_path(options.run))
+    if options.json:
+        write_to(sys.stdout, json.dumps(said) + "\n")
+    else:
+        try:
+            _show(tables.status(said))
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"status.json is damaged: {error}; the same `orchestrator run` writes it again"
+            ) from error
+    return EXIT_COMPLETE
+
+
+def runs(options: argparse.Namespace) -> int:
+    """List the runs kept in a folder."""
+    folder = Path(options.folder)
+    if not folder.is_dir() and folder != api.RUNS:
+        raise UsageError(f"{folder}: there is no such folder")
+    _show(tables.runs(list_runs(folder)))
+    return EXIT_COMPLETE
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve models; the server takes this process's place.
+
+    Raises:
+        UsageError: If the weights or the rules are wrong.
+    """
+    kind = "fake" if options.fake else "embedded"
+    module = plugins.load(plugins.LAUNCH, kind)
+    try:
+        command: list[str] = module.serve_command(options)
+    except LaunchError as error:
+        # Here the weights and rules are the command's, so the command is wrong.
+        raise UsageError(str(error)) from error
+    sys.stdout.flush()
+    os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)

@@ -1,0 +1,71 @@
+"""The commands about servers: their options, and what they print."""
+
+import argparse
+import sys
+
+import msgspec
+
+from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator.report import tables
+from orchestrator.report.page import print_to
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.runner.commands import probe as probing
+from orchestrator.runner.servers.registry import Kept, ServerRegistry
+
+
+def probe(options: argparse.Namespace) -> int:
+    """Find out what servers really do, and say which methods that allows."""
+    found = probing.probe(
+        options.what,
+        probing.Wanted(
+            models=tuple(options.model),
+            backend=options.backend or "",
+            api_key_env=options.api_key_env or "",
+            plain=options.plain,
+        ),
+        overrides=options.set,
+        allow_code=options.allow_code,
+    )
+    if options.json:
+        write_to(sys.stdout, msgspec.json.encode(found).decode() + "\n")
+    for one in () if options.json else found:
+        shown = tables.probe_tables(one.title, one.record.findings, one.verdicts)
+        print_to(sys.stdout, shown)
+    return EXIT_COMPLETE
+
+
+def servers(options: argparse.Namespace) -> int:
+    """List the servers that runs have kept, or end some.
+
+    Raises:
+        UsageError: If a name is none of theirs, or it is not clear which are to be stopped.
+    """
+    shelf = ServerRegistry()
+    found = {kept.name: kept for kept in shelf.all()}
+    if options.action == "stop":
+        return _stop(shelf, found, options)
+    if options.json:
+        write_to(sys.stdout, msgspec.json.encode(list(found.values())).decode() + "\n")
+        return EXIT_COMPLETE
+    rows = [
+        (kept.name, f"{kept.kind} at {kept.base_url}, {', '.join(kept.models)}; log {kept.log}")
+        for kept in found.values()
+    ]
+    if rows:
+        print_to(sys.stdout, tables.listing(rows))
+    else:
+        write_to(sys.stdout, "no servers are kept (orchestrator run --keep-servers keeps them)\n")
+    return EXIT_COMPLETE
+
+
+def _stop(shelf: ServerRegistry, found: dict[str, Kept], options: argparse.Namespace) -> int:
+    unknown = [name for name in options.name if name not in found]
+    if unknown:
+        raise UsageError(f"no kept server {', '.join(unknown)}; there are {', '.join(found)}")
+    if not options.name and not options.all:
+        raise UsageError("which server is to be stopped? Name it, or say --all")
+    for name in options.name or found:
+        shelf.stop(found[name])
+        write_to(sys.stdout, f"{safe_line(name)} is stopped\n")
+    return EXIT_COMPLETE

@@ -1,0 +1,1 @@
+"""The Python interface: recipes, plans, results and comparisons as users see them."""

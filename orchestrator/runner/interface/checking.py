@@ -1,0 +1,93 @@
+"""`check`: all faults of a recipe. Imports neither statistics nor polars, for editors and hooks."""
+
+import importlib
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import LaunchError
+from orchestrator.recipe import schema
+from orchestrator.recipe.load import find
+from orchestrator.recipe.load import load as load_recipe
+from orchestrator.runner.planning.prepare import Prepared, prepare
+from orchestrator.runner.planning.similar_items import notes_on_items
+
+if TYPE_CHECKING:
+    from orchestrator.runner.interface.recipe import Recipe
+
+
+def check(
+    recipe: "str | PathLike[str] | Recipe",
+    *,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    allow_code: bool = False,
+) -> tuple[str, ...]:
+    """Check a recipe as a run would before it sends anything. Starts and sends nothing.
+
+    Args:
+        recipe: The path of a file, the name of a bundled recipe, or a `Recipe`.
+        overrides: Settings as `a.b=c`.
+        limit: Use only the first so many items.
+        allow_code: Run code and programs that the recipe names.
+
+    Returns:
+        Notes on what is no fault, a sentence each: near-duplicate items, weights that are not on
+        this machine.
+
+    Raises:
+        RecipeError: With all faults of the recipe.
+        UsageError: If a dataset is malformed, or a server can't do what is asked.
+
+    Example:
+        >>> import orchestrator
+        >>> orchestrator.check("pairwise_ranking")
+        ()
+    """
+    loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
+    if loaded.reuse:
+        with importlib.import_module("orchestrator.runner.planning.reuse").open_lenders(
+            loaded.reuse, None
+        ):
+            pass
+    try:
+        prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
+    except LaunchError as error:
+        # Weights that are on another machine are no fault of the recipe.
+        return (f"not on this machine: {error}",)
+    return tuple(notes_on_items(prepared))
+
+
+def loaded_recipe(
+    recipe: "str | PathLike[str] | Recipe",
+    overrides: Sequence[str],
+    limit: int | None,
+    *,
+    allow_code: bool,
+) -> "tuple[schema.Recipe, Path, Recipe | None]":
+    """Return the validated recipe, the folder of its relative paths, and what Python gave.
+
+    Raises:
+        UsageError: If there is no such recipe, or with all its faults.
+    """
+    if not isinstance(recipe, str | PathLike):
+        loaded = recipe.load(overrides, limit, allow_code=allow_code)
+        return loaded, recipe.folder, recipe
+    path = find(recipe)
+    loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
+    return loaded, path.parent, None
+
+
+def prepared_recipe(
+    loaded: schema.Recipe, base: Path, given: "Recipe | None", *, allow_code: bool
+) -> Prepared:
+    """Return the recipe with its dataset opened and its units counted.
+
+    Raises:
+        OrchestratorError: If it can't be run.
+    """
+    if given is None:
+        return prepare(loaded, base, allow_code=allow_code)
+    with given.blamed():
+        return prepare(loaded, base, allow_code=allow_code or given.allow_code)

@@ -1,0 +1,145 @@
+"""A run as the HTML report sees it, and the report as a file."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from orchestrator import files
+from orchestrator.errors import UsageError
+from orchestrator.foreign import is_foreign
+from orchestrator.report.html.material import Lost, Material
+from orchestrator.report.html.page import all_figures, render, undrawn
+from orchestrator.report.html.page import summary as page_summary
+from orchestrator.report.words import UNTRUSTED
+from orchestrator.runner.interface.result import Result
+from orchestrator.runner.models.identity import identity_key, server_label
+from orchestrator.runner.planning.revisions import last_revision
+from orchestrator.runner.probing.records import probe_record
+from orchestrator.runner.results.frames import rows_by_epoch, use_words
+from orchestrator.runner.results.tables import all_sources
+from orchestrator.store import RunDirectory, ServerUse, Store
+from orchestrator.tables import Table
+
+REPORT = "report.html"
+
+
+def write_html(result: Result, to: Path | None = None) -> Path:
+    """Write the report of a run to one HTML file, replaced as a whole; its path.
+
+    Args:
+        result: The run.
+        to: Where; `report.html` in the run directory where left out.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    if to is None and is_foreign(result.path):
+        raise UsageError(
+            f"{result.path} is a run of another user, and nothing is written into it: name the "
+            f"file, --html F"
+        )
+    path = result.path / REPORT if to is None else to
+    text = render(material(result))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Lone surrogates, which UTF-8 can't hold, are written out; HTML has none otherwise.
+        files.write(path, text.encode(errors="backslashreplace"))
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+    return path
+
+
+def write_charts(result: Result, folder: Path) -> list[Path]:
+    """Write each chart of a run as SVG and PNG; the paths.
+
+    Raises:
+        UsageError: If charts can't be drawn here, or a file can't be written.
+    """
+    _need_drawing()
+    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    written: list[Path] = drawing.write_charts(all_figures(material(result)), folder)
+    return written
+
+
+def charts(result: Result) -> dict[str, Any]:
+    """Each chart of a run's report as an Altair object, by the key that it has there.
+
+    Raises:
+        UsageError: If charts can't be drawn here.
+    """
+    _need_drawing()
+    altair = importlib.import_module("altair")
+    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    specified = {one.key: drawing.specification(one) for one in all_figures(material(result))}
+    return {
+        key: altair.Chart.from_dict(found) for key, found in specified.items() if found is not None
+    }
+
+
+def summary(result: Result) -> str:
+    """A run in short, as HTML for a notebook."""
+    return page_summary(material(result))
+
+
+def _need_drawing() -> None:
+    if needed := undrawn():
+        raise UsageError(f"charts need: {needed}")
+
+
+def material(result: Result) -> Material:
+    """Collect the material of the report."""
+    directory = RunDirectory.open(result.path)
+    revision = last_revision(directory) or {}
+    status = directory.read_status()
+    identities: Mapping[str, Mapping[str, Any]] = revision.get("identities", {})
+    with Store.open(directory.store_path, read_only=True) as store:
+        labels = {
+            model: server_label(model, identity_key(identity))
+            for model, identity in identities.items()
+        }
+        servers = {model: _servers(store.servers_used(label)) for model, label in labels.items()}
+        probes = {model: probe_record(store, label) for model, label in labels.items()}
+        lost = [Lost(one.model, one.cause, one.n, one.last_message) for one in store.failures()]
+    return Material(
+        name=str(result.settings.get("name", result.path.name)),
+        where=str(result.path),
+        at="" if status is None else status.at.strftime("%Y-%m-%d %H:%M UTC"),
+        version=str(revision.get("orchestrator", "")),
+        settings=result.settings,
+        identities={
+            model: {str(field): str(value) for field, value in identity.items()}
+            for model, identity in identities.items()
+        },
+        servers=servers,
+        progress={} if status is None else status.values,
+        frames=result.frames,
+        rankings=result.rankings,
+        tables=[_warned(table) for table in result.tables],
+        context=all_sources(result.frames, result.settings, allow_code=result.allow_code),
+        lost=lost,
+        exact_match=result.exact_match,
+        notes=result.notes,
+        n_left=result.n_left,
+        epochs=rows_by_epoch(result.frames),
+        probes={model: record for model, record in probes.items() if record is not None},
+    )
+
+
+def _warned(table: Table) -> Table:
+    """A table of the page, where its warning stands in front of what it rests on."""
+    if not table.warning:
+        return table
+    basis = f"{table.warning} {table.basis}".rstrip()
+    return msgspec.structs.replace(table, title=f"{table.title} {UNTRUSTED}", basis=basis)
+
+
+def _servers(used: Sequence[ServerUse]) -> list[str]:
+    """The servers of a model in words, with how much each gave where there are several."""
+    several = len({use.epoch for use in used}) > 1
+    return [
+        use_words(use, with_epoch=several) + (f" ({use.n:,} outcomes)" if use.n else "")
+        for use in used
+    ]

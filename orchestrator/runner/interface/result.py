@@ -1,0 +1,261 @@
+"""A run that can be read: its frames, and the rankings and tables made of them."""
+
+import importlib
+from collections.abc import Sequence
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from orchestrator.analysis import RankingAnalysis
+from orchestrator.errors import RunDirectoryError, StoreError, UsageError
+from orchestrator.foreign import distrust, is_foreign
+from orchestrator.frames import ITEMS, FrameFiles
+from orchestrator.paths import STORE_NAME
+from orchestrator.permission import is_permitted
+from orchestrator.report.completeness import Completeness
+from orchestrator.report.results import Findings, as_text
+from orchestrator.runner.models.identity import identity_key
+from orchestrator.runner.planning.revisions import last_revision
+from orchestrator.runner.planning.similar_items import notes_on_frame
+from orchestrator.runner.planning.stopping import Orders, declared_only, read_orders, tables_of
+from orchestrator.runner.results.cache import NAME as NUMBERS
+from orchestrator.runner.results.cache import Keeping
+from orchestrator.runner.results.frames import (
+    analyse,
+    answer_summary,
+    completeness,
+    missing_notes,
+    notes_of,
+)
+from orchestrator.runner.results.readable import frames_of
+from orchestrator.runner.results.tables import summarise
+from orchestrator.runner.session.execute import Ended
+from orchestrator.store import RunDirectory, Store, newest
+from orchestrator.tables import Table
+
+
+class Result:
+    """A run that can be read: its frames and what they say.
+
+    Attributes:
+        path: The run directory.
+        ended: How the last call ended; None where the run was only loaded.
+        notes: What a reader of the tables must know, e.g. that several servers answered.
+        completeness: How far the run is, and how many units failed.
+        frames: The frames of the current recipe by name, e.g. "answers", "judgments".
+        orders: What a stopping rule declared; None where the recipe has none.
+        allow_code: Whether kinds from outside this project may be imported.
+    """
+
+    def __init__(  # noqa: PLR0913 (what it shows, by keyword)
+        self,
+        path: Path,
+        ended: Ended | None = None,
+        notes: Sequence[str] = (),
+        *,
+        completeness: Completeness | None = None,
+        allow_code: bool = False,
+        frames: FrameFiles | None = None,
+        orders: Orders | None = None,
+    ) -> None:
+        self.path = path
+        self.frames = FrameFiles(path / "results") if frames is None else frames
+        self.ended = ended
+        self.notes = tuple(notes)
+        self.completeness = completeness or Completeness()
+        self.orders = orders
+        self.allow_code = allow_code
+
+    @property
+    def n_left(self) -> int:
+        """Units that have no row yet and need one."""
+        return self.completeness.left
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The resolved recipe of the last call."""
+        return dict((last_revision(RunDirectory.open(self.path)) or {}).get("recipe", {}))
+
+    @cached_property
+    def rankings(self) -> list[RankingAnalysis]:
+        """The ranking of each judge, and over all judges where there are several."""
+        statistics = self.settings.get("statistics", {})
+        found = analyse(
+            self.frames,
+            confidence_level=statistics.get("confidence_level", 0.95),
+            n_resamples=statistics.get("n_resamples", 2000),
+            seed=self.settings.get("seed", 0),
+        )
+        orders = self.orders
+        return found if orders is None else [declared_only(one, orders) for one in found]
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """Declared orders, then what the methods' summaries and the recipe's analyses say."""
+        declared = [] if self.orders is None else tables_of(self.orders, self.rankings)
+        keeping = Keeping(self.frames.folder / NUMBERS)
+        said = summarise(self.frames, self.settings, allow_code=self.allow_code, keeping=keeping)
+        return [*declared, *said]
+
+    @cached_property
+    def exact_match(self) -> dict[str, float | None]:
+        """Share of answers equal to the reference, by model."""
+        return answer_summary(self.frames.columns("answers", ("model", "exact_match")))
+
+    @property
+    def charts(self) -> dict[str, Any]:
+        """The charts of the HTML report as Altair objects, by key; needs the extra `[report]`."""
+        found: dict[str, Any] = _document().charts(self)
+        return found
+
+    @property
+    def failed(self) -> int:
+        """Number of units with a failed row."""
+        return self.completeness.failed
+
+    @property
+    def ok(self) -> bool:
+        """True if every unit of the plan has a row and none failed."""
+        return self.completeness.total > 0 and not self.n_left and not self.failed
+
+    @property
+    def findings(self) -> Findings:
+        """Everything that the reports of this run show."""
+        return Findings(self.rankings, self.exact_match, self.tables, self.completeness)
+
+    def to_markdown(self) -> str:
+        """Return the rankings and tables as Markdown, as `orchestrator report` writes them.
+
+        Returns:
+            The text of `--format markdown`.
+
+        Raises:
+            OrchestratorError: If the frames can't be read.
+
+        Example:
+            >>> Path("results.md").write_text(result.to_markdown())  # doctest: +SKIP
+        """
+        return as_text("markdown", self.findings)
+
+    def to_json(self) -> str:
+        """Return the rankings and tables as a JSON list of documents.
+
+        Returns:
+            The text of `orchestrator report --format json`.
+
+        Raises:
+            OrchestratorError: If the frames can't be read.
+
+        Example:
+            >>> documents = json.loads(result.to_json())  # doctest: +SKIP
+        """
+        return as_text("json", self.findings)
+
+    def to_html(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file.
+
+        Args:
+            path: The file; `report.html` in the run directory if omitted.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            UsageError: If the file can't be written.
+
+        Example:
+            >>> result.to_html("report.html")  # doctest: +SKIP
+        """
+        written: Path = _document().write_html(self, None if path is None else Path(path))
+        return written
+
+    def __repr__(self) -> str:
+        """Return the path of the run and how complete it is."""
+        done = self.completeness
+        counts = f"{done.ended:,} of {done.total - done.not_needed:,} units, {done.failed:,} failed"
+        return f"<Result {str(self.path)!r}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        """The run in short, in a notebook."""
+        said: str = _document().summary(self)
+        return said
+
+
+def _document() -> ModuleType:
+    # It imports this module, and nothing else needs what it imports.
+    return importlib.import_module("orchestrator.runner.interface.html_report")
+
+
+def load(
+    run_dir: str | PathLike[str], *, allow_code: bool = False, untrusted: bool = False
+) -> Result:
+    """Read a run, also one that is still running or was interrupted.
+
+    Args:
+        run_dir: The run directory; the newest one where `--fresh` began others beside it.
+        allow_code: Import kinds from outside this project, to summarise their rows.
+        untrusted: Treat it as another user's run: write nothing into it, and bound what reading its
+            store takes. `docs/security.md` says what that covers.
+
+    Returns:
+        The run: frames, rankings, tables and reports.
+
+    Raises:
+        RunDirectoryError: If there is no run.
+        StoreError: If the run is damaged.
+        UsageError: If code is allowed for a run of another user.
+
+    Example:
+        >>> result = orchestrator.load("runs/pairwise_ranking")  # doctest: +SKIP
+        >>> result.frames["judgments"]  # doctest: +SKIP
+    """
+    path = newest(Path(run_dir))
+    if untrusted:
+        distrust(path)
+    return read(path, allow_code=allow_code)
+
+
+def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> Result:
+    """As `load`, of this very folder, also where a newer run stands beside it.
+
+    Args:
+        path: The folder.
+        allow_code: Import kinds from outside this project.
+        apart: Folder for the frames where nothing may be written into the run's; those that are
+            there and up to date are read all the same.
+
+    Raises:
+        RunDirectoryError: If there is no run.
+    """
+    if not (path / STORE_NAME).exists():
+        raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
+    if allow_code and is_foreign(path):
+        raise UsageError(f"{path} is a run of another user, for which no code is imported")
+    allow_code = is_permitted(path, allow_code=allow_code)
+    directory = RunDirectory.open(path)
+    with Store.open(directory.store_path, read_only=True) as store:
+        frames = frames_of(store, directory, apart)
+        revision = last_revision(directory)
+        if revision is None and store.current_plan is not None:
+            raise StoreError(
+                f"{directory.revisions}: the recipe of this run is missing. `orchestrator repair "
+                f"RUN` restores it, or the same `orchestrator run` writes it again"
+            )
+        revision = revision or {}
+        identities = revision.get("identities", {})
+        keys = {name: identity_key(identity) for name, identity in identities.items()}
+        notes = [*missing_notes(store, directory), *notes_of(store, keys, frames)]
+        if ITEMS in frames:
+            notes += notes_on_frame(frames.scan(ITEMS), revision.get("recipe", {}))
+        if store.current_plan is None:
+            notes.append(
+                "this run has no rows: it was repaired, or is beginning. The same `orchestrator "
+                "run` makes them of what was answered, and asks only what is missing"
+            )
+        orders = read_orders(store)
+        done = completeness(store, frames, None if orders is None else orders.n_not_needed)
+    return Result(
+        path, notes=notes, completeness=done, allow_code=allow_code, frames=frames, orders=orders
+    )

@@ -1,0 +1,156 @@
+"""A run of a prepared recipe in a directory that is locked for it."""
+
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.frames import FrameFiles
+from orchestrator.report.completeness import Completeness
+from orchestrator.report.display import Display
+from orchestrator.report.progress import Progress
+from orchestrator.runner.interface.recipe import Recipe
+from orchestrator.runner.interface.result import Result
+from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
+from orchestrator.runner.logs import logged
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.planning.reuse import open_lenders
+from orchestrator.runner.planning.similar_items import notes_on_items
+from orchestrator.runner.planning.spending import money_spent
+from orchestrator.runner.planning.stopping import read_orders
+from orchestrator.runner.results.frames import (
+    completeness,
+    export,
+    export_items,
+    missing_notes,
+    notes_of,
+    remember_schemas,
+)
+from orchestrator.runner.session.announcement import announce
+from orchestrator.runner.session.event_loop import Stop, run_to_end
+from orchestrator.runner.session.execute import Ended, Opened, execute, open_plan
+from orchestrator.store import RunDirectory, Store, newest
+
+
+class How(msgspec.Struct, frozen=True, kw_only=True):
+    """How a prepared recipe is run.
+
+    Attributes:
+        where: The run directory.
+        fresh: Begin in a new directory beside it.
+        accept_change: Continue even if the server has changed.
+        keep_servers: Leave the servers that were launched running for a later run.
+        stop: Asked from another thread to stop the run.
+    """
+
+    where: Path
+    fresh: bool = False
+    accept_change: bool = False
+    keep_servers: bool = False
+    stop: Stop
+
+
+def run_prepared(prepared: Prepared, given: Recipe | None, shown: Display, how: How) -> Result:
+    """Run a prepared recipe and export its frames.
+
+    Args:
+        prepared: The recipe.
+        given: The recipe as Python gave it, which is kept in the run directory.
+        shown: Display of the progress.
+        how: Where and how.
+
+    Raises:
+        OrchestratorError: If the run can't continue.
+    """
+    with (
+        open_lenders(prepared.recipe.reuse, None if how.fresh else newest(how.where)) as lenders,
+        deferred_interrupts() as late,
+        RunDirectory.lock(how.where, fresh=how.fresh) as directory,
+    ):
+        prepared = msgspec.structs.replace(prepared, lenders=lenders)
+        if given is not None:
+            recipe = given.keep(prepared.recipe, directory)
+            prepared = msgspec.structs.replace(prepared, recipe=recipe)
+        return _run(prepared, directory, shown, how, late)
+
+
+def _run(
+    prepared: Prepared, directory: RunDirectory, shown: Display, how: How, late: DeferredInterrupts
+) -> Result:
+    """Run the remaining units of a run in the directory that is held for it; return its frames."""
+    with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
+        for line in missing_notes(store, directory):
+            shown.note(line)
+        opened = open_plan(prepared, directory, store)
+        remember_schemas(prepared.plan, store)
+        alike = notes_on_items(prepared)
+        for line in (*announce(prepared, opened, store), *alike):
+            shown.note(line)
+        ended = _finish(prepared, opened, directory, store, shown, how)
+        late.begin()
+        export_items(prepared.dataset, directory, late)
+        export(store, directory.results, late)
+        frames = FrameFiles(directory.results)
+        notes = notes_of(store, prepared.plan.identities, frames)
+        for line in notes:
+            shown.note(line)
+        orders = read_orders(store)
+        done = completeness(store, frames, opened.n_not_needed)
+        money = money_spent(prepared, store)
+        said = msgspec.to_builtins(_at_end(directory, ended, done, money))
+        directory.write_status(said, last_outcome=store.last_outcome)
+    return Result(
+        directory.path,
+        ended,
+        [*notes, *alike],
+        completeness=done,
+        allow_code=prepared.allow_code,
+        frames=frames,
+        orders=orders,
+    )
+
+
+def _at_end(
+    directory: RunDirectory, ended: Ended, done: Completeness, money: float | None
+) -> Progress:
+    """The last state of a call, with the units that failed in earlier calls."""
+    progress = ended.progress or Progress(
+        run_dir=str(directory.path),
+        units_total=done.total,
+        units_stored=done.ended,
+        units_not_needed=done.not_needed,
+        money=money,
+    )
+    before = max(0, done.failed - progress.units_failed)
+    return msgspec.structs.replace(progress, units_failed_before=before)
+
+
+def _finish(
+    prepared: Prepared,
+    opened: Opened,
+    directory: RunDirectory,
+    store: Store,
+    shown: Display,
+    how: How,
+) -> Ended:
+    left = opened.done.count(0)
+    if left == 0:
+        n_stored = len(prepared.plan) - opened.n_not_needed
+        shown.note(f"complete: nothing to send ({n_stored:,} units in the store)")
+        return Ended(None, "", interrupted=False)
+    shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
+    try:
+        return run_to_end(
+            lambda stop: execute(
+                prepared,
+                opened,
+                directory,
+                store,
+                accept_change=how.accept_change,
+                keep_servers=how.keep_servers,
+                watch=shown.update,
+                stop=stop,
+            ),
+            how.stop,
+        )
+    finally:
+        shown.stop()

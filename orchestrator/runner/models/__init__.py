@@ -1,0 +1,1 @@
+"""The models of a recipe: identities, capabilities, answers that were given, comparers."""

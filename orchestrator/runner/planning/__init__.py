@@ -1,0 +1,1 @@
+"""Recipe to plan: units and their cost, budget and stopping rules; nothing is sent."""

@@ -1,0 +1,293 @@
+"""Counts of a run's requests by stage, of stored ones, and bounds on tokens and money."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from orchestrator.contracts.method import Stage
+from orchestrator.records import Failure, Outcome
+from orchestrator.runner.planning.budget import Price
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.planning.stopping import new_blocks, open_blocks
+from orchestrator.runner.planning.tally import Asked, Group, Lookup, Tally, by_end, count, drawn
+from orchestrator.scheduler.blocks import Blocks
+from orchestrator.store import Store
+from orchestrator.units import Part, Plan, PlanCount, StageCount
+
+# Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
+# low: an estimate that is too high disappoints nobody.
+_CHARACTERS_PER_TOKEN = 2.5
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Choice of the units of a large plan that are driven.
+
+    Attributes:
+        ended: One byte a position, 1 where the unit has ended; empty where none has, or it is not
+            known. Items whose units have all ended ask nothing more, so few of them are driven.
+        seed: Of the draw.
+        n_units: Most units to drive of the others; plans of no more are driven as a whole.
+    """
+
+    ended: bytearray
+    seed: int
+    n_units: int = 20_000
+
+
+def count_plan(  # noqa: PLR0913 (what it counts, and how)
+    plan: Plan,
+    lookup: Lookup,
+    systems: Mapping[str, str],
+    prices: Mapping[str, Price],
+    blocks: Blocks | None = None,
+    sample: Sample | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> PlanCount:
+    """Count by driving units against the store without sending anything.
+
+    Args:
+        plan: The units.
+        lookup: The store.
+        systems: System prompts by model.
+        prices: By model.
+        blocks: What of the plan is needed, where it has a stopping rule.
+        sample: Which units to drive of a large plan; None for all of any plan.
+        advance: Called with the number of items that are counted now.
+    """
+    n_sure = 0
+    if blocks is not None:
+        n_sure = max(blocks.n_items_open, blocks.rule.fewest_items())
+    sure, unsure, n_driven = Tally(), Tally(), 0
+    for group in _groups(plan, n_sure, sample):
+        tally = count(plan, group, lookup, systems, blocks, advance)
+        n_driven += len(group.driven)
+        if group.items[0] < n_sure:
+            sure += tally
+        else:
+            unsure += tally
+    tally = sure + unsure
+    stages = _stages(plan, tally)
+    stages.extend(_observations(tally.missing, plan))
+    notes = []
+    if not all(stage.exact for stage in stages):
+        notes.append(
+            "at most: what equal answers and failures leave out is known only afterwards; "
+            "requests that are tried again come on top"
+        )
+    if n_driven < len(plan.items):
+        notes.append(
+            f"about: by {n_driven:,} of {len(plan.items):,} items; orchestrator plan --exact "
+            f"counts all, which takes some {1e-4 * len(plan):,.0f} s"
+        )
+    at_least = None if blocks is None else sum(stage.left for stage in _stages(plan, sure))
+    return PlanCount(
+        tally.n_items,
+        len(plan),
+        tuple(stages),
+        _money(stages, plan, prices),
+        tuple(notes),
+        at_least=at_least,
+        is_estimate=n_driven < len(plan.items),
+    )
+
+
+def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
+    """Return the blocks needed by the rows of a store, for the plan it was opened with.
+
+    A plan that it has not opened yet counts as one without rows: its numbers are upper bounds.
+    """
+    rule = prepared.rule
+    if rule is None:
+        return None
+    plan_id = None if store is None else store.current_plan
+    if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
+        return new_blocks(rule)
+    return open_blocks(rule, store, plan_id, store.done_bitmap(plan_id, len(prepared.plan)))
+
+
+def count_prepared(
+    prepared: Prepared,
+    store: Store | None,
+    blocks: Blocks | None,
+    *,
+    exact: bool = True,
+    advance: Callable[[int], None] = lambda _: None,
+) -> PlanCount:
+    """`count_plan` of a run that is prepared, with or without a store.
+
+    Args:
+        prepared: The run.
+        store: Its store; None where there is none yet.
+        blocks: From `blocks_of`.
+        exact: Drive every unit, also of a large plan.
+        advance: As of `count_plan`.
+    """
+    specs = [prepared.models[name] for name in prepared.identities]
+    counted = count_plan(
+        prepared.plan,
+        _lookup(prepared, store),
+        systems_of(prepared),
+        {
+            spec.name: Price(spec.price.input, spec.price.output)
+            for spec in specs
+            if spec.price is not None
+        },
+        blocks,
+        None if exact else Sample(_ended(prepared, store), prepared.recipe.seed),
+        advance,
+    )
+    if prepared.lenders is None:
+        return counted
+    return msgspec.structs.replace(counted, reused=tuple(prepared.lenders.n_found.items()))
+
+
+def _ended(prepared: Prepared, store: Store | None) -> bytearray:
+    """One byte a position, 1 where the unit has ended under this very plan; else empty."""
+    plan_id = None if store is None else store.current_plan
+    if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
+        return bytearray()
+    return store.done_bitmap(plan_id, len(prepared.plan))
+
+
+def _groups(plan: Plan, n_sure: int, sample: Sample | None) -> Iterator[Group]:
+    """Yield groups of items, each with those of its items that are to be driven.
+
+    Items that are asked in any case (the first `n_sure`) are kept apart from the others, and items
+    that have ended from those that ask more, of which more are driven.
+    """
+    everything = range(len(plan.items))
+    if sample is None or len(plan) <= sample.n_units:
+        parts = (everything[:n_sure], everything[n_sure:])
+        yield from (Group(part, part) for part in parts if part)
+        return
+    rng = np.random.default_rng(sample.seed)
+    ended, to_do = by_end(sample.ended, plan.n_per_item)
+    if not sample.ended:
+        to_do = np.arange(len(plan.items))
+    for items, n_units in ((ended, sample.n_units // 20), (to_do, sample.n_units)):
+        for part in (items[items < n_sure], items[items >= n_sure]):
+            if len(part):
+                yield drawn(part, n_units, plan.n_per_item, rng)
+
+
+def count_group(
+    prepared: Prepared, store: Store, blocks: Blocks | None, group: Group
+) -> list[StageCount]:
+    """Count the requests of some items, by driving their units as `count_plan` drives all."""
+    plan = prepared.plan
+    tally = count(plan, group, _lookup(prepared, store), systems_of(prepared), blocks)
+    return [*_stages(plan, tally), *_observations(tally.missing, plan)]
+
+
+def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
+    """The store, where there is one, and the runs that the recipe reuses."""
+    places: list[Lookup] = [] if store is None else [store.get]
+    if prepared.lenders is not None:
+        places.append(prepared.lenders.get)
+
+    def look_up(key: bytes) -> Outcome | Failure | None:
+        for get in places:
+            found = get(key)
+            if found is not None:
+                return found
+        return None
+
+    return look_up
+
+
+def systems_of(prepared: Prepared) -> dict[str, str]:
+    """System prompts by model."""
+    specs = [prepared.models[name] for name in prepared.identities]
+    return {spec.name: spec.system for spec in specs if spec.system}
+
+
+def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
+    planned = plan.stages()
+    unneeded = _unneeded(plan, tally)
+    held, missing = _by_stage(tally.held, planned), _by_stage(tally.missing, planned)
+    stages = []
+    for part, stage in planned:
+        n_times = tally.n_turns if stage.per_turn else tally.n_items
+        total = stage.per_item * n_times
+        skipped = min(total, unneeded[stage.name, stage.model, stage.draw])
+        key = (part.name, stage.ask, stage.model)
+        have = min(held[key], total - skipped)
+        held[key] -= have
+        # What is asked after an answer that is not there yet is not among what is missing.
+        exact = stage.exact and n_times == tally.n_items
+        left = missing[key] if exact else total
+        left = min(left, total - skipped - have)
+        stages.append(
+            StageCount(
+                name=stage.name,
+                model=stage.model,
+                total=total,
+                held=have,
+                left=left,
+                exact=exact,
+                max_tokens=stage.max_tokens * left,
+                not_needed=skipped,
+                method=part.name,
+            )
+        )
+    return stages
+
+
+def _by_stage(asked: Asked, planned: Sequence[tuple[Part, Stage]]) -> Asked:
+    """Return requests by the method whose stage counts them.
+
+    A draw that several methods share is asked by any of them and counted with the first.
+    """
+    own = dict.fromkeys((part.name, stage.ask, stage.model) for part, stage in planned)
+    first = {(ask, model): method for method, ask, model in reversed(own)}
+    found: Asked = Counter()
+    for (method, ask, model), n in asked.items():
+        is_own = (method, ask, model) in own
+        found[method if is_own else first.get((ask, model), method), ask, model] += n
+    return found
+
+
+def _unneeded(plan: Plan, tally: Tally) -> Counter[tuple[str, str, str]]:
+    """Requests of units that are not needed, by name, model and draw of their stage."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for which, n_items in tally.skipped.items():
+        part, combination = plan.combinations[which]
+        asked = combination.judge or combination.models[-1]
+        for stage in part.stages(combination.models):
+            if stage.model == asked:
+                n_times = tally.skipped_turns[which] if stage.per_turn else n_items
+                found[stage.name, stage.model, stage.draw] += stage.per_item * n_times
+    return found
+
+
+def _observations(missing: Asked, plan: Plan) -> list[StageCount]:
+    """Stored draws that lack what is to be observed: their tokens are scored, not drawn again."""
+    planned = {(stage.ask, stage.model) for _, stage in plan.stages()}
+    scored: Counter[str] = Counter()
+    for (_, kind, model), n in missing.items():
+        if kind == "score" and (kind, model) not in planned:
+            scored[model] += n
+    return [
+        StageCount("observations", model, n, 0, n, exact=True, max_tokens=0)
+        for model, n in sorted(scored.items())
+    ]
+
+
+def _money(stages: list[StageCount], plan: Plan, prices: Mapping[str, Price]) -> float | None:
+    """Upper bound of what is left, from the length of the items and the bounds on answers."""
+    if not prices or any(stage.model not in prices for stage in stages if stage.left):
+        return None
+    answer_tokens = max((stage.max_tokens // max(1, stage.left) for stage in stages), default=0)
+    n_items = len(plan.items)
+    sample = range(0, n_items, max(1, n_items // 200))
+    characters = [sum(len(m.content) for m in plan.items.item(i).messages) for i in sample]
+    prompt = math.ceil(max(characters, default=0) / _CHARACTERS_PER_TOKEN) + 500
+    total = 0.0
+    for stage in stages:
+        price = prices.get(stage.model, Price())
+        tokens_in = stage.left * (prompt + (2 * answer_tokens if stage.name != "answers" else 0))
+        total += (tokens_in * price.input + stage.max_tokens * price.output) / 1e6
+    return total

@@ -1,0 +1,215 @@
+"""Recipe to plan: dataset opened, identities read, units counted. Starts and sends nothing."""
+
+import importlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from orchestrator import contracts, plugins
+from orchestrator.contracts.method import Companion, Method, MethodSettings
+from orchestrator.datasets import Dataset, open_dataset
+from orchestrator.errors import PluginError
+from orchestrator.permission import is_permitted
+from orchestrator.recipe.schema import ModelSpec, Recipe
+from orchestrator.runner.models.capabilities import refuse_impossible
+from orchestrator.runner.models.comparers import local_models
+from orchestrator.runner.models.given_answers import open_given
+from orchestrator.runner.models.identity import identity_key, model_identity
+from orchestrator.units import Part, Plan, make_part, settings_of
+
+if TYPE_CHECKING:
+    from orchestrator.runner.planning.reuse import Lenders
+    from orchestrator.scheduler.blocks import StoppingRule
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """Everything that a run must know before it begins.
+
+    Attributes:
+        recipe: As loaded.
+        dataset: Limited as asked.
+        models: The models of the recipe, and what methods bring along to compare texts.
+        identities: What decides each model's numbers, in words.
+        plan: All units.
+        allow_code: Whether kinds from outside this project may be imported.
+        lenders: Other runs that outcomes are copied from, open while they are needed.
+        rule: When to ask no more about two models; None where everything is asked.
+    """
+
+    recipe: Recipe
+    dataset: Dataset
+    models: dict[str, ModelSpec]
+    identities: dict[str, dict[str, str]]
+    plan: Plan
+    allow_code: bool
+    rule: "StoppingRule | None" = None
+    lenders: "Lenders | None" = None
+
+
+def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:
+    """Open the dataset, read the identities and make the plan.
+
+    Args:
+        recipe: A loaded recipe.
+        base: Folder that relative paths of the recipe start from.
+        allow_code: Import kinds from outside this project.
+
+    Raises:
+        DatasetError: If the dataset is missing or malformed.
+        LaunchError: If weights are missing.
+        PluginError: If code from outside this project raises.
+        UsageError: If a server can't do what is asked, or an extra is not installed.
+    """
+    allow_code = is_permitted(Path(recipe.file), allow_code=allow_code)
+    with plugins.blaming():
+        return _prepare(recipe, base, allow_code=allow_code)
+
+
+def _prepare(recipe: Recipe, base: Path, *, allow_code: bool) -> Prepared:
+    dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
+    if recipe.limit is not None:
+        dataset = dataset.limit(recipe.limit)
+    stop_when = recipe.statistics.stop_when
+    if stop_when is not None:
+        # The order on exactly these items rests on each being drawn for itself.
+        dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
+    parts = parts_of(recipe, allow_code=allow_code)
+    refuse_impossible(parts, recipe, allow_code=allow_code)
+    used = _used_models(parts)
+    specs = {name: spec for name, spec in recipe.models.items() if name in used}
+    given = open_given(specs, dataset)
+    identities = {
+        name: given[name].identity if name in given else model_identity(spec, allow_code=allow_code)
+        for name, spec in specs.items()
+    }
+    local = local_models(parts, recipe, base, allow_code=allow_code)
+    identities.update((name, model.identity) for name, model in local.items())
+    models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
+    keys = {name: identity_key(identity) for name, identity in identities.items()}
+    finders = {name: answers.find for name, answers in given.items()}
+    clusters = None if dataset.clusters is None else dataset.clusters.codes
+    plan = Plan(parts, dataset, keys, recipe.seed, given=finders, clusters=clusters)
+    rule = _stopping_rule(recipe, plan)
+    return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
+
+
+def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
+    """The methods of the recipe, each after the companions it brings.
+
+    Companions with equal settings are one part over all their models, so that no answer has two
+    rows; where a method of the recipe has these settings, it is that one.
+    """
+    parts: dict[tuple[str, str, str], Part] = {}
+    names = {
+        (method.kind, settings_of(method.method.config)): method.name
+        for method in reversed(recipe.methods)
+    }
+
+    def add(kind: str, method: Method[MethodSettings], name: str) -> None:
+        for other in contracts.listed(method, "companions", method.companions(), Companion):
+            companion = contracts.method(other.kind, allow_code=allow_code)(other.config)
+            taken = other.kind in names.values()
+            free = f"{other.kind} ({name})" if taken else other.kind
+            called = names.setdefault((other.kind, settings_of(other.config)), free)
+            add(other.kind, companion, called)
+        key = (kind, settings_of(method.config), name)
+        before = parts[key].candidates if key in parts else ()
+        models = dict.fromkeys((*before, *recipe.candidates(method)))
+        parts[key] = make_part(kind, method, tuple(models), name)
+
+    for reference in recipe.methods:
+        add(reference.kind, reference.method, reference.name)
+    _refuse_shared_frames(parts.values())
+    return list(parts.values())
+
+
+def _refuse_shared_frames(parts: Iterable[Part]) -> None:
+    """Rows of one frame have the same columns, also those of companions.
+
+    Raises:
+        PluginError: If two methods have a frame of the same name with different columns.
+    """
+    first: dict[str, Part] = {}
+    for part in parts:
+        other = first.setdefault(part.frame, part)
+        if list(other.columns.items()) != list(part.columns.items()):
+            raise PluginError(
+                f"methods {other.kind!r} and {part.kind!r} have the frame {part.frame!r} "
+                f"with different columns; give each a 'frame' of its own"
+            )
+
+
+def _used_models(parts: list[Part]) -> set[str]:
+    used: set[str] = set()
+    for part in parts:
+        for combination in part.combinations():
+            used.update((*combination.models, combination.judge))
+    return used - {""}
+
+
+def describe_change(
+    before: Mapping[str, Any] | None, identities: Mapping[str, dict[str, str]], recipe: Recipe
+) -> list[str]:
+    """Describe the changes since the revision before, each in a short phrase.
+
+    Args:
+        before: The `orchestrator` part of the last revision file, None for the first call.
+        identities: Of the models now.
+        recipe: The recipe now.
+    """
+    if before is None:
+        return []
+    changes = []
+    old_models: dict[str, Any] = before.get("identities", {})
+    for name, identity in identities.items():
+        if name not in old_models:
+            changes.append(f"model {name} added")
+        elif old_models[name] != identity:
+            changes.append(f"model {name} changed")
+    changes.extend(f"model {name} removed" for name in old_models if name not in identities)
+    old: dict[str, Any] = before.get("recipe", {})
+    new = recipe.resolved()
+    judges = _judges(recipe)
+    plain = ("dataset", "limit", "seed")
+    changes.extend(f"{key} changed" for key in plain if old.get(key) != new.get(key))
+    if old.get("methods") != new.get("methods"):
+        who = f" (judge: {', '.join(judges)})" if judges else ""
+        changes.append(f"{_method_changes(old.get('methods'), new.get('methods'))}{who}")
+    return changes
+
+
+def _judges(recipe: Recipe) -> list[str]:
+    found: list[str] = []
+    for reference in recipe.methods:
+        found.extend(reference.method.judges)
+    return found
+
+
+def _method_changes(old: Any, new: Any) -> str:  # noqa: ANN401 (plain data of any method)
+    """Name the settings of the methods that differ, by dotted path."""
+    paths: list[str] = []
+
+    def walk(left: Any, right: Any, path: str) -> None:  # noqa: ANN401
+        if isinstance(left, dict) and isinstance(right, dict):
+            for key in sorted({*left, *right}):
+                walk(left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
+        elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+            for index, (one, other) in enumerate(zip(left, right, strict=True)):
+                walk(one, other, f"{path}.{index}" if len(left) > 1 else path)
+        elif left != right:
+            paths.append(path or "methods")
+
+    walk(old, new, "")
+    return f"{', '.join(paths)} changed"
+
+
+def _stopping_rule(recipe: Recipe, plan: Plan) -> "StoppingRule | None":
+    if recipe.statistics.stop_when is None:
+        return None
+    # It imports the statistics, which no other check of a recipe needs.
+    found: StoppingRule | None = importlib.import_module(
+        "orchestrator.runner.planning.stopping"
+    ).find_rule(recipe, plan)
+    return found

@@ -1,0 +1,206 @@
+"""`reuse` of a recipe: what other runs were answered is copied instead of asked."""
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.backend import Provenance
+from orchestrator.errors import OrchestratorError, ServerChangedError
+from orchestrator.recipe.reused import ReusedRun
+from orchestrator.records import Outcome
+from orchestrator.runner.models.identity import provenance_words, same_identity, server_label
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.probing.records import adopt_probe
+from orchestrator.store import Lender, Lent, Store, StoredServer
+
+_log = logging.getLogger(__name__)
+
+
+class _Opened(NamedTuple):
+    run: ReusedRun
+    lender: Lender
+
+
+class Lenders:
+    """The runs that a recipe reuses, open for reading.
+
+    Attributes:
+        n_found: Outcomes that `get` found, by run as the recipe names it.
+    """
+
+    def __init__(self, opened: Sequence[_Opened] = ()) -> None:
+        self.opened = tuple(opened)
+        self.n_found: Counter[str] = Counter()
+
+    def find(self, key: bytes) -> tuple[_Opened, Lent] | None:
+        """The first run that holds a good outcome of a key, and the outcome.
+
+        Raises:
+            RecipeError: If a store can't be read.
+        """
+        for one in self.opened:
+            try:
+                lent = one.lender.find(key)
+            except OrchestratorError as error:
+                raise _unreadable(one.run, error) from error
+            if lent is not None:
+                return one, lent
+        return None
+
+    def get(self, key: bytes) -> Outcome | None:
+        """An outcome that one of them holds, counted; nothing is copied.
+
+        Raises:
+            RecipeError: If a store can't be read.
+        """
+        found = self.find(key)
+        if found is None:
+            return None
+        self.n_found[found[0].run.said] += 1
+        return found[1].outcome
+
+
+@contextlib.contextmanager
+def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lenders]:
+    """Open the runs of a recipe.
+
+    Args:
+        runs: As the recipe has them.
+        own: Directory of the run that reuses them, which need not be there; None for none.
+
+    Raises:
+        RecipeError: If one is no run, can't be read, or is the run itself.
+    """
+    with contextlib.ExitStack() as stack:
+        opened = []
+        for run in runs:
+            if own is not None and own.exists() and Path(run.path).samefile(own):
+                raise run.error(f"{run.said!r} is this run itself; another run is meant")
+            try:
+                lender = Lender(Path(run.path))
+            except OrchestratorError as error:
+                raise _unreadable(run, error) from error
+            stack.callback(lender.close)
+            opened.append(_Opened(run, lender))
+        yield Lenders(opened)
+
+
+class Copies:
+    """Copies what the runs of `reuse` hold into the store of a run, as it is asked for.
+
+    Args:
+        lenders: The runs.
+        store: Of this run, open for writing.
+        labels: What the store remembers the servers of each model by.
+        accept_change: Copy also what another server answered than the one of this run.
+
+    Attributes:
+        n_copied: Outcomes, by run as the recipe names it.
+    """
+
+    def __init__(
+        self, lenders: Lenders, store: Store, labels: Mapping[str, str], *, accept_change: bool
+    ) -> None:
+        self._lenders = lenders
+        self._store = store
+        self._labels = labels
+        self._accept_change = accept_change
+        self._numbers: dict[tuple[str, str, int], int] = {}
+        self.n_copied: Counter[str] = Counter()
+
+    def find(self, key: bytes, kind: str, model: str) -> Outcome | None:
+        """The outcome of a key that this run lacks, which it holds from now on.
+
+        Raises:
+            RecipeError: If a store can't be read.
+            ServerChangedError: If another server gave it than the one that answers this run.
+        """
+        found = self._lenders.find(key)
+        if found is None:
+            return None
+        opened, lent = found
+        self._store.copy_outcome(key, kind, model, lent, self._server(model, opened, lent.server))
+        self.n_copied[opened.run.said] += 1
+        return lent.outcome
+
+    def meet(self, model: str, provenance: Provenance) -> None:
+        """Hold a server that has been connected to those that answered the other runs.
+
+        Now rather than when the first answer of theirs is needed, which may be hours later.
+
+        Raises:
+            RecipeError: If a store can't be read.
+            ServerChangedError: If another one answered there.
+        """
+        for opened in self._lenders.opened:
+            try:
+                servers = opened.lender.servers().values()
+            except OrchestratorError as error:
+                raise _unreadable(opened.run, error) from error
+            for server in servers:
+                if same_identity(server.model, self._labels[model]):
+                    self._compare(model, opened, server, [provenance])
+                    adopt_probe(self._store, self._labels[model], opened.lender, server)
+
+    def servers(self) -> Iterator[StoredServer]:
+        """The servers that answered the other runs.
+
+        Raises:
+            RecipeError: If a store can't be read.
+        """
+        for opened in self._lenders.opened:
+            try:
+                yield from opened.lender.servers().values()
+            except OrchestratorError as error:
+                raise _unreadable(opened.run, error) from error
+
+    def _server(self, model: str, opened: _Opened, number: int) -> int:
+        """The number here of a server by its number there."""
+        known = self._numbers.get((model, opened.run.path, number))
+        if known is not None:
+            return known
+        server, label = opened.lender.server(number), self._labels[model]
+        here = 0
+        if server is not None:
+            self._compare(model, opened, server, [])
+            here = self._store.server_id(label, server.provenance, run=opened.run.path)
+            adopt_probe(self._store, label, opened.lender, server)
+        self._numbers[model, opened.run.path, number] = here
+        return here
+
+    def _compare(
+        self, model: str, opened: _Opened, server: StoredServer, others: Sequence[Provenance]
+    ) -> None:
+        """Hold the server of another run to those of this one."""
+        label = self._labels[model]
+        known = [*self._store.known_servers(label), *others]
+        if not known or server.provenance in known:
+            return
+        said = (
+            f"model {model!r}: {opened.run.said} was answered by "
+            f"{provenance_words(server.provenance)}, this run by {provenance_words(known[-1])}"
+        )
+        if not self._accept_change:
+            raise ServerChangedError(
+                f"{said}. Their numbers may differ. Go on with --accept-server-change, or take "
+                f"{opened.run.said} out of 'reuse'"
+            )
+        _log.warning("%s", said, extra={"model": model})
+        # Once it is accepted, no later call asks again.
+        self._store.server_id(label, server.provenance, run=opened.run.path)
+
+
+def copies_of(prepared: Prepared, store: Store, *, accept_change: bool) -> Copies | None:
+    """Return the outcomes that a run copies from others; None if its recipe names none."""
+    lenders = prepared.lenders
+    if lenders is None or not lenders.opened:
+        return None
+    labels = {name: server_label(name, key) for name, key in prepared.plan.identities.items()}
+    return Copies(lenders, store, labels, accept_change=accept_change)
+
+
+def _unreadable(run: ReusedRun, error: OrchestratorError) -> OrchestratorError:
+    return run.error(f"{run.said!r} can't be reused: {error}")

@@ -1,0 +1,63 @@
+"""Spending of a run, kept in its store between calls."""
+
+import msgspec
+
+from orchestrator.errors import UsageError
+from orchestrator.runner.planning.budget import Bounds, Budget, Price, Spent
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.store import Store, damaged
+
+_SPENT = "spent"
+
+
+def keep_spent(store: Store, budget: Budget) -> None:
+    """Write down what is spent."""
+    store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
+
+
+def budget_of(prepared: Prepared, store: Store) -> Budget:
+    """Return the bounds of a recipe, with what earlier calls spent.
+
+    Raises:
+        UsageError: If a bound on money can't be kept, because a model has no price.
+        StoreError: If what was spent can't be read.
+    """
+    recipe = prepared.recipe
+    bounds = recipe.budget
+    unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
+    if bounds.money is not None and unpriced:
+        raise UsageError(
+            f"budget.money can't be kept: {', '.join(unpriced)} has no price; give each model a "
+            f"`price` (0 where it costs nothing)"
+        )
+    return Budget(
+        Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours),
+        _spent(store),
+        _prices(prepared),
+    )
+
+
+def money_spent(prepared: Prepared, store: Store) -> float | None:
+    """Return what all calls have spent; None where no model has a price."""
+    return Budget(Bounds(), _spent(store), _prices(prepared)).money
+
+
+def _prices(prepared: Prepared) -> dict[str, Price]:
+    return {
+        name: Price(spec.price.input, spec.price.output)
+        for name, spec in prepared.models.items()
+        if spec.price is not None
+    }
+
+
+def _spent(store: Store) -> Spent:
+    """Return what earlier calls spent.
+
+    Raises:
+        StoreError: If that can't be read.
+    """
+    text = store.get_meta(_SPENT)
+    try:
+        return Spent() if text is None else msgspec.json.decode(text, type=Spent)
+    except msgspec.MsgspecError as error:
+        raise damaged(f"{store.path}: what was spent is", error) from error

@@ -1,0 +1,254 @@
+"""Sequential stopping in a run: the rule that follows from a recipe, and what the rows led to."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import msgspec
+import numpy as np
+
+from orchestrator.analysis import RankingAnalysis
+from orchestrator.contracts.method import Compared
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.recipe.schema import Recipe
+from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
+from orchestrator.statistics.sequential import PairOrder
+from orchestrator.store import Store
+from orchestrator.summaries._orders import orders_table
+from orchestrator.tables import Table
+from orchestrator.units import Part, Plan
+
+NOT_NEEDED = "units not needed"
+"""The number of a plan, and how many of its units a stopping rule found to be not needed."""
+_RULE = "stopping rule"
+
+_log = logging.getLogger(__name__)
+
+
+def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
+    """The stopping rule of a recipe; None where it has none.
+
+    Raises:
+        UsageError: If no method of the recipe says on each prompt which of two models is better.
+    """
+    settings = recipe.statistics.stop_when
+    if settings is None:
+        return None
+    rankings, slots = _rankings(plan)
+    if not rankings:
+        names = ", ".join(method.name for method in recipe.methods)
+        raise UsageError(
+            f"statistics.stop_when: no order of models can be declared from {names}; it needs two "
+            f"candidates and a method that compares models prompt by prompt: pairwise_ranking, "
+            f"pairwise_scoring or pointwise"
+        )
+    fewest = min(len(ranking.models) for ranking in rankings)
+    if settings.top is not None and settings.top >= fewest:
+        raise UsageError(
+            f"statistics.stop_when.top: the best {settings.top} of {fewest} models are all of "
+            f"them; leave it out to have every order settled"
+        )
+    asked_for = {method.name for method in recipe.methods}
+    of_dataset = settings.population == "dataset"
+    return StoppingRule(
+        n_items=len(plan.items),
+        block=settings.block,
+        error=1.0 - recipe.statistics.confidence_level,
+        population=len(plan.items) if of_dataset else None,
+        top=settings.top,
+        rankings=tuple(rankings),
+        slots=tuple(slots),
+        feeds=tuple(
+            # What the recipe itself asks for is never left out.
+            () if part.name in asked_for else tuple(plan.fed_by(which))
+            for which, (part, _) in enumerate(plan.combinations)
+        ),
+        sizes=() if of_dataset else _cluster_sizes(plan),
+    )
+
+
+def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
+    """Items of each cluster, which stand together; empty where each item stands alone."""
+    if plan.clusters is None:
+        return ()
+    begins = np.flatnonzero(np.diff(plan.clusters)) + 1
+    return tuple(np.diff([0, *begins, len(plan.items)]).tolist())
+
+
+def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
+    """Return the rankings, and the place of each combination's value in them."""
+    rankings: list[Ranking] = []
+    numbers: dict[tuple[str, str], int] = {}
+    slots: list[Slot | None] = []
+    for part, combination in plan.combinations:
+        compared = part.method.compared()
+        if compared is None or len(part.candidates) < 2:
+            slots.append(None)
+            continue
+        key = (part.name, combination.judge)
+        if key not in numbers:
+            numbers[key] = len(rankings)
+            rankings.append(_ranking(part, combination.judge, compared))
+        slots.append(_slot(numbers[key], part.candidates, combination.models))
+    return rankings, slots
+
+
+def _ranking(part: Part, judge: str, compared: Compared) -> Ranking:
+    return Ranking(
+        method=part.name,
+        judge=judge,
+        frame=part.frame,
+        models=part.candidates,
+        column=list(part.columns).index(compared.column),
+        low=compared.low,
+        high=compared.high,
+        of_pairs="model_a" in part.columns,
+    )
+
+
+def _slot(ranking: int, candidates: Sequence[str], models: Sequence[str]) -> Slot:
+    at = [candidates.index(model) for model in models]
+    if len(at) == 1:
+        return Slot(ranking, at[0])
+    pairs = list(combinations(range(len(candidates)), 2))
+    return Slot(ranking, pairs.index((min(at), max(at))), at[0] > at[1])
+
+
+def remember_rule(rule: StoppingRule | None, store: Store) -> None:
+    """Keep the rule in the store, so that it can be read without the recipe."""
+    text = msgspec.json.encode(rule).decode()
+    if (store.get_meta(_RULE) or "null") != text:
+        store.set_meta(_RULE, text)
+
+
+def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> None:
+    """Keep the number of units that are not needed, for whoever counts what is left."""
+    if blocks is not None or store.get_meta(NOT_NEEDED) is not None:
+        store.set_meta(NOT_NEEDED, f"{plan_id} {0 if blocks is None else blocks.n_not_needed}")
+
+
+def new_blocks(rule: StoppingRule) -> Blocks:
+    """Return the blocks of a run without a row."""
+    blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
+    blocks.start()
+    return blocks
+
+
+def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray) -> Blocks:
+    """Return the blocks as the rows in the store leave them.
+
+    Args:
+        rule: When to stop.
+        store: It is read once, as far as the rows compare models.
+        plan_id: Of the plan that the rule was made for.
+        done: One byte a position; units that are not needed are marked too.
+    """
+    blocks = Blocks(rule, done)
+    for frame in sorted({ranking.frame for ranking in rule.rankings}):
+        for unit in store.iter_rows(plan_id, frame):
+            if done[unit.position]:
+                blocks.put(unit.position, unit.status, unit.rows)
+    blocks.start()
+    return blocks
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """The orders that a run declared.
+
+    Attributes:
+        rule: By which.
+        n_prompts: Prompts that the decisions rest on.
+        n_not_needed: Units that were not asked, because they could not change an order.
+        n_left: Units that are still to be done.
+        pairs: By ranking.
+    """
+
+    rule: StoppingRule
+    n_prompts: int
+    n_not_needed: int
+    n_left: int
+    pairs: list[list[PairOrder]]
+
+
+def read_orders(store: Store) -> Orders | None:
+    """Return the orders that the current plan's rows have settled; None without a stopping rule.
+
+    Raises:
+        StoreError: If the rule is damaged.
+    """
+    plan_id, text = store.current_plan, store.get_meta(_RULE)
+    if plan_id is None or text is None:
+        return None
+    try:
+        rule = msgspec.json.decode(text, type=StoppingRule | None)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{store.path}: the stopping rule is damaged: {error}") from error
+    if rule is None:
+        return None
+    done = store.done_bitmap(plan_id, rule.n_items * len(rule.slots))
+    blocks = open_blocks(rule, store, plan_id, done)
+    n_left = blocks.ended.count(0)
+    return Orders(rule, blocks.n_prompts, blocks.n_not_needed, n_left, blocks.orders())
+
+
+def tables_of(orders: Orders, analyses: Sequence[RankingAnalysis] = ()) -> list[Table]:
+    """One table a ranking, with the warning of its analysis where the judge is not trusted."""
+    rule = orders.rule
+    warnings = {(one.source, one.judge): one.warning for one in analyses}
+    tables = [
+        orders_table(
+            ranking.method,
+            ranking.judge,
+            ranking.models,
+            pairs,
+            error=rule.error,
+            n_items=rule.n_items,
+            block=rule.block,
+            n_clusters=len(rule.sizes) or None,
+            of_dataset=rule.population is not None,
+            top=rule.top,
+            is_finished=not orders.n_left,
+        )
+        for ranking, pairs in zip(rule.rankings, orders.pairs, strict=True)
+    ]
+    return [
+        msgspec.structs.replace(table, warning=warnings.get((one.method, one.judge), ""))
+        for one, table in zip(rule.rankings, tables, strict=True)
+    ]
+
+
+def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
+    """A ranking whose models are told apart by the declared orders, and by nothing else.
+
+    Its p-values are those of a sample of a size that was fixed beforehand.
+    """
+    known: Mapping[tuple[str, str], float] = {}
+    for ranking, orders_of in zip(orders.rule.rankings, orders.pairs, strict=True):
+        if (ranking.method, ranking.judge) == (analysis.source, analysis.judge):
+            known = _declared(ranking.models, orders_of)
+    pairs = tuple(
+        replace(
+            pair,
+            p_value=None,
+            adjusted_p=known.get((pair.better, pair.worse)),
+            resolvable=not analysis.warning and (pair.better, pair.worse) in known,
+        )
+        for pair in analysis.pairs
+    )
+    note = (
+        "asked until orders were settled (statistics.stop_when): ratings, win rates, ranks and "
+        "their intervals rest on more prompts for some pairs than for others, and the intervals do "
+        "not allow for the stopping; what is said to be resolvable is a declared order, see the "
+        "orders by sequential test"
+    )
+    return replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
+
+
+def _declared(models: Sequence[str], pairs: Sequence[PairOrder]) -> dict[tuple[str, str], float]:
+    found = {}
+    for pair in pairs:
+        a, b = models[pair.first], models[pair.second]
+        if pair.better:
+            found[(a, b) if pair.better > 0 else (b, a)] = pair.p
+    return found

@@ -1,0 +1,396 @@
+"""Probing one model on one server: sends the requests, leaves the judging to `probing`."""
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Backend, Provenance, answered
+from orchestrator.errors import UsageError
+from orchestrator.probing import checks, choices, examples, likeness, requests, template
+from orchestrator.probing.examples import Example
+from orchestrator.probing.likeness import Seen
+from orchestrator.probing.record import ALTERNATIVES, Finding, ProbeRecord, unknown
+from orchestrator.probing.replies import Chat, HttpReply, chat
+from orchestrator.records import Choice, Failure, Generation, Label, Messages, Sampling, Scored
+from orchestrator.runner.probing.http import Http
+
+_CHAT: Final = "/v1/chat/completions"
+_USUAL_CAP: Final = 20
+_LONG_LIST: Final = 1_000
+_WARM_DRAWS: Final = 3
+_N_MIXED: Final = 6
+_MIXED_TOKENS: Final = 24
+_ROUNDS: Final = 2
+# What may be asked at a time. The answer to one question seldom waits for that to another.
+AT_ONCE: Final = 8
+# vLLM's V1 runner is the one known to mix replies up.
+_MAY_MIX: Final = frozenset({"vllm"})
+
+T = TypeVar("T")
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A server and model to probe.
+
+    Attributes:
+        kind: Of the back-end.
+        model: The server's name for the model.
+        backend: Connected.
+        http: To the same server, open.
+        provenance: What the server says it is.
+        plain: Whether it is a base model, which has no chat.
+        examples: Made-up asks of methods, which have to be answered as they need it.
+        at_once: Requests that it may have at a time.
+    """
+
+    kind: str
+    model: str
+    backend: Backend
+    http: Http
+    provenance: Provenance
+    plain: bool = False
+    examples: tuple[Example, ...] = ()
+    at_once: int = AT_ONCE
+
+
+def today() -> dt.date:
+    """By this machine's clock."""
+    return dt.datetime.now(tz=dt.UTC).date()
+
+
+async def probe_model(
+    target: Target, *, quick: bool = False, noise: bool = True, now: Callable[[], dt.date] = today
+) -> ProbeRecord:
+    """Ask a server what it really does.
+
+    Args:
+        target: Which.
+        quick: Ask only whether it is the same model with as many alternatives, and whether scores
+            are those of generation, as for a server that was probed before.
+        noise: Measure how much its log-probabilities vary.
+        now: The day, for templates that write it.
+
+    Raises:
+        UsageError: If its replies can't be read, which is a fault of this program.
+    """
+    found = await answered(_probe(target, quick=quick, noise=noise, now=now))
+    if isinstance(found, Failure):
+        raise UsageError(f"{target.model!r} can't be probed: {found.message}")
+    return found
+
+
+async def _probe(
+    target: Target, *, quick: bool, noise: bool, now: Callable[[], dt.date]
+) -> ProbeRecord:
+    run = _Probe(target)
+    if quick:
+        asked = [run.scoring(), run.examples()]
+        findings = _joined(await _at_once(*([] if target.plain else [run.chat()]), *asked))
+    elif target.plain:
+        findings = _joined(await _at_once(run.scoring(), run.choosing(), run.examples()))
+    else:
+        # What follows needs the first reply.
+        chat_findings = await run.chat()
+        scoring, sampling, choosing, tried, tokens = await _at_once(
+            run.scoring(), run.sampling(), run.choosing(), run.examples(), run.tokens(now())
+        )
+        # By themselves: a draw may depend on what else a server computes, and what is asked last
+        # spoils it.
+        repeatable, labels = await run.repeatable(), await run.labels()
+        findings = _joined(
+            [chat_findings, scoring, sampling, repeatable, choosing, tried, tokens, labels]
+        )
+    seen, measured = await run.seen(noise=noise)
+    if measured is not None:
+        findings.append(checks.noise(measured))
+    return ProbeRecord(
+        backend=target.kind,
+        model=target.model,
+        version=target.provenance.version,
+        fingerprint=target.provenance.fingerprint,
+        findings=tuple(findings),
+        n_prompt=run.n_prompt,
+        named=run.first,
+        seen=seen,
+        noise=measured,
+    )
+
+
+def _joined(findings: list[list[Finding]]) -> list[Finding]:
+    return [finding for some in findings for finding in some]
+
+
+class _Probe:
+    """One probe; no more than so many of its requests are under way at a time."""
+
+    def __init__(self, target: Target) -> None:
+        self._t = target
+        self._room = asyncio.Semaphore(target.at_once)
+        self._greedy: HttpReply = HttpReply(0, b"not asked")
+        self._ids: tuple[int, ...] | None = None
+        self._most = _USUAL_CAP
+
+    @property
+    def n_prompt(self) -> int | None:
+        """Tokens of the question, as the server counts them."""
+        found = chat(self._greedy)
+        return None if found is None else found.n_prompt
+
+    @property
+    def first(self) -> dict[str, float]:
+        """Log-probabilities of what is listed as the first token of the answer, by its name."""
+        return next(iter(likeness.of_chat(chat(self._greedy)).listed), {})
+
+    async def _ask(self, **more: Any) -> HttpReply:  # noqa: ANN401 (any JSON)
+        """One chat completion; what an endpoint refuses is left out once."""
+        body: dict[str, Any] | None = requests.chat(self._t.model, **more)
+        reply = HttpReply(0, b"")
+        while body is not None:
+            reply = await self._post(_CHAT, body)
+            body = requests.plainer(body, reply)
+        return reply
+
+    async def _post(self, path: str, body: dict[str, Any]) -> HttpReply:
+        async with self._room:
+            return await self._t.http.post(path, body)
+
+    async def _draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        async with self._room:
+            return await self._t.backend.generate(ask, seed)
+
+    async def _score(self, ask: ScoreAsk) -> Scored | Failure:
+        async with self._room:
+            return await self._t.backend.score(ask)
+
+    async def _choose(self, labels: tuple[Label, ...]) -> Choice | Failure:
+        return await self._chosen(Ask().choose(self._t.model, requests.QUESTION, labels))
+
+    async def _chosen(self, ask: ChooseAsk) -> Choice | Failure:
+        async with self._room:
+            return await self._t.backend.choose(ask)
+
+    async def chat(self) -> list[Finding]:
+        """Check log-probabilities, and the number of alternatives."""
+        self._greedy, many = await _at_once(
+            self._ask(), self._ask(top_logprobs=checks.ASKED_FOR_CAP)
+        )
+        findings = checks.logprobs(self._greedy, ALTERNATIVES)
+        if findings[-1].name == "logprobs":
+            return findings
+        cap = checks.cap(many)
+        # Labels are seldom among the few best, so they are looked for as far down as it goes.
+        self._most = min(int(cap.value), _LONG_LIST) if cap.value.isdecimal() else _USUAL_CAP
+        return [*findings, cap]
+
+    async def scoring(self) -> list[Finding]:
+        """Check that texts come, and that their scores are those of generation."""
+        model, ask = self._t.model, Ask()
+        greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
+        # Unlikely tokens show more than the likeliest; at temperature 1 ln p is raw everywhere.
+        warm = msgspec.structs.replace(greedy, temperature=1.0)
+        drawn = await _at_once(
+            *(
+                self._draw(ask.generate(model, requests.PROMPT, sampling), seed)
+                for seed, sampling in enumerate([greedy, *[warm] * _WARM_DRAWS])
+            )
+        )
+        texts = [one for one in drawn if isinstance(one, Generation)]
+        pairs = await self._scored(
+            [(text, ask.score(model, requests.PROMPT, text)) for text in texts]
+        )
+        if not any(checks.tells(one) for one, _ in pairs):
+            pairs += await self._alternatives()
+        return [checks.generates(drawn[0]), checks.consistency(pairs)]
+
+    async def _scored(
+        self, drawn: list[tuple[Generation, ScoreAsk]]
+    ) -> list[tuple[Generation, Scored | Failure]]:
+        scored = await _at_once(*(self._score(ask) for _, ask in drawn))
+        return [(text, score) for (text, _), score in zip(drawn, scored, strict=True)]
+
+    async def _alternatives(self) -> list[tuple[Generation, Scored | Failure]]:
+        """Tokens that were listed but not drawn, scored as answers of their own.
+
+        A model that is sure of itself draws tokens whose ln p is 0 within rounding, and a wrong
+        score of them would look right; these are the unlikely ones.
+        """
+        if self._t.plain:
+            return []
+        listing = chat(await self._ask(return_tokens_as_token_ids=True))
+        top = listing.positions[0].top if listing is not None and listing.positions else ()
+        listed = []
+        for one in top[1:]:
+            if one.token_id is not None and one.logprob is not None:
+                ask = ScoreAsk(self._t.model, requests.PROMPT, (one.token_id,), one.token)
+                logprobs = np.array([one.logprob], np.float32)
+                listed.append((Generation(one.token, "listed", logprobs=logprobs), ask))
+        return await self._scored(listed)
+
+    async def sampling(self) -> list[Finding]:
+        """Check the effects of temperature and bias."""
+        drawn = _drawn_id(chat(self._greedy))
+        warm, half, *biased = await _at_once(
+            self._ask(temperature=1.0, seed=1),
+            self._ask(temperature=0.5, seed=1),
+            *([] if drawn is None else [self._ask(logit_bias={str(drawn): -100})]),
+        )
+        bias = (
+            checks.bias(self._greedy, biased[0])
+            if biased
+            else unknown("bias", "no token id to put a bias on")
+        )
+        return [checks.temperature(warm, half), bias]
+
+    async def repeatable(self) -> list[Finding]:
+        """Check the effect of a seed."""
+        several = {"temperature": 1.0, "max_tokens": requests.SAMPLED_TOKENS}
+        same = [await self._ask(seed=1, **several) for _ in range(2)]
+        others = await _at_once(*(self._ask(seed=seed, **several) for seed in (2, 3, 4)))
+        return [checks.seed(same, others)]
+
+    async def choosing(self) -> list[Finding]:
+        """Check the exactness and correctness of label probabilities."""
+        letters, verdicts = await _at_once(
+            self._choose(choices.ONE_TOKEN), self._choose(choices.MANY_TOKENS)
+        )
+        found = [
+            choices.choice("choose_letters", letters),
+            choices.choice("choose_verdicts", verdicts),
+        ]
+        if self._t.plain:
+            return found
+        question = requests.turns(requests.QUESTION)
+        wide = await self._ask(messages=question, top_logprobs=self._most)
+        return [*found, choices.agreement(letters, choices.ONE_TOKEN, wide)]
+
+    async def examples(self) -> list[Finding]:
+        """Check that methods get what they ask for."""
+        return await _at_once(*(self._tried(ask) for ask in self._t.examples))
+
+    async def _tried(self, ask: Example) -> Finding:
+        if isinstance(ask, GenerateAsk):
+            return examples.drawing(ask, await self._draw(ask, 0))
+        return examples.choice(ask, await self._chosen(ask))
+
+    async def tokens(self, day: dt.date) -> list[Finding]:
+        """Check the template, and that texts come back from ids."""
+        routes = requests.TOKENISING.get(self._t.kind)
+        if routes is None:
+            return [unknown("template", f"{self._t.kind} has no tokenise route")]
+        asked = {
+            "model": self._t.model,
+            "messages": requests.turns(requests.PROMPT),
+            "add_generation_prompt": True,
+        }
+        reply = await self._post(routes.chat_path, asked)
+        rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
+        if rendered is not None and self._ids is None and routes.text_path:
+            with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
+            self._ids = requests.ids(await self._post(routes.text_path, with_special))
+        if rendered is None and self._ids is not None:
+            rendered = await self._back(routes, self._ids)
+        found: list[Finding] = []
+        if self._ids is not None:
+            counted = chat(self._greedy)
+            n_used = None if counted is None else counted.n_prompt
+            found = [template.beginning(self._ids), template.prompt_length(len(self._ids), n_used)]
+        else:
+            found = [unknown("template", f"{routes.chat_path}: {reply.status} {reply.words}")]
+        if rendered is not None:
+            found += template.template(rendered, day)
+        return [*found, await self._round_trip(routes)]
+
+    async def _back(self, routes: requests.Tokenising, ids: tuple[int, ...]) -> str | None:
+        if not routes.back_path:
+            return None
+        asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
+        return requests.text(await self._post(routes.back_path, asked), routes.back_field)
+
+    async def _round_trip(self, routes: requests.Tokenising) -> Finding:
+        if not routes.text_path or not routes.back_path:
+            return unknown("round_trip", "the server does not turn ids into text")
+        asked = {"model": self._t.model, routes.text_field: template.NASTY, **routes.text_extra}
+        ids = requests.ids(await self._post(routes.text_path, asked))
+        back = None if ids is None else await self._back(routes, ids)
+        if back is None:
+            return unknown("round_trip", "the server does not turn ids into text")
+        return template.round_trip(template.NASTY, back)
+
+    async def labels(self) -> list[Finding]:
+        """Check requests for given ids, and their effect on other replies."""
+        if self._ids is None:
+            return [unknown("label_ids", "no token ids are known")]
+        load = await self._t.backend.load()
+        if self._t.kind in _MAY_MIX and (load is None or load.running or load.waiting):
+            # What is asked here spoils the replies that others wait for, where servers mix them up.
+            return [unknown("label_ids", "not asked: the server is busy with others' requests")]
+        # Tokens of the prompt's end: real ones, and unlikely to be said next.
+        ids = sorted(set(self._ids[-4:]))
+        exact = {"logprob_token_ids": ids, "return_tokens_as_token_ids": True, "top_logprobs": 0}
+        found = checks.label_ids(await self._ask(**exact), ids)
+        if found.value != "yes" or self._t.kind not in _MAY_MIX:
+            return [found]
+        alone = await self._together(_N_MIXED, {})
+        together = await self._together(_N_MIXED, exact)
+        return [found, checks.mixing(alone, together)]
+
+    async def seen(self, *, noise: bool) -> tuple[tuple[Seen, ...], float | None]:
+        """Return the answers to several prompts, and their variation where it is measured.
+
+        One after the other, then all at once: what is computed together rounds differently.
+        """
+        if not noise:
+            return tuple(await _at_once(*map(self._seen, likeness.PROMPTS))), None
+        alone = tuple([await self._seen(prompt) for prompt in likeness.PROMPTS])
+        rounds = [await _at_once(*map(self._seen, likeness.PROMPTS)) for _ in range(_ROUNDS)]
+        found = [one.mean for one in (likeness.compare(alone, some) for some in rounds) if one]
+        return alone, max(found, default=None)
+
+    async def _seen(self, prompt: Messages) -> Seen:
+        if not self._t.plain:
+            messages = requests.turns(prompt)
+            reply = await self._ask(messages=messages, max_tokens=likeness.TOKENS)
+            if (seen := likeness.of_chat(chat(reply))).listed:
+                return seen
+        sampling = Sampling(max_tokens=likeness.TOKENS)
+        drawn = await self._draw(Ask().generate(self._t.model, prompt, sampling), 0)
+        return Seen() if isinstance(drawn, Failure) else likeness.of_text(drawn)
+
+    async def _together(self, n: int, beside: dict[str, Any]) -> list[HttpReply]:
+        """Ordinary replies, asked at once, each beside another request where one is given."""
+        ordinary: list[asyncio.Task[HttpReply]] = []
+        # It shows only where they share a step of the server.
+        self._room = asyncio.Semaphore(2 * n)
+        async with asyncio.TaskGroup() as group:
+            for seed in range(n):
+                ordinary.append(group.create_task(self._ask(max_tokens=_MIXED_TOKENS, seed=seed)))
+                if beside:
+                    group.create_task(self._ask(max_tokens=_MIXED_TOKENS, **beside))
+        return [task.result() for task in ordinary]
+
+
+async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:
+    """Their answers, in their order.
+
+    Raises:
+        OrchestratorError: The first that one of them raises.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(question) for question in questions]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _drawn_id(found: Chat | None) -> int | None:
+    if found is None:
+        return None
+    if found.token_ids:
+        return found.token_ids[0]
+    return found.positions[0].drawn.token_id if found.positions else None

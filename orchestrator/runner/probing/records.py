@@ -1,0 +1,291 @@
+"""Servers are probed before their first request, and held to what they were found to do.
+
+The record of a server is kept in the run's store, by model and identity like its provenance. When
+the run goes on with the same server, only the most valuable question is asked again.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator import contracts, plugins
+from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
+from orchestrator.errors import ServerChangedError, UsageError
+from orchestrator.probing.examples import Example, name_of
+from orchestrator.probing.likeness import compare
+from orchestrator.probing.record import BAD, WARNING, ProbeRecord, differences
+from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.models.capabilities import capabilities_of
+from orchestrator.runner.models.identity import LAUNCHED, server_label
+from orchestrator.runner.probing.http import Http
+from orchestrator.runner.probing.probe import AT_ONCE, Target, probe_model
+from orchestrator.store import Lender, Store, StoredServer
+from orchestrator.units import Part
+
+_log = logging.getLogger(__name__)
+
+# Its numbers are invented, and what it is sent is counted by tests.
+_NOT_PROBED: Final = frozenset({"fake"})
+
+Needs = Mapping[str, Sequence[tuple[str, Need]]]
+"""By model, what each method asks of it."""
+
+
+class Connected(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that has just been connected.
+
+    Attributes:
+        spec: From the recipe.
+        kind: Of the back-end.
+        endpoint: Where it is reached.
+        backend: The connection.
+        provenance: What the server says it is.
+        label: What the store remembers the server by.
+    """
+
+    spec: ModelSpec
+    kind: str
+    endpoint: Endpoint
+    backend: Backend
+    provenance: Provenance
+    label: str
+
+
+class Probes:
+    """Probes servers, and refuses those that can't do what a recipe asks.
+
+    Args:
+        store: Keeps the records.
+        needs: What is asked of each model.
+        accept_change: Go on although a server does otherwise than before.
+        enabled: False to probe nothing.
+        unprobed: Kinds of back-ends whose word is taken.
+        refuses: False to let servers pass that can't do what is asked of them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        needs: Needs,
+        *,
+        accept_change: bool = False,
+        enabled: bool = True,
+        unprobed: frozenset[str] = _NOT_PROBED,
+        refuses: bool = True,
+    ) -> None:
+        self._store = store
+        self._needs = needs
+        self._accept_change = accept_change
+        self._refuses = refuses
+        self.enabled = enabled
+        self._unprobed = unprobed
+        self._locks: dict[str, asyncio.Lock] = {}
+        self.records: dict[str, ProbeRecord] = {}
+
+    async def check(self, found: Connected) -> None:
+        """Probe a server that was connected.
+
+        Raises:
+            ServerChangedError: If it does otherwise than what answered this run before.
+            UsageError: If it can't do what a method asks of it.
+        """
+        endpoint = found.endpoint
+        if not self.enabled or found.kind in self._unprobed or endpoint.base_url == LOCAL:
+            return
+        # Of several servers of one model the first is asked everything, the others little.
+        async with self._locks.setdefault(found.spec.name, asyncio.Lock()):
+            await self._check(found)
+
+    async def _check(self, found: Connected) -> None:
+        endpoint = found.endpoint
+        held = probe_record(self._store, found.label)
+        known = held is not None and _is_same(held, found.provenance)
+        async with Http(endpoint.base_url, endpoint.api_key) as http:
+            target = Target(
+                kind=found.kind,
+                model=endpoint.model,
+                backend=found.backend,
+                http=http,
+                provenance=found.provenance,
+                plain=endpoint.plain,
+                at_once=min(found.spec.max_in_flight, AT_ONCE),
+                examples=self._examples(found.spec.name, held if known else None),
+            )
+            noise = not (known and held is not None and held.seen)
+            record = await probe_model(target, quick=known, noise=noise)
+            if held is not None and differences(held, record):
+                # Once more: one odd reply is no other server.
+                record = await probe_model(target, quick=known, noise=noise)
+        if held is None:
+            whole = record
+        else:
+            is_same = self._compare(found.spec.name, held, record)
+            whole = _joined(held, record) if known else record
+            whole = _compared(held, whole, record) if is_same else _begun_anew(whole, record)
+        self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
+        self.records[found.spec.name] = whole
+        self._judge(found, whole, said=not known)
+
+    def _examples(self, model: str, held: ProbeRecord | None) -> tuple[Example, ...]:
+        """Return the examples of the methods that were not yet tried on a model."""
+        asked = [one for _, need in self._needs.get(model, ()) for one in need.examples]
+        known = {finding.name for finding in held.findings} if held is not None else set()
+        new = {name: one for one in asked if (name := name_of(one)) not in known}
+        return tuple(new.values())
+
+    def _compare(self, model: str, held: ProbeRecord, record: ProbeRecord) -> bool:
+        """Hold a server to what it was; False where it is another, which is accepted."""
+        changed = differences(held, record)
+        if not changed:
+            return True
+        said = f"model {model!r}: its server does otherwise than before: {'; '.join(changed)}"
+        if not self._accept_change:
+            raise ServerChangedError(
+                f"{said}. Go on with --accept-server-change, or start anew with --fresh"
+            )
+        _log.warning("%s", said, extra={"model": model})
+        return False
+
+    def _judge(self, found: Connected, record: ProbeRecord, *, said: bool) -> None:
+        model = found.spec.name
+        can = capabilities_of(found.kind, None, allow_code=True)
+        faults = []
+        for method, need in self._needs.get(model, ()):
+            judged = verdict(method, [need], record, can.features)
+            if judged.verdict == IMPOSSIBLE:
+                remedy = f" ({judged.remedy})" if judged.remedy else ""
+                faults.append(f"{method}: {need.ask} by {model!r}: {judged.why}{remedy}")
+        if faults and self._refuses:
+            raise UsageError("\n".join(dict.fromkeys(faults)))
+        for finding in record.findings if said else ():
+            if finding.state in {BAD, WARNING} and finding.name in _TOLD:
+                _log.warning("%s: %s", model, finding.said, extra={"model": model})
+
+
+# What changes numbers silently; the rest is said by `orchestrator probe`.
+_TOLD: Final = frozenset({"score", "bos_twice", "prompt_tokens", "think_block", "date"})
+
+
+def probe_record(store: Store, label: str) -> ProbeRecord | None:
+    """Return the findings about a model's server; None if it was not probed."""
+    text = store.get_meta(_key(label))
+    return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
+
+
+def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
+    """State which change of a server that somebody else started would have been noticed."""
+    words = []
+    for model, identity in identities.items():
+        label = server_label(model, identity)
+        server = store.server_of_model(label)
+        if server is None or server.provenance.base_url == LAUNCHED:
+            continue
+        try:
+            record = probe_record(store, label)
+        except msgspec.MsgspecError:
+            continue  # damaged, or of another version
+        if record is None or not record.seen:
+            continue
+        n = record.n_compared
+        found = f", {record.largest:.2g} at most" if record.largest is not None else ""
+        words.append(f"{model} {record.limit:.2g} nats (compared {n} times{found})")
+    if not words:
+        return []
+    return [
+        "servers were compared with their first answers when a run went on, when a connection "
+        "broke and every 5 minutes; a larger change in the mean of their log-probabilities would "
+        f"have been noticed: {', '.join(words)}"
+    ]
+
+
+def adopt_probe(store: Store, label: str, lender: Lender, server: StoredServer) -> None:
+    """Take over what another run found its server to do, where this run has probed none.
+
+    The server that answers now is then held to it.
+    """
+    text = lender.get_meta(_key(server.model))
+    if text is None or store.get_meta(_key(label)) is not None:
+        return
+    # A record that can't be read, as of another version, is made anew.
+    with contextlib.suppress(msgspec.MsgspecError):
+        if _is_same(msgspec.json.decode(text, type=ProbeRecord), server.provenance):
+            store.set_meta(_key(label), text)
+
+
+def _key(label: str) -> str:
+    return f"probe {label}"
+
+
+def _is_same(record: ProbeRecord, provenance: Provenance) -> bool:
+    said = (provenance.backend, provenance.model, provenance.version, provenance.fingerprint)
+    return (record.backend, record.model, record.version, record.fingerprint) == said
+
+
+def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
+    """A record with the findings that were made anew."""
+    new = {finding.name: finding for finding in record.findings}
+    findings = tuple(new.pop(one.name, one) for one in held.findings)
+    return msgspec.structs.replace(
+        held,
+        findings=(*findings, *new.values()),
+        n_prompt=record.n_prompt or held.n_prompt,
+        first={},
+        named=record.firsts or held.firsts,
+        seen=held.seen or record.seen,
+        noise=held.noise if held.seen else record.noise,
+    )
+
+
+def _compared(held: ProbeRecord, whole: ProbeRecord, now: ProbeRecord) -> ProbeRecord:
+    """A record that remembers one more comparison, and is held to the first answers."""
+    alike = compare(held.seen, now.seen)
+    if alike is None:
+        return whole
+    return msgspec.structs.replace(
+        whole,
+        seen=held.seen,
+        noise=held.noise,
+        n_compared=held.n_compared + 1,
+        largest=max(alike.mean, held.largest or 0.0),
+    )
+
+
+def _begun_anew(whole: ProbeRecord, now: ProbeRecord) -> ProbeRecord:
+    """A record of a server that was accepted although it is another: held to it from now on."""
+    noise = whole.noise if now.noise is None else now.noise
+    return msgspec.structs.replace(whole, seen=now.seen, noise=noise, n_compared=0, largest=None)
+
+
+def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
+    """Return the needs of a plan's methods, by model."""
+    found: dict[str, list[tuple[str, Need]]] = {}
+    for part in parts:
+        for stage in part.stages():
+            asked = (part.name, Need(stage.ask, stage.features, stage.top_logprobs, stage.examples))
+            of_model = found.setdefault(stage.model, [])
+            if asked not in of_model:
+                of_model.append(asked)
+    return found
+
+
+def nominal_needs(settings: Mapping[str, Any]) -> dict[str, list[Need]]:
+    """Return the needs of each method of this project on a model that it judges or evaluates.
+
+    Args:
+        settings: Values for what a method's settings can't do without.
+    """
+    found: dict[str, list[Need]] = {}
+    for kind in plugins.kinds(plugins.METHODS):
+        method = contracts.method(kind)
+        fields = method.Config.model_fields
+        given = {name: settings[name] for name in fields if name in settings}
+        needed = {name: given[name] for name in given if fields[name].is_required()}
+        stages = method(method.Config.model_validate(needed)).stages(("this", "other"))
+        asked = [Need(stage.ask, stage.features, examples=stage.examples) for stage in stages]
+        found[kind] = list(dict.fromkeys(asked))
+    return found

@@ -1,0 +1,1 @@
+"""Frames and tables of a run, and what is kept beside them."""

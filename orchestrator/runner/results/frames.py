@@ -1,0 +1,384 @@
+"""Rows of a plan as frames: exported to Parquet once, read back from there."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.clusters import Clusters, clusters_of
+from orchestrator.datasets import Dataset
+from orchestrator.errors import PluginError
+from orchestrator.frames import (
+    ITEMS,
+    FrameFiles,
+    counted_by,
+    names_of,
+    schema_fault,
+    slices_of,
+    write_parquet,
+    writing_parquet,
+)
+from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
+from orchestrator.paths import STORE_NAME
+from orchestrator.records import Message
+from orchestrator.report.completeness import Completeness
+from orchestrator.runner.interrupts import DeferredInterrupts
+from orchestrator.runner.models.identity import provenance_words, server_label
+from orchestrator.runner.planning.stopping import NOT_NEEDED
+from orchestrator.runner.probing.records import likeness_notes
+from orchestrator.runner.results.marks import is_marked, write_mark
+from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged, is_network_fs
+from orchestrator.units import Plan
+
+_UNITS = "units"
+_EXPORTED = ".exported"
+# Columns that tell the unit of a row.
+_OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge", "scorer")
+# Followups, references by turn, the other columns, and a conversation that is more than one
+# question are JSON text: they differ by dataset. The place in the dataset counts from 0.
+ITEM_COLUMNS = dict.fromkeys(
+    ("item", "category", "prompt", "followups", "reference", "references", "fields", "messages",
+     "cluster", "place"), "str",
+)  # fmt: skip
+# Frames with a preference between two models in each row.
+_RANKED = ("judgments", "pair_scores")
+
+
+def remember_schemas(plan: Plan, store: Store) -> None:
+    """Keep the columns of the plan's frames in the store, so that it can be read without recipe."""
+    schemas = {part.frame: part.columns for part in plan.parts}
+    fault = schema_fault(schemas)
+    if fault is not None:
+        raise PluginError(f"a method's frame or columns are wrong: {fault}")
+    for key, text in (
+        (FRAMES, msgspec.json.encode(schemas).decode()),
+        (_UNITS, str(len(plan))),
+    ):
+        if store.get_meta(key) != text:
+            store.set_meta(key, text)
+
+
+def units_left(store: Store) -> int:
+    """Return the units of the current plan that have no row and need one, by the last call."""
+    return _counted(store, None).left
+
+
+def completeness(store: Store, frames: FrameFiles, n_not_needed: int | None = None) -> Completeness:
+    """Return how far the run of the current plan is.
+
+    Args:
+        store: Of the run.
+        frames: Its frames, up to date.
+        n_not_needed: Units that a stopping rule found to be not needed; where None, as its last
+            call knew.
+    """
+    return msgspec.structs.replace(_counted(store, n_not_needed), failed=failed_units(frames))
+
+
+def _counted(store: Store, n_not_needed: int | None) -> Completeness:
+    plan_id, total = store.current_plan, store.get_meta(_UNITS)
+    if plan_id is None or total is None:
+        return Completeness()
+    if n_not_needed is None:
+        of_plan, _, said = (store.get_meta(NOT_NEEDED) or "").partition(" ")
+        n_not_needed = int(said) if of_plan == str(plan_id) else 0
+    return Completeness(int(total), store.n_ended(plan_id), not_needed=n_not_needed)
+
+
+def failed_units(frames: FrameFiles) -> int:
+    """Return how many units have a failed row.
+
+    The rows of a unit are told by its method, item and models: one unit has a row a turn, a pair
+    or a sample.
+    """
+    n_failed = 0
+    for name in frames:
+        names = frames.names(name)
+        if "status" not in names:
+            continue
+        of_unit = [column for column in _OF_UNIT if column in names] or ["status"]
+        rows = frames.scan(name).filter(pl.col("status") != "ok").select(of_unit)
+        failed = rows.collect(engine="streaming")
+        n_failed += len(failed) if of_unit == ["status"] else failed.n_unique()
+    return n_failed
+
+
+def export(store: Store, folder: Path, late: DeferredInterrupts | None = None) -> dict[str, Path]:
+    """Write each frame of the current plan to `<frame>.parquet`, unless it is up to date.
+
+    Args:
+        store: Of the run.
+        folder: Made if need be; that of the run is `RunDirectory.results`.
+        late: Looked at between units: a Ctrl-C leaves the frame that was there before.
+
+    Raises:
+        StoreError: If a file can't be written.
+        KeyboardInterrupt: As `late` says.
+    """
+    plan_id, schemas = store.current_plan, _schemas(store)
+    paths = {frame: folder / f"{frame}.parquet" for frame in schemas}
+    if plan_id is None or is_exported(store, folder):
+        return paths
+    mark = version(store)
+    store.check_places(plan_id)
+    n_read = 0
+
+    def rows(frame: str) -> Iterator[tuple[Any, ...]]:
+        nonlocal n_read
+        for unit in store.iter_rows(plan_id, frame):
+            (late or DeferredInterrupts()).look()
+            n_read += 1
+            yield from unit.rows
+
+    for frame, schema in schemas.items():
+        write_parquet(schema, rows(frame), paths[frame])
+    if paths:
+        store.check_places(plan_id, n_read)
+        write_mark(folder / _EXPORTED, mark, paths.values())
+    return paths
+
+
+def is_exported(store: Store, folder: Path) -> bool:
+    """Return True if a folder holds all frames of the current plan as they are in the store."""
+    paths = [folder / f"{frame}.parquet" for frame in _schemas(store)]
+    return is_marked(folder / _EXPORTED, version(store), paths)
+
+
+def version(store: Store) -> str:
+    """Changes whenever rows of the current plan come, or another plan is the current one."""
+    plan_id = store.current_plan
+    return "" if plan_id is None else f"{plan_id}:{store.units_stamp(plan_id)}"
+
+
+def _schemas(store: Store) -> dict[str, dict[str, str]]:
+    """Columns of each frame of the current plan."""
+    known = store.get_meta(FRAMES)
+    if known is None:
+        return {}
+    try:
+        found = msgspec.json.decode(known, type=dict[str, dict[str, str]])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise damaged("the columns of frames are", error) from error
+    fault = schema_fault(found)
+    if fault is not None:
+        raise damaged("the frames of this run are", fault)
+    return found
+
+
+def export_items(
+    dataset: Dataset, run_dir: RunDirectory, late: DeferredInterrupts | None = None
+) -> Path:
+    """Write the items with all columns of the dataset to `results/items.parquet`, once.
+
+    Args:
+        dataset: Of the run.
+        run_dir: Held for writing.
+        late: As in `export`.
+
+    Raises:
+        StoreError: If the file can't be written.
+        KeyboardInterrupt: As `late` says.
+    """
+    for _ in exporting_items(dataset, run_dir):
+        if late is not None:
+            late.look()
+    return items_path(run_dir)
+
+
+def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
+    """`export_items` in steps of some milliseconds; closed before its end it changes nothing.
+
+    Raises:
+        StoreError: If the file can't be written.
+    """
+    path = items_path(run_dir)
+    clusters = "" if dataset.clusters is None else dataset.clusters.names.hex()
+    about = f"{len(dataset)}:{len(ITEM_COLUMNS)}:{clusters}:{dataset.order_digest.hex()}"
+    mark = f"{dataset.fingerprint.hex()}:{about}"
+    written = run_dir.results / f".{ITEMS}"
+    if not is_marked(written, mark, [path]):
+        # Without a mark, who reads the file meanwhile does not take it for damaged.
+        with contextlib.suppress(OSError):
+            written.unlink()
+        yield from writing_parquet(ITEM_COLUMNS, _items(dataset), path)
+        write_mark(written, mark, [path])
+
+
+def items_path(run_dir: RunDirectory) -> Path:
+    """Return where the frame of items is."""
+    return run_dir.results / f"{ITEMS}.parquet"
+
+
+def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
+    for index in range(len(dataset)):
+        item = dataset.item(index)
+        yield (
+            item.key,
+            item.category,
+            item.prompt,
+            _json(item.followups) if item.followups else None,
+            item.reference,
+            _json(item.references) if item.references else None,
+            _json(item.fields),
+            None if item.messages == (Message("user", item.prompt),) else _json(item.messages),
+            item.cluster,
+            str(dataset.place(index)),
+        )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def notes_of(
+    store: Store, identities: Mapping[str, bytes], frames: Mapping[str, pl.DataFrame]
+) -> list[str]:
+    """Return notes for readers of the tables on the sources of the numbers."""
+    return [
+        *epoch_notes(rows_by_epoch(frames)),
+        *server_notes(store, identities),
+        *likeness_notes(store, identities),
+    ]
+
+
+def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
+    """Return a line if the store lacks outcomes that the run said were recorded."""
+    # Where a copy is read that is some minutes old, the run itself is ahead of it.
+    if is_network_fs(run_dir.path):
+        return []
+    # In this order: a run that goes on meanwhile is ahead of what it said before.
+    said = run_dir.last_outcome
+    n = said - store.last_outcome
+    if n <= 0:
+        return []
+    return [
+        f"{n:,} outcomes that this run recorded are missing from {STORE_NAME}: was it copied, or "
+        f"restored, without {STORE_NAME}-wal? The two belong together. Put that file back before "
+        f"the next `orchestrator run`, which would ask them again"
+    ]
+
+
+def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
+    """Return notes on outcomes copied from other runs, and on models with several servers.
+
+    Counts are of outcomes.
+    """
+    notes = []
+    copied: dict[str, dict[str, int]] = {}
+    for model, identity in identities.items():
+        used = store.servers_used(server_label(model, identity))
+        for use in used:
+            if use.run:
+                of_run = copied.setdefault(use.run, {})
+                of_run[model] = of_run.get(model, 0) + use.n
+        epochs = dict.fromkeys(use.epoch for use in used)
+        if len(epochs) > 1:
+            words = "; ".join(f"{use_words(use)}: {use.n:,}" for use in used)
+            notes.append(
+                f"{model}: outcomes of this run come from {len(epochs)} different servers, whose "
+                f"numbers may differ ({words})"
+            )
+    return [*(_copied(run, of_run) for run, of_run in copied.items()), *notes]
+
+
+def _copied(run: str, n_of_model: Mapping[str, int]) -> str:
+    words = ", ".join(f"{model} {n:,}" for model, n in n_of_model.items())
+    return f"{sum(n_of_model.values()):,} outcomes were copied from {run} ({words})"
+
+
+def use_words(use: ServerUse, *, with_epoch: bool = True) -> str:
+    """A server that answered, its epoch, and for which run if that was another one."""
+    words = provenance_words(use.provenance)
+    if with_epoch:
+        words = f"server_epoch {use.epoch}, {words}"
+    return f"{words}, copied from {use.run}" if use.run else words
+
+
+def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int]]:
+    """Count the rows of each method by epoch of servers; empty if there is only one epoch.
+
+    A row stands at the highest epoch among the outcomes that it rests on.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for name in frames:
+        if "server_epoch" not in names_of(frames, name):
+            continue
+        counts: Counter[tuple[str, int]] = Counter()
+        for row in counted_by(frames, name, ("method", "server_epoch")):
+            counts[row["method"], row["server_epoch"] or 0] += row["len"]
+        for method, epoch in sorted(counts):
+            found.setdefault(method, {})[epoch] = counts[method, epoch]
+    return found if len({epoch for rows in found.values() for epoch in rows}) > 1 else {}
+
+
+def epoch_notes(rows: Mapping[str, Mapping[int, int]]) -> list[str]:
+    """Describe the result of `rows_by_epoch` in a line; none if it is empty."""
+    if not rows:
+        return []
+    words = "; ".join(
+        f"{method} {', '.join(f'{epoch}: {n:,}' for epoch, n in of_method.items())}"
+        for method, of_method in rows.items()
+    )
+    return [
+        "rows rest on different servers, whose numbers may differ; by server_epoch, the highest "
+        f"among the outcomes of a row: {words}"
+    ]
+
+
+def analyse(
+    frames: Mapping[str, pl.DataFrame], *, confidence_level: float, n_resamples: int, seed: int
+) -> list[RankingAnalysis]:
+    """The ranking of each method's judges, and over its judges where there are several."""
+    found = []
+    for source, judges, table in _ranked(frames, clusters_of(frames)):
+        wanted: list[str | None] = [*judges, None] if len(judges) > 1 else [*judges]
+        for judge in wanted:
+            analysis = analyse_ranking(
+                table,
+                judge=judge,
+                confidence_level=confidence_level,
+                n_resamples=n_resamples,
+                rng=np.random.default_rng(seed),
+            )
+            found.append(replace(analysis, source=source))
+    return found
+
+
+def _ranked(
+    frames: Mapping[str, pl.DataFrame], clusters: Clusters
+) -> Iterator[tuple[str, list[str], Table]]:
+    """Names of methods, their judges, and their pairwise judgments."""
+    for name in _RANKED:
+        judges: dict[str, list[str]] = {}
+        n_rows = 0
+        there = names_of(frames, name)
+        by = [column for column in ("method", "judge") if column in there]
+        for pair in counted_by(frames, name, by) if by else ():
+            n_rows += pair["len"]
+            judges.setdefault(pair.get("method", ""), []).append(pair["judge"])
+        for method, of_method in judges.items():
+            rows_of_method = _rows_of(frames, name, method, clusters)
+            yield str(method), of_method, tabulate(rows_of_method, n_rows)
+
+
+def _rows_of(
+    frames: Mapping[str, pl.DataFrame], name: str, method: str, clusters: Clusters
+) -> Iterator[pl.DataFrame]:
+    for rows in slices_of(frames, name, ("method", *COLUMNS), ROWS_AT_ONCE):
+        mine = rows.filter(pl.col("method") == method) if "method" in rows.columns else rows
+        yield clusters.of(mine) if clusters.are_named else mine
+
+
+def answer_summary(answers: pl.DataFrame) -> dict[str, float | None]:
+    """Share of answers equal to the reference by model; None where no item has a reference."""
+    if answers.is_empty():
+        return {}
+    table = answers.group_by("model", maintain_order=True).agg(pl.col("exact_match").mean())
+    return dict(table.iter_rows())

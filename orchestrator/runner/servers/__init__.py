@@ -1,0 +1,1 @@
+"""Servers of a run: launched or found, restarted, kept, and placed on GPUs."""

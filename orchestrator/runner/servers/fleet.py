@@ -1,0 +1,399 @@
+"""Servers of a run: launched or found when the first request needs them, ended with the run."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from orchestrator.backend import Backend, Endpoint, Provenance, answered
+from orchestrator.errors import OrchestratorError, ServerChangedError
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.records import Failure
+from orchestrator.runner.logs import RepeatedEvents
+from orchestrator.runner.models.identity import (
+    LAUNCHED,
+    address,
+    addresses,
+    answered_words,
+    provenance_words,
+    server_label,
+)
+from orchestrator.runner.planning.reuse import Copies
+from orchestrator.runner.probing.records import Connected, Probes
+from orchestrator.runner.servers.comparison import Doubts
+from orchestrator.runner.servers.connections import api_key_of, create_backend, warn_of_missing_keys
+from orchestrator.runner.servers.first_probe import FirstLook, is_reached
+from orchestrator.runner.servers.launched import Keep, Launched, Places, launched_servers
+from orchestrator.runner.servers.replicas import Replicas
+from orchestrator.runner.servers.server_kind import Kinds
+from orchestrator.store import Store, StoredServer
+
+_log = logging.getLogger(__name__)
+
+# More than any limit that is found while a run goes on.
+_CONNECTIONS = 4096
+# Of a server whose connection broke, in seconds: between two looks until it answers, and how long
+# it is looked for.
+_LOOK_S = 0.25
+_LOOKS_S = 2.0
+
+COMPARED_EVERY_S = 300.0
+
+Hold = Callable[[str, bool], None]
+
+
+def _each(servers: Iterable[tuple[Launched, ...]]) -> Iterable[Launched]:
+    """Every server once, however many models it serves."""
+    return {id(server): server for copies in servers for server in copies}.values()
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """Kind of the back-end that speaks to a model, and where it is."""
+
+    kind: str
+    endpoint: Endpoint
+
+
+class Fleet:
+    """Gives a back-end for each model.
+
+    Args:
+        models: The models of the recipe.
+        identities: Of the models; a server is held to what answered for the same identity.
+        log_of: Path of the log of a launched server, by the model it is named after.
+        store: Knows which servers answered before.
+        accept_change: Go on although a server is not the one the run was started with.
+        allow_code: Load kinds from outside this project.
+        places: On which GPUs servers run; None where that is left to them.
+        probes: Asks each server what it really does; None to take its word.
+        keep: How servers are found again and kept; None where they are not.
+        copies: What is copied from other runs, whose servers are compared; None for nothing.
+        waits_for_all: Connect to every server of a model before it is asked.
+
+    Attributes:
+        states: Of the connection to each model, in a word.
+        server_of: Number in the store of the server that a model is connected to.
+        compared_every_s: Seconds between comparisons of servers whose connections hold.
+        counted: Told how many servers of a model that has several are there, when that changes.
+        restarted: Told of a model whose server was started.
+        has_answered: Tells whether a request to a model was answered in this call.
+    """
+
+    def __init__(  # noqa: PLR0913 (what a fleet is made of, most of them by keyword)
+        self,
+        models: Sequence[ModelSpec],
+        identities: Mapping[str, bytes],
+        log_of: Callable[[str], Path],
+        store: Store,
+        *,
+        accept_change: bool = False,
+        allow_code: bool = False,
+        places: Places | None = None,
+        probes: Probes | None = None,
+        keep: Keep | None = None,
+        copies: Copies | None = None,
+        waits_for_all: bool = False,
+    ) -> None:
+        self._specs = {spec.name: spec for spec in models}
+        self._identities = dict(identities)
+        self._often = RepeatedEvents()
+        self._store = store
+        self._accept_change = accept_change
+        self._allow_code = allow_code
+        self._probes = probes
+        self.copies = copies
+        self._asks = probes is not None and probes.enabled
+        self._kinds = Kinds(store, copies, enabled=self._asks)
+        there = [spec.name for spec in models if is_reached(spec)] if self._asks else []
+        self._first = FirstLook(there, self._connect)
+        self._servers = launched_servers(
+            models, log_of, places=places, keep=keep, allow_code=allow_code
+        )
+        self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
+        self._doubts = Doubts(self._errands.put_nowait)
+        self._replicas: dict[str, Replicas] = {}
+        self._waits_for_all = waits_for_all
+        self.counted: Callable[[str, int], None] = lambda _model, _n_there: None
+        self.restarted: Callable[[str], None] = lambda _: None
+        self.has_answered: Callable[[str], bool] = lambda _: False
+        for server in _each(self._servers.values()):
+            server.started = partial(self._started, server)
+            server.has_answered = partial(self._has_answered, server)
+        self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
+        self.server_of: dict[str, int] = {}
+        self.compared_every_s = COMPARED_EVERY_S
+
+    def warn_of_missing_keys(self) -> None:
+        """Say now which keys will be missed, not when the first request of a judge needs one."""
+        warn_of_missing_keys(self._specs.values())
+
+    def n_servers(self, model: str) -> int:
+        """Servers that a model has, replicas included."""
+        spec = self._specs[model]
+        return len(self._servers[model]) if spec.server is not None else len(spec.base_urls) or 1
+
+    async def connect(self, model: str) -> Backend | Failure:
+        """The back-end of a model; its servers are launched or asked what they are.
+
+        Raises:
+            LaunchError: If a server that we launch does not become ready the first time.
+            ServerChangedError: If another server answered this run before.
+            UsageError: If the server can't do what a method asks of it.
+        """
+        known = await self._first.connection(model)
+        return await self._connect(model) if known is None else known
+
+    async def _connect(self, model: str) -> Backend | Failure:
+        self.states[model] = "starting"
+        spec = self._specs[model]
+        n_servers = self.n_servers(model)
+        found = await (self._one(spec, 0) if n_servers == 1 else self._several(spec, n_servers))
+        if isinstance(found, Failure):
+            self._complain(model, found)
+        else:
+            self.states[model] = "ready"
+        return found
+
+    async def _several(self, spec: ModelSpec, n_servers: int) -> Backend | Failure:
+        """Return all servers as one, as soon as some are there; the others are welcomed later."""
+        found = Replicas(
+            spec.name,
+            [None] * n_servers,
+            self._errands.put_nowait,
+            lambda number: self._one(spec, number),
+            lambda n_there: self.counted(spec.name, n_there),
+        )
+        self._replicas[spec.name] = found
+        failure = await found.begin(None if self._waits_for_all else spec.min_servers)
+        return found if failure is None else failure
+
+    async def _one(self, spec: ModelSpec, number: int) -> Backend | Failure:
+        """The back-end of one server of a model."""
+        way = await self._way(spec, number)
+        if isinstance(way, Failure):
+            return way
+        backend = create_backend(spec, way.kind, way.endpoint, allow_code=self._allow_code)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(backend.close)
+            provenance = await answered(backend.provenance())
+            if isinstance(provenance, Failure):
+                if not self._kinds.gives_up(spec, way.kind, provenance):
+                    return provenance
+                return await self._one(spec, number)
+            label = self._check(spec, provenance)
+            if self._probes is not None:
+                connected = Connected(
+                    spec=spec,
+                    kind=way.kind,
+                    endpoint=way.endpoint,
+                    backend=backend,
+                    provenance=provenance,
+                    label=label,
+                )
+                await self._probes.check(connected)
+            stack.pop_all()
+        said = provenance_words(provenance)
+        _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
+        return backend
+
+    def _started(self, server: Launched) -> None:
+        for model in server.models:
+            self.restarted(model.name)
+
+    def _has_answered(self, server: Launched) -> bool:
+        return any(self.has_answered(model.name) for model in server.models)
+
+    def doubt(self, model: str, hold: Hold) -> None:
+        """Note that a connection to a model broke: is what answers there still the same server?
+
+        Args:
+            model: Whose.
+            hold: Keeps requests from a model that has one server, until that is known.
+        """
+        broken = self._specs[model]
+        if broken.server is not None:
+            return  # what we launch is started again as it was
+        urls = addresses(broken)
+        if model in self._replicas:
+            urls = tuple(urls[number] for number in self._replicas[model].take_broken())
+        for name, spec in self._specs.items():
+            # Models that are not asked just now have no connection that breaks.
+            for number, url in enumerate(addresses(spec)):
+                if url in urls:
+                    self._doubt_one(spec, number, partial(hold, name))
+
+    def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
+        several = self._replicas.get(spec.name)
+        if several is not None:
+            # One bad server never holds its model.
+            hold = partial(several.hold, number)
+        self._doubts.doubt((spec.name, number), hold, lambda: self._compare(spec, number, several))
+
+    async def _compare(self, spec: ModelSpec, number: int, several: Replicas | None) -> None:
+        """Hold a server to what it was.
+
+        Raises:
+            ServerChangedError: If another one answers, or one without the model.
+            UsageError: If the server can't do what a method asks of it.
+        """
+        try:
+            found = await self._until_answered(spec, number)
+            if isinstance(found, Failure) and found.permanent and not self._accept_change:
+                raise ServerChangedError(
+                    f"model {spec.name!r}: its server was replaced while it was asked: "
+                    f"{found.message}. See to the server, then run the same command again"
+                )
+        except OrchestratorError:
+            if several is not None:
+                several.refuse(number)
+            raise
+        if not isinstance(found, Failure):
+            await found.close()
+        elif several is not None:
+            await several.lose(number)
+
+    async def _compare_now_and_then(self) -> None:
+        """Compare servers that somebody else has started although no connection to them broke.
+
+        Behind a proxy a server is replaced without that. Nothing is held meanwhile.
+        """
+        while self._asks:
+            await asyncio.sleep(self.compared_every_s)
+            for spec in self._specs.values():
+                if not is_reached(spec) or self.states[spec.name] != "ready":
+                    continue
+                several = self._replicas.get(spec.name)
+                for number in range(self.n_servers(spec.name)):
+                    compare = partial(self._compare, spec, number, several)
+                    self._doubts.doubt((spec.name, number), lambda _: None, compare)
+
+    async def _until_answered(self, spec: ModelSpec, number: int) -> Backend | Failure:
+        """One of the servers; the last failure where it does not answer soon."""
+        end = asyncio.get_running_loop().time() + _LOOKS_S
+        while True:
+            found = await self._one(spec, number)
+            is_over = asyncio.get_running_loop().time() >= end
+            if not isinstance(found, Failure) or found.permanent or is_over:
+                return found
+            await asyncio.sleep(_LOOK_S)
+
+    async def mend(self, fail: Callable[[OrchestratorError], None]) -> None:
+        """Bring back and look at servers, as far as is asked for, until cancelled.
+
+        Args:
+            fail: Is given what makes it impossible to go on.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._compare_now_and_then())
+            while True:
+                errand = await self._errands.get()
+                group.create_task(_to_end(errand, fail))
+
+    async def rest(self, models: Collection[str]) -> None:
+        """End the servers of these models until they are asked again."""
+        async with asyncio.TaskGroup() as group:
+            for server in _each(self._servers[name] for name in models):
+                group.create_task(server.rest())
+        self.states.update(dict.fromkeys(models, "idle"))
+
+    async def stop(self) -> None:
+        """Close what was not used; end every server that was launched, unless it is to be kept."""
+        await self._first.close()
+        async with asyncio.TaskGroup() as group:
+            for server in _each(self._servers.values()):
+                group.create_task(server.stop())
+
+    def exit_code(self, model: str) -> int | None:
+        """The exit code of a launched server; None while it runs, or if it is not ours."""
+        found = self._servers.get(model)
+        return None if found is None else found[0].exit_code()
+
+    async def _way(self, spec: ModelSpec, number: int) -> _Way | Failure:
+        """Return the connection to a server of a model; start the server if need be."""
+        kind, name, api_key = spec.backend, spec.model, ""
+        base_url = spec.base_urls[number] if spec.base_urls else spec.base_url or ""
+        if spec.server is None:
+            base_url = base_url.rstrip("/").removesuffix("/v1")
+            api_key = api_key_of(spec)
+        else:
+            launched = self._servers[spec.name][number]
+            server = await launched.running()
+            if isinstance(server, Failure):
+                return server
+            kind, name = launched.launch.backend, spec.name
+            base_url, api_key = server.base_url, server.api_key
+        endpoint = Endpoint(
+            base_url=base_url,
+            model=name or spec.name,
+            api_key=api_key,
+            timeout_s=spec.limits.timeout_s,
+            # The scheduler bounds what is in flight; who raises its limit needs no new pool.
+            max_in_flight=max(spec.max_in_flight, _CONNECTIONS),
+            plain=spec.plain,
+            thinking_end=spec.thinking_end,
+        )
+        if spec.finds_backend:
+            found = await self._kinds.kind(spec, self._label(spec), endpoint)
+            if isinstance(found, Failure):
+                return found
+            kind = found
+        return _Way(kind, endpoint)
+
+    def _check(self, spec: ModelSpec, provenance: Provenance) -> str:
+        """Hold a server to what answered before; what the store remembers it by."""
+        if spec.server is not None:
+            provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
+        elif spec.base_urls:
+            provenance = msgspec.structs.replace(provenance, base_url=address(spec))
+        label = self._label(spec)
+        earlier = self._changed(label, provenance)
+        if earlier is not None:
+            now = provenance_words(provenance)
+            if not self._accept_change:
+                raise ServerChangedError(
+                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by {now}. "
+                    f"Their numbers may differ. Go on with --accept-server-change, or start anew "
+                    f"with --fresh{' and without that run' if earlier.run else ''}"
+                )
+            before = provenance_words(earlier.provenance)
+            said = f"{spec.name}: {now} answers now, it was {before} before"
+            _log.warning("%s", said, extra={"model": spec.name})
+        if self.copies is not None:
+            self.copies.meet(spec.name, provenance)
+        self.server_of[spec.name] = self._store.server_id(label, provenance)
+        return label
+
+    def _label(self, spec: ModelSpec) -> str:
+        return server_label(spec.name, self._identities[spec.name])
+
+    def _changed(self, label: str, provenance: Provenance) -> StoredServer | None:
+        """The server that answered before this one; None where this one is no other."""
+        earlier = self._store.server_of_model(label)
+        if earlier is None or earlier.provenance == provenance:
+            return None
+        # Of several whose answers were copied none was the last.
+        if earlier.run and provenance in self._store.known_servers(label):
+            return None
+        return earlier
+
+    def _complain(self, model: str, failure: Failure) -> None:
+        n = self._often.count(model)
+        if n:
+            what = "used" if failure.permanent else "reached"
+            _log.warning(
+                "%s can't be %s: %s", model, what, failure.message, extra={"model": model, "n": n}
+            )
+
+
+async def _to_end(
+    errand: Callable[[], Coroutine[Any, Any, None]], fail: Callable[[OrchestratorError], None]
+) -> None:
+    try:
+        await errand()
+    except OrchestratorError as error:
+        fail(error)

@@ -1,0 +1,350 @@
+"""Servers that a run launches: started when first asked for, started again after a crash, ended.
+
+A server that ends in mid-run is the server's fault, not that of the requests it had: they wait for
+the next one. A server that ends again and again, or that does not come up again, is given up; one
+that has answered nothing in this call is given up when it fails a second time for the same reason.
+Then its models are dead for this call, and others go on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from orchestrator import __version__
+from orchestrator.ask import digest
+from orchestrator.errors import LaunchError
+from orchestrator.placement import Share
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.records import Failure
+from orchestrator.runner.models.launch_kinds import launch_of
+from orchestrator.runner.servers.gpu_memory import wait_until_given_back
+from orchestrator.runner.servers.registry import KeptServer, ServerRegistry, let_go
+from orchestrator.runner.servers.restarts import End, Restarts, ended, start_failed
+from orchestrator.serving import LaunchKind, RunningServer, ServedModel
+
+_log = logging.getLogger(__name__)
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Places of servers.
+
+    Attributes:
+        shares: GPUs and memory of each model's server, for each of its processes.
+        apart: Models that share a server with no other.
+    """
+
+    shares: Mapping[str, tuple[Share, ...]] = {}
+    apart: frozenset[str] = frozenset()
+
+    def without_replicas(self) -> "Places":
+        """One process of each server, where its first one runs."""
+        first = {name: shares[:1] for name, shares in self.shares.items()}
+        return Places(first, self.apart)
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """The shelf on which the servers of a run are found again and kept.
+
+    Attributes:
+        shelf: Where kept servers are remembered.
+        identities: Of the models.
+        wanted: Whether servers are kept when the run ends.
+    """
+
+    shelf: ServerRegistry
+    identities: Mapping[str, bytes]
+    wanted: bool
+
+
+class Keeping(msgspec.Struct):
+    """The record by which one server is found again and kept.
+
+    Attributes:
+        shelf: Where kept servers are remembered.
+        key: What it serves and how.
+        kind: Of the launch module.
+        models: Names that it answers to.
+        wanted: Whether it is kept when the run ends.
+    """
+
+    shelf: ServerRegistry
+    key: str
+    kind: str
+    models: tuple[str, ...]
+    wanted: bool
+
+    def find(self) -> KeptServer | None:
+        """The server, where an earlier run kept it and no other part of this run has it."""
+        return self.shelf.find(self.key)
+
+    def keep(self, server: RunningServer) -> bool:
+        """Keep a server when the run ends; return False if it ends with the run."""
+        if isinstance(server, KeptServer):
+            return server.exit_code() is None
+        kept = let_go(server, self.key, self.kind, self.models) if self.wanted else None
+        if kept is None:
+            return False
+        try:
+            self.shelf.put(kept, server.api_key)
+        except OSError as error:
+            # What nobody would find again must not stay.
+            _log.warning("the server %r can't be kept: %s", kept.name, error)
+            self.shelf.stop(kept)
+        return True
+
+    async def end(self, server: RunningServer) -> None:
+        """End a server although it is kept."""
+        if isinstance(server, KeptServer):
+            await asyncio.to_thread(self.shelf.stop, server.kept)
+
+
+class Launched:
+    """One server process of a run, and what comes after it if it crashes.
+
+    Args:
+        name: The model it is named after, for messages and its log.
+        kind: As the recipe names it.
+        launch: That kind with its settings.
+        log_path: Its log file.
+        restarts: How often it is started again.
+
+    Attributes:
+        models: That it serves.
+        server: The process; None while there is none.
+        keeping: How it is found again and kept; None where it is not.
+        has_answered: Whether a request to it was answered in this call.
+        started: Called when it is ready.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        launch: LaunchKind,
+        log_path: Path,
+        restarts: Restarts | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.launch = launch
+        self.models: tuple[ServedModel, ...] = ()
+        self.server: RunningServer | None = None
+        self.keeping: Keeping | None = None
+        self._log_path = log_path
+        self._restarts = restarts or Restarts()
+        self._lock = asyncio.Lock()
+        self._n_crashes = 0
+        self._started_at = 0.0
+        self._given_up: Failure | None = None
+        self._last_end: End | None = None
+        self.has_answered: Callable[[], bool] = lambda: False
+        self.started: Callable[[], None] = lambda: None
+
+    async def running(self) -> RunningServer | Failure:
+        """The server; it is started if need be.
+
+        Returns a failure once it is given up.
+
+        Raises:
+            LaunchError: If it does not become ready although it never was: most often the recipe or
+                the machine is wrong. The next call tries once more.
+        """
+        async with self._lock:
+            if self._given_up is not None:
+                return self._given_up
+            if self.server is None and self._last_end is None:
+                self.server = self._kept()
+                if self.server is None:
+                    try:
+                        await self._start()
+                    except LaunchError as error:
+                        self._last_end = start_failed(error)
+                        raise
+            while self.server is None or self.server.exit_code() is not None:
+                failure = await self._start_again()
+                if failure is not None:
+                    self._given_up = failure
+                    return failure
+            return self.server
+
+    def known_by(self, keep: Keep, number: int) -> Keeping:
+        """Return the record for finding it again: a hash of everything it was started with.
+
+        Args:
+            keep: Of the run.
+            number: Among the servers of its models, from 1.
+        """
+        names = tuple(model.name for model in self.models)
+        served = [(name, keep.identities[name]) for name in sorted(names)]
+        settings = self.launch.config.model_dump_json()
+        key = digest(__version__, self.kind, settings, served, number).hex()
+        return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
+
+    def _kept(self) -> RunningServer | None:
+        """Return the server that an earlier run kept for exactly this use."""
+        if self.keeping is None:
+            return None
+        found = self.keeping.find()
+        if found is not None:
+            self._started_at = asyncio.get_running_loop().time()
+            _log.info(
+                "server %s is found, kept by an earlier run", self.name, extra={"pid": found.pid}
+            )
+        return found
+
+    async def _start(self) -> None:
+        _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
+        server = await self.launch.start(self.models, self._log_path)
+        self.server = server
+        self._started_at = asyncio.get_running_loop().time()
+        _log.info("server %s is ready", self.name, extra={"pid": server.pid})
+        self.started()
+
+    async def _start_again(self) -> Failure | None:
+        """Start once more; return a failure where there were enough starts."""
+        if self.server is not None:
+            end = await self._bury(self.server)
+            repeats = end.is_like(self._last_end) and not self.has_answered()
+            self._last_end = end
+            given_up = self._count(end, repeats=repeats)
+            if given_up is not None:
+                return given_up
+        elif self._last_end is not None and not self._n_crashes:
+            self._n_crashes = 1  # its first start failed
+        wait_s = self._restarts.wait_s(self._n_crashes) or 0.0
+        _log.warning(
+            "%s; it is started again in %.1f s (restart %d of at most %d)",
+            self._last_end.said if self._last_end is not None else "",
+            wait_s,
+            self._n_crashes,
+            self._restarts.at_most,
+            extra={"log": str(self._log_path)},
+        )
+        await asyncio.sleep(wait_s)
+        try:
+            await self._start()
+        except LaunchError as error:
+            end = start_failed(error)
+            repeats = end.is_like(self._last_end) and not self.has_answered()
+            self._last_end = end
+            return self._count(end, repeats=repeats)
+        return None
+
+    def _count(self, end: End, *, repeats: bool) -> Failure | None:
+        """Count a failure more; a `Failure` where it was the last."""
+        self._n_crashes += 1
+        if not repeats and self._restarts.wait_s(self._n_crashes) is not None:
+            return None
+        why = (
+            "twice for the same reason, without having answered anything"
+            if repeats
+            else f"{self._n_crashes} times"
+        )
+        return Failure(
+            "dead_server", f"{end.said}. It failed {why}; see {self._log_path}", permanent=True
+        )
+
+    async def _bury(self, server: RunningServer) -> End:
+        """See to it that nothing of a server that ended is left; return how it ended."""
+        code = None if isinstance(server, KeptServer) else server.exit_code()
+        if asyncio.get_running_loop().time() - self._started_at >= self._restarts.steady_s:
+            self._n_crashes, self._last_end = 0, None
+        self.server = None
+        await server.stop()
+        await wait_until_given_back()
+        return ended(self.name, code, server.first_error())
+
+    def exit_code(self) -> int | None:
+        """None while it runs, or before it is started."""
+        return None if self.server is None else self.server.exit_code()
+
+    async def rest(self) -> None:
+        """End it until it is needed again, kept or not: others need its room."""
+        async with self._lock:
+            if self.server is not None and self.keeping is not None:
+                await self.keeping.end(self.server)
+            await self._end()
+            await wait_until_given_back()
+            self.server = None
+            self._n_crashes, self._last_end = 0, None
+
+    async def stop(self) -> None:
+        """End it, unless it is to be kept; it is not started again."""
+        server = self.server
+        if server is not None and self.keeping is not None and self.keeping.keep(server):
+            _log.info("server %s is kept", self.name, extra={"pid": server.pid})
+        else:
+            await self._end()
+
+    async def _end(self) -> None:
+        if self.server is not None:
+            _log.info("ending server %s", self.name, extra={"pid": self.server.pid})
+            await self.server.stop()
+
+
+def grouped(
+    specs: Sequence[ModelSpec], *, apart: Collection[str] = (), allow_code: bool
+) -> list[tuple[str, ...]]:
+    """Names of the models of each server; several where a kind can and their settings are equal.
+
+    Args:
+        specs: All models of a run; those that are not launched are passed over.
+        apart: Models that have a server of their own all the same.
+        allow_code: Load kinds from outside this project.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for spec in specs:
+        if spec.server is None:
+            continue
+        key: tuple[str, ...] = (spec.server.kind, spec.server.config.model_dump_json())
+        if spec.name in apart or not launch_of(spec, allow_code=allow_code).multi_model:
+            key = (*key, spec.name)
+        found.setdefault(key, []).append(spec.name)
+    return [tuple(names) for names in found.values()]
+
+
+def launched_servers(
+    specs: Sequence[ModelSpec],
+    log_of: Callable[[str], Path],
+    *,
+    places: Places | None = None,
+    keep: Keep | None = None,
+    allow_code: bool,
+) -> Mapping[str, tuple[Launched, ...]]:
+    """The servers of each model that is launched; several where it has replicas.
+
+    Args:
+        specs: All models of a run.
+        log_of: Path of the log of a server, by the model it is named after.
+        places: On which GPUs they run; None where that is left to them.
+        keep: How servers are found again and kept; None where they are not.
+        allow_code: Load kinds from outside this project.
+    """
+    places = places or Places()
+    by_name = {spec.name: spec for spec in specs}
+    found: dict[str, tuple[Launched, ...]] = {}
+    for names in grouped(specs, apart=places.apart, allow_code=allow_code):
+        served = tuple(ServedModel(name, by_name[name].weights or "") for name in names)
+        copies = []
+        for number, share in enumerate(places.shares.get(names[0]) or (Share(),), 1):
+            name = names[0] if number == 1 else f"{names[0]}.{number}"
+            server = _launched(name, by_name[names[0]], share, log_of, allow_code=allow_code)
+            server.models = served
+            if keep is not None:
+                server.keeping = server.known_by(keep, number)
+            copies.append(server)
+        found.update(dict.fromkeys(names, tuple(copies)))
+    return found
+
+
+def _launched(
+    name: str, spec: ModelSpec, share: Share, log_of: Callable[[str], Path], *, allow_code: bool
+) -> Launched:
+    launch = launch_of(spec, allow_code=allow_code)
+    if share.gpus:
+        launch = launch.placed(share.gpus, share.fraction)
+    kind = "" if spec.server is None else spec.server.kind
+    return Launched(name, kind, launch, log_of(name))

@@ -1,0 +1,178 @@
+"""Recipe and machine to servers in their places: what `plan` shows and a run keeps to."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from orchestrator.errors import UsageError
+from orchestrator.placement import GIB, Demand, Inventory, Placement, place
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.models.launch_kinds import launch_of
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.servers.launched import Places, grouped
+from orchestrator.runner.servers.machine import inventory
+from orchestrator.runner.servers.waves import PlacedServer, Waves
+from orchestrator.serving import Footprint, ServedModel
+from orchestrator.units import Plan
+
+_log = logging.getLogger(__name__)
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Places of a recipe's servers.
+
+    Attributes:
+        inventory: Of the machine.
+        waves: Servers that run together; empty where none is launched.
+        places: Where each of them runs.
+        without_room: A line for each server that fits nowhere.
+    """
+
+    inventory: Inventory
+    waves: tuple[tuple[PlacedServer, ...], ...]
+    places: Places
+    without_room: tuple[str, ...] = ()
+
+    def turns(self) -> Waves | None:
+        """The waves of a run; None where all servers run at the same time."""
+        return Waves(self.waves, self.inventory) if len(self.waves) > 1 else None
+
+    def words(self) -> tuple[str, ...]:
+        """A line for each wave, and one for the machine; nothing where there is nothing to say."""
+        on_gpus = any(share.gpus for shares in self.places.shares.values() for share in shares)
+        missing = [f"no room for {line}" for line in self.without_room]
+        short = any(len(one.shares) < one.wanted for wave in self.waves for one in wave)
+        if len(self.waves) < 2 and not on_gpus and not short:
+            return tuple(missing)
+        lines = [_machine(self.inventory)] if on_gpus else []
+        for number, wave in enumerate(self.waves, 1):
+            head = f"wave {number} of {len(self.waves)}: " if len(self.waves) > 1 else "servers: "
+            lines.append(head + "; ".join(map(_server, wave)))
+        return (*lines, *missing)
+
+
+def _machine(inventory: Inventory) -> str:
+    gpus = ", ".join(
+        f"GPU {gpu.index} ({gpu.name}, {gpu.usable / GIB:.1f} of {gpu.total / GIB:.1f} GiB usable)"
+        for gpu in inventory.gpus
+    )
+    return gpus or "no GPU"
+
+
+def _server(server: PlacedServer) -> str:
+    where = []
+    for share in server.shares:
+        if share.gpus:
+            gpus = "+".join(share.gpus)
+            where.append(f"GPU {gpus}, {share.n_bytes / GIB:.1f} GiB{' each' * ('+' in gpus)}")
+    if len(server.shares) < server.wanted:
+        where.insert(0, f"room for {len(server.shares)} of {server.wanted} replicas")
+    names = ", ".join(server.models)
+    return f"{names} ({' and '.join(where)})" if where else names
+
+
+def find_places(prepared: Prepared) -> Placed:
+    """Places on this machine for the servers that a run launches.
+
+    Raises:
+        UsageError: If a server fits nowhere, with what it would need.
+        LaunchError: If its weights can't be read.
+    """
+    placed = look_for_places(prepared)
+    if placed.without_room:
+        raise UsageError("\n".join(["there is no room on this machine for", *placed.without_room]))
+    for line in placed.words():
+        _log.info("%s", line)
+    return placed
+
+
+def look_for_places(prepared: Prepared) -> Placed:
+    """As `find_places`; a server that fits nowhere is named in the result.
+
+    Raises:
+        LaunchError: If its weights can't be read.
+    """
+    return place_servers(
+        prepared.plan,
+        [prepared.models[name] for name in prepared.identities],
+        inventory(prepared.recipe.resources),
+        allow_code=prepared.allow_code,
+    )
+
+
+def place_servers(
+    plan: Plan, specs: Sequence[ModelSpec], inventory: Inventory, *, allow_code: bool = False
+) -> Placed:
+    """Find places for the servers that a run launches.
+
+    Args:
+        plan: Says who needs whose answers.
+        specs: The models of the run.
+        inventory: Of the machine.
+        allow_code: Load kinds from outside this project.
+
+    Raises:
+        LaunchError: If the weights of a server can't be read.
+    """
+    launched = {spec.name: spec for spec in specs if spec.server is not None}
+    depths = _depths(plan)
+
+    def placed(groups: Sequence[tuple[str, ...]]) -> Placement:
+        demands = []
+        for models in groups:
+            served = [launched[name] for name in models]
+            # Without a GPU servers run on the CPU, those too that would take one.
+            need = footprint_of(served, allow_code=allow_code) if inventory.gpus else None
+            depth = min(depths.get(name, 0) for name in models)
+            demands.append(Demand(models[0], need, depth, _replicas(models, launched)))
+        return place(demands, inventory)
+
+    groups = grouped(list(launched.values()), allow_code=allow_code)
+    placement = placed(groups)
+    apart = _crowded(placement, groups)
+    if apart:
+        groups = grouped(list(launched.values()), apart=apart, allow_code=allow_code)
+        placement = placed(groups)
+    models = {group[0]: group for group in groups}
+    waves = [
+        tuple(
+            PlacedServer(name, models[name], shares, _replicas(models[name], launched))
+            for name, shares in wave.items()
+        )
+        for wave in placement.waves
+    ]
+    shares = {name: one.shares for wave in waves for one in wave for name in one.models}
+    lines = [f"the server of {found.name!r}: {found.why}" for found in placement.impossible]
+    return Placed(inventory, tuple(waves), Places(shares, apart), tuple(lines))
+
+
+def _replicas(models: Sequence[str], specs: Mapping[str, ModelSpec]) -> int:
+    return max(specs[name].replicas for name in models)
+
+
+def _crowded(placement: Placement, groups: Sequence[tuple[str, ...]]) -> frozenset[str]:
+    """Models that share a process for which there is no room; alone each may have some."""
+    names = {found.name for found in placement.impossible}
+    return frozenset(
+        name for group in groups if group[0] in names for name in group[:] if group[1:]
+    )
+
+
+def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Footprint | None:
+    """GPU memory of a server that serves these models; None where its kind says it needs none.
+
+    Raises:
+        LaunchError: If the weights can't be read.
+    """
+    models = tuple(ServedModel(spec.name, spec.weights or "") for spec in specs)
+    return launch_of(specs[0], allow_code=allow_code).footprint(models)
+
+
+def _depths(plan: Plan) -> dict[str, int]:
+    """0 for models that are asked before anything is answered, 1 for those that only judge."""
+    asked_first: set[str] = set()
+    others: set[str] = set()
+    for position in range(min(plan.n_per_item, len(plan))):
+        (others if plan.needs(position) else asked_first).add(plan.gate(position))
+    return dict.fromkeys(others, 1) | dict.fromkeys(asked_first, 0)

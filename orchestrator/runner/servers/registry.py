@@ -1,0 +1,243 @@
+"""Servers that are kept between runs: remembered in files, found again, ended by command.
+
+A folder of the user's own (0700) holds a file for each, and its key in another (0600). A server is
+found by what it serves and how: kind, settings, identities of its models, version of this program.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from orchestrator import files
+from orchestrator.errors import UsageError
+from orchestrator.serving import Keepable, RunningServer
+from orchestrator.store.clock import wall_ms
+
+FOLDER_VARIABLE: Final = "ORCHESTRATOR_STATE"
+# A server is given as long as its watchdog gives it, and then no more.
+_STOP_S: Final = 30.0
+# The watchdog must be the process that it was: its number may have been given to another.
+_SAME_START_S: Final = 1.0
+_GONE: Final = 1
+_TAIL_BYTES: Final = 64 * 1024
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that outlives runs.
+
+    Attributes:
+        name: The model it is named after, and the process id of its watchdog.
+        key: What it serves and how, as a digest.
+        kind: Launch kind.
+        models: Names that it answers to.
+        base_url: Where it is reached.
+        pid: Of the server.
+        watchdog: Process that ends it on SIGTERM.
+        started: When the watchdog started, seconds since 1970.
+        host: Machine that it runs on.
+        log: Its log file.
+        kept_ms: Since when it is kept, milliseconds since 1970.
+    """
+
+    name: str
+    key: str
+    kind: str
+    models: tuple[str, ...]
+    base_url: str
+    pid: int
+    watchdog: int
+    started: float
+    host: str
+    log: str
+    kept_ms: int
+
+    @property
+    def is_here(self) -> bool:
+        """True if it was kept on this machine; homes may be shared."""
+        return self.host == socket.gethostname()
+
+    @property
+    def is_alive(self) -> bool:
+        """True if it runs, on this machine."""
+        return self.is_here and _process(self) is not None
+
+
+class KeptServer:
+    """A kept server that a run found again; a `RunningServer` that the run does not end."""
+
+    def __init__(self, kept: Kept, api_key: str) -> None:
+        self.kept = kept
+        self.base_url = kept.base_url
+        self.api_key = api_key
+        self.pid = kept.pid
+        self.log_path = Path(kept.log)
+
+    def __repr__(self) -> str:
+        return f"KeptServer({self.base_url!r}, pid={self.pid})"
+
+    def exit_code(self) -> int | None:
+        """None while it runs; with which code it ended is not known."""
+        return None if self.kept.is_alive else _GONE
+
+    def log_tail(self, n_lines: int = 20) -> str:
+        """The last lines of its log."""
+        with contextlib.suppress(OSError):
+            text = files.tail(self.log_path, _TAIL_BYTES, [self.api_key])
+            return "\n".join(text.splitlines()[-n_lines:])
+        return ""
+
+    def first_error(self) -> str:
+        """Empty: what of its log is of this run is not known."""
+        return ""
+
+    async def stop(self) -> None:
+        """Nothing: it is kept."""
+
+
+class ServerRegistry:
+    """The folder of kept servers.
+
+    Args:
+        folder: Made when something is put there; the user's own where None.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or state_folder()
+
+    def find(self, key: str, taken: frozenset[str] = frozenset()) -> KeptServer | None:
+        """A server of this key that runs and is not among `taken`, by name."""
+        for kept in self.all():
+            if kept.key == key and kept.name not in taken and kept.is_alive:
+                with contextlib.suppress(OSError):
+                    return KeptServer(kept, self._key_path(kept).read_text(encoding="ascii"))
+        return None
+
+    def all(self) -> Iterator[Kept]:
+        """Every server that is remembered, by name; those that ended here are forgotten."""
+        if not self._folder.is_dir():
+            return
+        self._check()
+        for path in sorted(self._folder.glob("*.json")):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+                if kept.is_here and not kept.is_alive:
+                    self.forget(kept)
+                    continue
+                yield kept
+
+    def prepare(self) -> None:
+        """Make the folder.
+
+        Raises:
+            UsageError: If others could read it.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check()
+
+    def put(self, kept: Kept, api_key: str) -> None:
+        """Remember a server.
+
+        Raises:
+            UsageError: If others could read the folder.
+        """
+        self.prepare()
+        _write(self._key_path(kept), api_key.encode("ascii"))
+        _write(self._path(kept), msgspec.json.encode(kept))
+
+    def forget(self, kept: Kept) -> None:
+        """Remember a server no longer."""
+        self._path(kept).unlink(missing_ok=True)
+        self._key_path(kept).unlink(missing_ok=True)
+
+    def stop(self, kept: Kept) -> None:
+        """End a server and all its children, and forget it.
+
+        Raises:
+            UsageError: If it runs on another machine.
+        """
+        if not kept.is_here:
+            raise UsageError(f"{kept.name} runs on {kept.host}; end it there")
+        watchdog = _process(kept)
+        if watchdog is not None:
+            with contextlib.suppress(psutil.Error):
+                watchdog.send_signal(signal.SIGTERM)
+                watchdog.wait(_STOP_S)
+            with contextlib.suppress(psutil.Error):
+                # The kernel ends the server with its watchdog.
+                watchdog.kill()
+                watchdog.wait(_STOP_S)
+        self.forget(kept)
+
+    def _check(self) -> None:
+        found = self._folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise UsageError(
+                f"{self._folder} must be a folder that is yours alone (chmod 700); it holds the "
+                f"keys of servers"
+            )
+
+    def _path(self, kept: Kept) -> Path:
+        return self._folder / f"{kept.name}.json"
+
+    def _key_path(self, kept: Kept) -> Path:
+        return self._folder / f"{kept.name}.key"
+
+
+def state_folder() -> Path:
+    """Return the folder with the records of this user's kept servers."""
+    own = os.environ.get(FOLDER_VARIABLE)
+    if own:
+        return Path(own) / "servers"
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "orchestrator" / "servers"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file, readable by its owner only, at once."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(content)
+    part.replace(path)
+
+
+def _process(kept: Kept) -> psutil.Process | None:
+    """The watchdog; None where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(kept.watchdog)
+        same = abs(process.create_time() - kept.started) < _SAME_START_S
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    return None
+
+
+def let_go(server: RunningServer, key: str, kind: str, models: tuple[str, ...]) -> Kept | None:
+    """Have a server outlive this program; what to remember of it. None where it can't."""
+    if not isinstance(server, Keepable) or server.exit_code() is not None:
+        return None
+    watchdog = server.keep()
+    try:
+        started = psutil.Process(watchdog).create_time()
+    except psutil.Error:
+        return None
+    return Kept(
+        name=f"{models[0]}-{watchdog}",
+        key=key,
+        kind=kind,
+        models=models,
+        base_url=server.base_url,
+        pid=server.pid,
+        watchdog=watchdog,
+        started=started,
+        host=socket.gethostname(),
+        log=str(server.log_path.absolute()),
+        kept_ms=wall_ms(),
+    )

@@ -1,0 +1,143 @@
+"""The kind of server behind an address, asked for where a recipe names no back-end.
+
+A model's identity is made before any server is asked, so the kind is no part of it: a recipe
+without `backend` has the identity that it has with `backend: openai`, whatever is found. A run
+therefore keeps the kind that it began with, also one that an earlier version of this program began.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from orchestrator import plugins
+from orchestrator.backend import Endpoint
+from orchestrator.probing.identify import PATHS, identify
+from orchestrator.probing.replies import HttpReply
+from orchestrator.recipe.schema import ModelSpec
+from orchestrator.records import Failure
+from orchestrator.runner.models.identity import same_identity
+from orchestrator.runner.planning.reuse import Copies
+from orchestrator.runner.probing.http import Http
+from orchestrator.store import Store
+
+PLAIN: Final = "openai"
+"""Kind of back-end for a server that is only known to be compatible with OpenAI's."""
+
+_MODELS: Final = "/v1/models"
+_NOT_IMPLEMENTED: Final = 501
+# Behind a gateway a server may show only what is under /v1; its own routes are needed to speak to
+# it as one of its kind.
+_OWN_ROUTES: Final[Mapping[str, tuple[str, ...]]] = {
+    "vllm": ("/version",),
+    "sglang": ("/server_info", "/get_server_info"),
+    "llamacpp": ("/props",),
+}
+
+_log = logging.getLogger(__name__)
+
+
+class Kinds:
+    """Finds the kinds of servers, and remembers them for a run.
+
+    Args:
+        store: Of the run; knows how its servers were spoken to before.
+        copies: What is copied from other runs, which were answered by servers too.
+        enabled: False to ask nothing; every server is then taken for a plain one.
+    """
+
+    def __init__(self, store: Store, copies: Copies | None, *, enabled: bool) -> None:
+        self._store = store
+        self._copies = copies
+        self._enabled = enabled
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._found: dict[str, str] = {}
+
+    async def kind(self, spec: ModelSpec, label: str, endpoint: Endpoint) -> str | Failure:
+        """Kind of the back-end for a model; a failure where its server does not answer.
+
+        Args:
+            spec: The model.
+            label: What the store remembers its server by.
+            endpoint: Where it is reached.
+        """
+        if not (spec.finds_backend and self._enabled):
+            return spec.backend
+        async with self._locks.setdefault(spec.name, asyncio.Lock()):
+            found = self._found.get(spec.name) or self._before(label) or await _asked(endpoint)
+            if not isinstance(found, Failure) and spec.name not in self._found:
+                self._found[spec.name] = found
+                _log.info(
+                    "%s: %s is asked as `backend: %s`",
+                    spec.name,
+                    endpoint.base_url,
+                    found,
+                    extra={"model": spec.name, "note": True},
+                )
+            return found
+
+    def gives_up(self, spec: ModelSpec, kind: str, failure: Failure) -> bool:
+        """True where a server lacks what its kind needs, and is taken for a plain one from now on.
+
+        As a vLLM of an older version. Nothing of that is done where the recipe names the kind.
+
+        Args:
+            spec: The model.
+            kind: By which its server was asked for its version.
+            failure: What came of that.
+        """
+        is_found = spec.finds_backend and self._enabled and kind != PLAIN
+        if not is_found or failure.cause != "unsupported":
+            return False
+        _log.warning(
+            "%s: %s; it is asked as a plain OpenAI endpoint", spec.name, failure.message,
+            extra={"model": spec.name},
+        )  # fmt: skip
+        self._found[spec.name] = PLAIN
+        return True
+
+    def _before(self, label: str) -> str:
+        """The kind by which this run, or one that it copies from, was answered; empty for none."""
+        earlier = self._store.server_of_model(label)
+        if earlier is not None:
+            return earlier.provenance.backend
+        servers = self._copies.servers() if self._copies is not None else iter(())
+        return next(
+            (one.provenance.backend for one in servers if same_identity(one.model, label)), ""
+        )
+
+
+async def _asked(endpoint: Endpoint) -> str | Failure:
+    """The kind that a server shows itself to be."""
+    async with Http(endpoint.base_url, endpoint.api_key) as http, asyncio.TaskGroup() as group:
+        tasks = {path: group.create_task(http.get(path)) for path in PATHS}
+    replies = {path: task.result() for path, task in tasks.items()}
+    silent = _silent(replies)
+    if silent is not None:
+        return silent
+    found = identify(replies)
+    if found not in plugins.kinds(plugins.BACKENDS):
+        return PLAIN
+    routes = _OWN_ROUTES.get(found, ())
+    if routes and not any(replies[path].status == 200 for path in routes):
+        _log.warning(
+            "%s is %s, but shows only its routes under /v1: it is asked as a plain OpenAI endpoint",
+            endpoint.base_url,
+            found,
+        )
+        return PLAIN
+    return found
+
+
+def _silent(replies: Mapping[str, HttpReply]) -> Failure | None:
+    """Why nothing can be told yet: nobody answers, or a gateway whose server is not up."""
+    statuses = [reply.status for reply in replies.values()]
+    if not any(statuses):
+        return Failure("connection", replies[_MODELS].words)
+    if 200 in statuses:
+        return None
+    listing = replies[_MODELS]
+    is_down = listing.status >= 500 and listing.status != _NOT_IMPLEMENTED
+    if is_down or listing.status == 429:
+        return Failure("server_error", f"{listing.status} {listing.words}", status=listing.status)
+    return None

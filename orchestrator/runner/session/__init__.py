@@ -1,0 +1,1 @@
+"""One call of `orchestrator run`: store, scheduler and servers working together."""

@@ -1,0 +1,357 @@
+"""Executing a prepared run in its directory: what is left to do, and then the results."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from orchestrator.datasets import Dataset
+from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.recipe.schema import DEFAULT_UNITS
+from orchestrator.report.progress import Progress
+from orchestrator.runner.models.identity import server_label
+from orchestrator.runner.planning.budget import Budget
+from orchestrator.runner.planning.prepare import Prepared, describe_change
+from orchestrator.runner.planning.reuse import copies_of
+from orchestrator.runner.planning.revisions import REVISION, last_revision, revision_text
+from orchestrator.runner.planning.spending import budget_of, keep_spent
+from orchestrator.runner.planning.stopping import open_blocks, remember_not_needed, remember_rule
+from orchestrator.runner.probing.records import Probes, needs_of
+from orchestrator.runner.results.items import keep_items
+from orchestrator.runner.servers.fleet import Fleet
+from orchestrator.runner.servers.launched import Keep, Places
+from orchestrator.runner.servers.machine import raise_file_limit
+from orchestrator.runner.servers.placement import find_places
+from orchestrator.runner.servers.registry import ServerRegistry
+from orchestrator.runner.session import adaptive
+from orchestrator.runner.session.event_loop import Stop
+from orchestrator.runner.session.order import unfinished_before
+from orchestrator.runner.session.session import Session, Watch
+from orchestrator.runner.session.steering import Interrupts, obey
+from orchestrator.runner.session.wiring import Wiring
+from orchestrator.scheduler.blocks import Blocks
+from orchestrator.scheduler.core import Core
+from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.store import RunDirectory, Store
+
+_MEGABYTE = 1e6
+# How often displays and status.json are brought up to date, seconds.
+_WATCH_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A plan in its store.
+
+    Attributes:
+        plan_id: Its number there.
+        done: One byte a position.
+        changes: What differs from the call before, in words.
+        adopted: Units of earlier plans that this plan keeps.
+        blocks: Which units are needed, where the recipe has a stopping rule. Those that are not
+            are marked in `done`.
+        first: Items whose units are begun first.
+    """
+
+    plan_id: int
+    done: bytearray
+    changes: list[str]
+    adopted: int
+    blocks: Blocks | None = None
+    first: tuple[int, ...] = ()
+
+    @property
+    def n_not_needed(self) -> int:
+        """Units that the stopping rule has found to be not needed."""
+        return 0 if self.blocks is None else self.blocks.n_not_needed
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The end of a call.
+
+    Attributes:
+        progress: At the end; None where nothing was left to do.
+        stopping: Why it stopped early; empty if it did not.
+        interrupted: Whether a signal stopped it.
+    """
+
+    progress: Progress | None
+    stopping: str
+    interrupted: bool
+
+    @property
+    def n_left(self) -> int:
+        """Units not done."""
+        return 0 if self.progress is None else self.progress.units_left
+
+
+def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
+    """Find what of the plan is done, and write a revision if the recipe changed."""
+    plan = prepared.plan
+    before = _revision_before(run_dir)
+    _refuse_another_recipe(before, prepared, run_dir)
+    changes = describe_change(before, prepared.identities, prepared.recipe)
+    record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
+    if before is None or before.get("identities") != record["identities"] or changes:
+        text = revision_text(record)
+        run_dir.write_revision(text)
+        # `orchestrator repair` restores a damaged file from there.
+        store.set_meta(REVISION, text)
+    plan_hash = plan.hash()
+    is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
+    plan_id = store.open_plan(plan_hash, len(plan))
+    adopted = 0
+    if not is_current:
+        adopted = store.adopt(plan_id, _unit_hashes(prepared))
+    remember_rule(prepared.rule, store)
+    done = store.done_bitmap(plan_id, len(plan))
+    rule = prepared.rule
+    blocks = None if rule is None else open_blocks(rule, store, plan_id, done)
+    remember_not_needed(blocks, plan_id, store)
+    first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
+    return Opened(plan_id, done, changes, adopted, blocks, first)
+
+
+def _revision_before(run_dir: RunDirectory) -> dict[str, Any] | None:
+    """Return the last call's record; None also where it is damaged, for this one writes it anew."""
+    try:
+        return last_revision(run_dir)
+    except StoreError as error:
+        _log.warning("%s: the recipe of this call takes its place", error)
+        return None
+
+
+def _refuse_another_recipe(
+    before: dict[str, Any] | None, prepared: Prepared, run_dir: RunDirectory
+) -> None:
+    """A mistyped --run-dir must not turn one run into another.
+
+    Raises:
+        RunDirectoryError: If the directory holds the run of a recipe of another name.
+    """
+    name = (before or {}).get("recipe", {}).get("name", prepared.recipe.name)
+    if name != prepared.recipe.name:
+        raise RunDirectoryError(
+            f"{run_dir.path} holds a run of the recipe {name!r}, not of {prepared.recipe.name!r}; "
+            f"name another --run-dir"
+        )
+
+
+def _unit_hashes(prepared: Prepared) -> Iterator[tuple[int, bytes]]:
+    plan = prepared.plan
+    for position in range(len(plan)):
+        yield position, plan.unit_hash(position)
+
+
+async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyword)
+    prepared: Prepared,
+    opened: Opened,
+    run_dir: RunDirectory,
+    store: Store,
+    *,
+    accept_change: bool = False,
+    keep_servers: bool = False,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+) -> Ended:
+    """Evaluate the units that are not done.
+
+    Args:
+        prepared: The run.
+        opened: Its plan.
+        run_dir: Held for writing.
+        store: Open for writing.
+        accept_change: Go on although another server answered before.
+        keep_servers: Leave the servers that were launched for a later run.
+        watch: Called with the progress about once a second.
+        stop: Requested by another thread, where signals don't come here.
+
+    Raises:
+        OrchestratorError: Whatever made it impossible to go on.
+    """
+    placed = find_places(prepared)
+    keep = _keep(prepared, wanted=keep_servers)
+    fleet = _fleet(prepared, run_dir, store, placed.places, keep, accept_change=accept_change)
+    budget = budget_of(prepared, store)
+    wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
+    session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
+    _listen(fleet, session, wiring.core)
+    fleet.warn_of_missing_keys()
+    raise_file_limit()
+    told = _Monitor(session, fleet, run_dir, store, budget, watch)
+    interrupts = Interrupts(session, stop)
+    _log.info("sending begins", extra={"units_left": opened.done.count(0)})
+    with interrupts.handled():
+        try:
+            await _to_end(told, interrupts, prepared.dataset)
+        finally:
+            await fleet.stop()
+            keep_spent(store, budget)
+            remember_not_needed(opened.blocks, opened.plan_id, store)
+            store.flush()
+    progress = told.tell()
+    left = progress.units_left
+    _log.info(
+        "sending ended",
+        extra={
+            "requests": progress.requests_sent,
+            "units_done": progress.units_done,
+            "units_failed": progress.units_failed,
+            "units_not_needed": progress.units_not_needed,
+            "units_left": left,
+            "stopping": progress.stopping,
+        },
+    )
+    return Ended(progress, session.stopping, interrupts.count > 0)
+
+
+def _listen(fleet: Fleet, session: Session, core: Core) -> None:
+    """Have the fleet's news told to those who act on them."""
+    now = asyncio.get_running_loop().time
+    fleet.counted = session.adaptive.servers
+    fleet.has_answered = core.has_answered
+    fleet.restarted = lambda model: core.restarted(model, now())
+
+
+def _keep(prepared: Prepared, *, wanted: bool) -> Keep:
+    shelf = ServerRegistry()
+    if wanted:
+        shelf.prepare()
+    return Keep(shelf, prepared.plan.identities, wanted)
+
+
+def _fleet(
+    prepared: Prepared,
+    run_dir: RunDirectory,
+    store: Store,
+    places: Places,
+    keep: Keep,
+    *,
+    accept_change: bool,
+) -> Fleet:
+    needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.probe
+    probes = Probes(store, needs, accept_change=accept_change, enabled=enabled)
+    return Fleet(
+        [prepared.models[name] for name in prepared.identities],
+        prepared.plan.identities,
+        run_dir.server_log,
+        store,
+        accept_change=accept_change,
+        allow_code=prepared.allow_code,
+        places=places,
+        probes=probes,
+        keep=keep,
+        copies=copies_of(prepared, store, accept_change=accept_change),
+    )
+
+
+async def _to_end(told: "_Monitor", interrupts: Interrupts, dataset: Dataset) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            watchers = [
+                group.create_task(_watch(told, interrupts)),
+                group.create_task(obey(told.run_dir, told.session, interrupts)),
+                group.create_task(told.fleet.mend(told.session.fail)),
+                group.create_task(told.session.adaptive.run()),
+                group.create_task(told.session.loads.run()),
+                group.create_task(keep_items(lambda: told.session.n_sent, dataset, told.run_dir)),
+            ]
+            interrupts.task = group.create_task(told.session.run())
+            await interrupts.wait()
+            for watcher in watchers:
+                watcher.cancel()
+    except BaseExceptionGroup as errors:
+        raise _unwrapped(errors) from None
+
+
+def _wiring(
+    prepared: Prepared,
+    opened: Opened,
+    run_dir: RunDirectory,
+    store: Store,
+    fleet: Fleet,
+    budget: Budget,
+) -> Wiring:
+    recipe = prepared.recipe
+    specs = {name: prepared.models[name] for name in prepared.identities}
+    labels = {name: server_label(name, prepared.plan.identities[name]) for name in specs}
+    kept = adaptive.decoded(store.get_meta(adaptive.META))
+    n_servers = {name: fleet.n_servers(name) for name in specs}
+    controllers, limits = adaptive.first_limits(specs, n_servers, labels, kept)
+    core = Core(limits, RetryPolicy())
+    return Wiring(
+        plan=prepared.plan,
+        plan_id=opened.plan_id,
+        done=opened.done,
+        store=store,
+        core=core,
+        budget=budget,
+        connect=fleet.connect,
+        doubt=fleet.doubt,
+        server_of=fleet.server_of,
+        systems={name: spec.system for name, spec in specs.items() if spec.system},
+        per_minute={
+            name: spec.limits.requests_per_minute
+            for name, spec in specs.items()
+            if spec.limits.requests_per_minute is not None
+        },
+        max_open=recipe.window.units or DEFAULT_UNITS,
+        max_bytes=recipe.window.megabytes * _MEGABYTE,
+        limit=core.limit if recipe.window.units is None else None,
+        run_dir=str(run_dir.path),
+        n_servers=n_servers,
+        controllers=controllers,
+        labels=labels,
+        kept_limits=kept,
+        blocks=opened.blocks,
+        first=opened.first,
+        copies=fleet.copies,
+    )
+
+
+class _Monitor(msgspec.Struct, frozen=True):
+    """Sources of the progress that is read once a second, and its listeners."""
+
+    session: Session
+    fleet: Fleet
+    run_dir: RunDirectory
+    store: Store
+    budget: Budget
+    watch: Watch | None
+
+    def tell(self) -> Progress:
+        """Bring displays and status.json up to date."""
+        progress = self.session.progress(self.fleet.states)
+        if self.watch is not None:
+            self.watch(progress)
+        self.run_dir.write_status(
+            msgspec.to_builtins(progress), last_outcome=self.store.last_outcome
+        )
+        return progress
+
+
+async def _watch(told: _Monitor, interrupts: Interrupts) -> None:
+    """Keep displays, status.json and the record of what is spent up to date."""
+    while True:
+        told.tell()
+        keep_spent(told.store, told.budget)
+        interrupts.look()
+        await asyncio.sleep(_WATCH_S)
+
+
+def _unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended the run, out of its groups of tasks: ours before others."""
+    leaves: list[BaseException] = []
+
+    def walk(error: BaseException) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                walk(inner)
+        else:
+            leaves.append(error)
+
+    walk(group)
+    return next((leaf for leaf in leaves if isinstance(leaf, OrchestratorError)), leaves[0])

@@ -1,0 +1,393 @@
+"""One call of `orchestrator run`: store, driver, window and scheduler working together.
+
+Everything here happens on the event loop's thread, in plain calls; only the scheduler's workers
+wait. What has ended is handed to the store first and to the units second, so a unit's row can never
+become durable before the outcomes it rests on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from orchestrator.ask import Request
+from orchestrator.driver import Driver, Finished
+from orchestrator.errors import MethodError, OrchestratorError
+from orchestrator.frames import pack_row
+from orchestrator.records import DONE, FAULTY, Failure, Generation, Outcome
+from orchestrator.report.progress import ModelProgress, Progress, connection_state
+from orchestrator.runner.logs import RepeatedEvents
+from orchestrator.runner.servers.load import Loads
+from orchestrator.runner.servers.waves import Waves
+from orchestrator.runner.session.adaptive import META, Adaptive
+from orchestrator.runner.session.live_ranking import LiveRankings
+from orchestrator.runner.session.order import positions_left
+from orchestrator.runner.session.stages import Stages
+from orchestrator.runner.session.wiring import Wiring
+from orchestrator.scheduler.admission import Admission
+from orchestrator.scheduler.loop import Scheduler
+from orchestrator.scheduler.window import Window
+
+# A fault in a method is likely to fail every unit; a few are enough to see why.
+_MAX_FAULTS = 3
+# Bytes that may wait for the disk before no more units are opened.
+_MAX_PENDING_BYTES = 64 << 20
+# How soon to look again whether the disk has caught up, seconds.
+_DISK_S = 0.05
+# Units opened in one turn of the event loop. Where the store answers all they ask, nothing else
+# gives way to replies, signals and displays.
+_OPENED_AT_ONCE = 32
+
+_log = logging.getLogger(__name__)
+
+# Answers kept in memory, and the longest that is: a few megabytes at most.
+_RECENT = 512
+_RECENT_CHARACTERS = 8_000
+
+
+class Session:
+    """Runs the units that are not done yet."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._w = wiring
+        self._recent: dict[bytes, Generation] = {}
+        copies = wiring.copies
+        self._n_copied = {} if copies is None else copies.n_copied
+        self._driver = Driver(
+            wiring.plan,
+            self._look_up,
+            wiring.systems,
+            reuse=None if copies is None else copies.find,
+            epoch_of=wiring.store.server_epoch,
+        )
+        self._n_stored = wiring.done.count(1)
+        self._stages = Stages(wiring.plan, wiring.done, wiring.not_needed)
+        if wiring.blocks is None:
+            ended = bytearray(wiring.done)
+            left: Iterator[int | None] = positions_left(
+                wiring.done, wiring.first, wiring.plan.n_per_item
+            )
+        else:
+            ended, left = wiring.blocks.ended, wiring.blocks.positions()
+            self._n_stored -= wiring.blocks.n_not_needed
+        self._window = Window(
+            wiring.plan, left, wiring.max_open, wiring.max_bytes, ended, wiring.limit
+        )
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.time()
+        self._scheduler = Scheduler(wiring.core, wiring.connect, self, wiring.per_minute)
+        self._n_done = 0
+        self._n_failed = 0
+        self._n_sent = 0
+        self._failures: dict[str, int] = {}
+        self._tokens = {name: [0, 0] for name in wiring.plan.identities}
+        self.loads = Loads(wiring.core.models, self._scheduler.backend)
+        self.adaptive = Adaptive(
+            wiring.controllers,
+            labels=wiring.labels,
+            kept=wiring.kept_limits,
+            n_servers=wiring.n_servers,
+            core=wiring.core,
+            scheduler=self._scheduler,
+            loads=self.loads,
+            tokens=self._tokens,
+            keep=lambda text: wiring.store.set_meta(META, text),
+        )
+        self._faults: list[str] = []
+        self._often = RepeatedEvents()
+        self._board = LiveRankings(wiring.plan, stops_early=wiring.blocks is not None)
+        self._pumping = False
+        self._pump_is_due = False
+        self._turning = False
+        # Passing failures of this call. Where units are played again in another wave, asking anew
+        # what has failed would take them to and fro for ever.
+        self._failed_now: dict[bytes, Failure] = {}
+        self.stopping = ""
+        if wiring.waves is not None:
+            self._enter_wave(wiring.waves)
+
+    async def run(self) -> None:
+        """Evaluate until all is done, a bound is reached or `stop` is called.
+
+        Raises:
+            MethodError: If a method is at fault in several units.
+            OrchestratorError: Whatever makes it impossible to go on.
+        """
+        try:
+            await self._scheduler.run(self._pump)
+        finally:
+            self._w.budget.run_for(self._loop.time() - self._started)
+            # What was in flight when the bound stopped the run has ended since.
+            self.stopping = self._w.budget.words() or self.stopping
+            self._driver.close()
+        if len(self._faults) >= _MAX_FAULTS:
+            raise MethodError(
+                f"a fault in a method failed {len(self._faults)} units; all answers so far are "
+                f"kept in {self._w.run_dir}. The last fault:\n{self._faults[-1]}"
+            )
+
+    def stop(self, why: str) -> None:
+        """Send nothing more; what is in flight is still recorded."""
+        if not self.stopping:
+            self.stopping = why
+        self._scheduler.stop()
+
+    def fail(self, error: OrchestratorError) -> None:
+        """Stop, and have `run` raise this; what is in flight is still recorded."""
+        self._scheduler.fail(error)
+
+    def pause(self) -> None:
+        """Send nothing more until `resume`; what is in flight is recorded."""
+        self._scheduler.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._scheduler.resume()
+
+    def limit(self, model: str, n: int) -> int:
+        """Fix how many requests a model may have at a time; how many it was before."""
+        return self.adaptive.by_hand(model, n)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of the run."""
+        return tuple(self._w.core.models)
+
+    # -- told by the scheduler -------------------------------------------------------------------
+
+    def may_send(self, request: Request) -> Admission:
+        """Count a request, unless it might exceed a bound."""
+        admission = self._w.budget.admit(request, self._loop.time() - self._started)
+        if admission is Admission.SEND:
+            self._n_sent += 1
+        elif admission is Admission.STOP:
+            self.stop(self._w.budget.words())
+        return admission
+
+    def attempted(self, request: Request) -> None:
+        """End what was reserved for an attempt."""
+        self._w.budget.release(request)
+
+    def retried(self, request: Request, failure: Failure, wait_s: float) -> None:
+        """Record an attempt that failed."""
+        model = request.ask.model
+        self._w.store.put_attempt(request.key, model, failure)
+        self._doubt(model, failure)
+        self._often.retried(model, failure, wait_s)
+
+    def _doubt(self, model: str, failure: Failure) -> None:
+        if failure.cause == "connection" and self._w.doubt is not None:
+            self._w.doubt(model, self._scheduler.hold)
+
+    def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
+        """Record an end and let the units go on that waited for it."""
+        model = request.ask.model
+        if isinstance(outcome, Failure) and not outcome.permanent:
+            self._w.store.put_attempt(request.key, model, outcome)
+            self._doubt(model, outcome)
+            if self._w.waves is not None:
+                self._failed_now[request.key] = outcome
+        else:
+            self._w.store.put_outcome(
+                request.key,
+                request.kind,
+                model,
+                outcome,
+                server=self._w.server_of.get(model, 0),
+                prompt_hash=request.prompt_hash,
+                attempts=request.attempts,
+                latency_s=latency_s,
+            )
+        prompt_tokens, completion_tokens = self._w.budget.receive(request, outcome)
+        counts = self._tokens[model]
+        counts[0] += prompt_tokens
+        counts[1] += completion_tokens
+        if isinstance(outcome, Generation) and len(outcome.text) <= _RECENT_CHARACTERS:
+            if len(self._recent) >= _RECENT:
+                del self._recent[next(iter(self._recent))]
+            self._recent[request.key] = outcome
+        self._driver.deliver(request, outcome)
+        self._pump()
+
+    def _look_up(self, key: bytes) -> Outcome | Failure | None:
+        """The store, past the answers that have just come: all pairs of an item ask for them."""
+        return self._recent.get(key) or self._failed_now.get(key) or self._w.store.get(key)
+
+    # -- the pump ---------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Send what units ask for, record units that ended, open others."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            self._flush()
+            self._open_units()
+        finally:
+            self._pumping = False
+        if self._window.empty and self._driver.n_open == 0:
+            self._scheduler.stop()
+        elif self._w.waves is not None and self._wave_is_over():
+            self._turn(self._w.waves)
+
+    def _wave_is_over(self) -> bool:
+        """Return True if nothing is asked, and nothing is left to ask of these servers."""
+        is_idle = not (self._driver.n_open or self._pump_is_due or self._w.core.busy())
+        return is_idle and not self._turning and not self.stopping
+
+    def _enter_wave(self, waves: Waves) -> tuple[str, ...] | None:
+        """Go on to the next wave with something to do; the models that leave, None for no wave."""
+        core = self._w.core.models
+        dead = [name for name, state in core.items() if state.dead is not None]
+        leaving = waves.turn(self._window.waits_for, dead)
+        self._driver.absent = self._window.absent = waves.absent
+        if leaving is not None:
+            _log.info("wave %d of %d: %s", waves.number, len(waves), ", ".join(waves.present))
+        return leaving
+
+    def _turn(self, waves: Waves) -> None:
+        """Open units of the next wave as soon as the servers that leave have ended."""
+        leaving = self._enter_wave(waves)
+        if leaving is None:
+            self.stop("what is left waits for a model that no server serves")
+            return
+        self._turning = True
+        self._scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
+
+    async def _rest(self, models: Collection[str]) -> None:
+        if self._w.rest is not None and models:
+            await self._w.rest(models)
+
+    def _turned(self) -> None:
+        self._turning = False
+        self._pump()
+
+    def _open_units(self) -> None:
+        driver = self._driver
+        for _ in range(_OPENED_AT_ONCE):
+            if self.stopping or self._turning:
+                return
+            if self._w.store.pending_bytes >= _MAX_PENDING_BYTES:
+                self._pump_later(_DISK_S)
+                return
+            position = self._window.next_position(driver.n_open, driver.waiting, driver.n_bytes)
+            if position is None:
+                if self._window.scanning:
+                    self._pump_later(0.0)
+                return
+            driver.open(position)
+            self._flush()
+        self._pump_later(0.0)
+
+    def _pump_later(self, delay_s: float) -> None:
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            self._scheduler.soon(self._pump_again, delay_s)
+
+    def _pump_again(self) -> None:
+        self._pump_is_due = False
+        self._pump()
+
+    def _flush(self) -> None:
+        outbox, finished = self._driver.outbox, self._driver.finished
+        while finished:
+            self._record(finished.popleft())
+        while self._driver.set_aside:
+            self._window.put_back(*self._driver.set_aside.popleft())
+        while outbox:
+            self._scheduler.submit(outbox.popleft())
+
+    def _record(self, end: Finished) -> None:
+        plan = self._w.plan
+        self._window.end(end.position)
+        part = plan.part(end.position)
+        of_all = {"method": part.name, "server_epoch": end.server_epoch}
+        rows = [pack_row(part.columns, of_all | row) for row in end.rows]
+        self._w.store.put_unit(
+            plan.unit_hash(end.position),
+            self._w.plan_id,
+            end.position,
+            end.status,
+            end.frame,
+            rows,
+            cause="" if end.status == DONE else str(end.rows[0]["cause"]),
+        )
+        if self._w.blocks is not None:
+            self._w.blocks.end(end.position, end.status, rows)
+        self._n_done += 1
+        # A method may say of single rows that they failed.
+        cause = next((str(row["cause"]) for row in end.rows if row["status"] != "ok"), None)
+        self._stages.ended(end.position, failed=cause is not None)
+        self._board.ended(end.position, part, end.rows)
+        if cause is not None:
+            self._n_failed += 1
+            self._failures[cause] = self._failures.get(cause, 0) + 1
+        if end.status == FAULTY:
+            self._faults.append(end.fault)
+            _log.warning("a fault in a method: its unit failed", extra={"position": end.position})
+            if len(self._faults) >= _MAX_FAULTS:
+                self.stop("a fault in a method")
+
+    # -- looked at by displays ---------------------------------------------------------------------
+
+    def progress(self, states: Mapping[str, str]) -> Progress:
+        """The run at this moment; `states` gives each model's connection state."""
+        core = self._w.core
+        units = self._stages.of_models(self._w.not_needed)
+        models = tuple(
+            ModelProgress(
+                name=name,
+                state=connection_state(
+                    states.get(name, "idle"), down=state.down_since, dead=state.dead
+                ),
+                in_flight=state.in_flight,
+                limit=state.limits.max_in_flight,
+                queued=state.n_queued,
+                done=state.n_done,
+                failed=state.n_failed,
+                retried=state.n_retried,
+                prompt_tokens=self._tokens[name][0],
+                completion_tokens=self._tokens[name][1],
+                limits=self.adaptive.progress(name),
+                waiting=self.loads.waiting(name),
+                cache_hits=self.loads.cache_hits(name),
+                units_done=units.get(name, (0, 0))[0],
+                units_left=units.get(name, (0, 0))[1],
+            )
+            for name, state in core.models.items()
+        )
+        return Progress(
+            run_dir=self._w.run_dir,
+            elapsed_s=self._loop.time() - self._started,
+            units_total=len(self._w.plan),
+            units_stored=self._n_stored,
+            units_done=self._n_done,
+            units_failed=self._n_failed,
+            units_not_needed=0 if self._w.blocks is None else self._w.blocks.n_not_needed,
+            units_open=self._driver.n_open,
+            units_aside=self._window.n_aside,
+            requests_sent=self._n_sent,
+            # What a wave copies may not have been found yet.
+            asks_found=max(0, self._driver.n_found - sum(self._n_copied.values())),
+            asks_copied=dict(self._n_copied),
+            asks_joined=self._driver.n_joined,
+            models=models,
+            stages=self._stages.progress(self._w.not_needed),
+            failures=dict(self._failures),
+            stopping=self.stopping,
+            paused=self._w.core.paused,
+            rankings=self._board.rankings(self._loop.time()),
+            money=self._w.budget.money,
+        )
+
+    @property
+    def n_sent(self) -> int:
+        """Requests of this call."""
+        return self._n_sent
+
+    @property
+    def n_failed(self) -> int:
+        """Units of this call that failed."""
+        return self._n_failed
+
+
+Watch = Callable[[Progress], None]

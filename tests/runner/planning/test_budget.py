@@ -1,0 +1,167 @@
+"""Bounds on tokens and money hold with many requests in flight; the words say what was spent."""
+
+import asyncio
+import random
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.ask import ChooseAsk, GenerateAsk, Request
+from orchestrator.contracts.method import Combination
+from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
+from orchestrator.runner.planning.budget import Bounds, Budget, Price, Spent, token_counts
+from orchestrator.runner.session.session import Session
+from orchestrator.runner.session.wiring import Wiring
+from orchestrator.scheduler.admission import Admission
+from orchestrator.scheduler.core import Core, Limits
+from orchestrator.scheduler.retry import RetryPolicy
+from tests.core.fakes import plan, row
+from tests.runner.session.test_session import MemoryStore
+
+CONCURRENCY = 64
+MAX_TOKENS = 50
+PRICES = {"dear": Price(3.0, 15.0), "cheap": Price(0.1, 0.4)}
+MESSAGES = (Message("user", "x" * 40),)
+
+
+class Paid:
+    """Answers with some of the tokens that were allowed, and keeps account of them."""
+
+    def __init__(self, price, rng):
+        self.price, self.rng = price, rng
+        self.money, self.tokens = 0.0, 0
+
+    async def generate(self, ask, seed):
+        await asyncio.sleep(0)
+        if self.rng.random() < 0.1:
+            return Failure("rate_limited", "slow down", status=429)
+        made = Generation(
+            "text",
+            "stop",
+            n_prompt_tokens=self.rng.randrange(5, 60),
+            n_completion_tokens=self.rng.randrange(MAX_TOKENS + 1),
+        )
+        self.money += self.price.of(made.n_prompt_tokens, made.n_completion_tokens)
+        self.tokens += made.n_prompt_tokens + made.n_completion_tokens
+        return made
+
+    async def close(self):
+        pass
+
+
+async def ask_all(unit, ask, config):
+    sampling = Sampling(max_tokens=MAX_TOKENS)
+    asks = (ask.generate(name, unit.item.messages, sampling) for name in unit.models)
+    await ask.all(*asks)
+    return [row(unit)]
+
+
+async def spend(bounds, seed, spent):
+    """One call of a run against two priced servers."""
+    servers = {name: Paid(price, random.Random(seed)) for name, price in PRICES.items()}
+    p = plan(ask_all, tuple(servers), 150, [Combination(("dear", "cheap"))])
+
+    async def connect(model):
+        return servers[model]
+
+    budget = Budget(bounds, spent, PRICES)
+    limits = Limits(max_in_flight=CONCURRENCY)
+    wiring = Wiring(
+        plan=p, plan_id=1, done=bytearray(len(p)), store=cast("Any", MemoryStore()),
+        core=Core(dict.fromkeys(servers, limits), RetryPolicy(first_wait_s=0.001)),
+        budget=budget, connect=connect, server_of={}, systems={}, per_minute={}, max_open=300,
+        run_dir="here",
+    )  # fmt: skip
+    session = Session(wiring)
+    await session.run()
+    return servers, budget, session
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    money=st.floats(0.0005, 0.2), tokens=st.none() | st.integers(500, 20_000), seed=st.integers()
+)
+def test_no_bound_is_exceeded_with_many_requests_in_flight(money, tokens, seed):
+    bounds = Bounds(money=money, tokens=tokens)
+    servers, budget, session = asyncio.run(spend(bounds, seed, Spent()))
+    paid = sum(server.money for server in servers.values())
+    used = sum(server.tokens for server in servers.values())
+    assert budget.spent.money == pytest.approx(paid)
+    assert budget.spent.tokens == used
+    assert paid <= money * (1 + 1e-9)
+    assert used <= (tokens or used)
+    if session.stopping:
+        assert session.stopping == budget.words()
+        # What is left is less than the next request might have taken.
+        most = 64 + 16 * 2 + 40 + MAX_TOKENS
+        is_near = paid > money - PRICES["dear"].of(most, MAX_TOKENS)
+        assert is_near or (tokens is not None and used > tokens - most)
+
+
+def test_a_later_call_goes_on_with_what_earlier_ones_spent():
+    bounds = Bounds(money=0.05)
+    first, spent = 0.0, Spent()
+    for seed in range(3):
+        _, budget, session = asyncio.run(spend(bounds, seed, spent))
+        spent = budget.spent
+        first = first or spent.money
+        assert "budget.money" in session.stopping
+    assert 0.04 < first <= spent.money <= 0.05
+
+
+def request(ask, key=b"k"):
+    return Request(key, "generate", ask, 0, 0)
+
+
+def generate(model="dear", max_tokens=100):
+    return request(GenerateAsk(model, MESSAGES, Sampling(max_tokens=max_tokens)))
+
+
+def test_a_request_that_fits_only_when_others_have_ended_waits_for_them():
+    budget = Budget(Bounds(tokens=500), Spent(), {})
+    first, second = generate(), generate()
+    second.key = b"other"
+    assert budget.admit(first, 0.0) is Admission.SEND
+    assert budget.admit(second, 0.0) is Admission.SEND
+    third = generate(max_tokens=400)
+    third.key = b"third"
+    assert budget.admit(third, 0.0) is Admission.WAIT
+    assert budget.words() == ""
+    budget.release(first)
+    budget.release(second)
+    assert budget.admit(third, 0.0) is Admission.STOP
+    assert budget.words() == (
+        "budget.tokens: 0 of 500 used, and the next request may take up to 536"
+    )
+
+
+def test_what_a_server_adds_to_prompts_is_reserved_from_its_first_answer_on():
+    budget = Budget(Bounds(tokens=1000), Spent(), {})
+    one = generate(max_tokens=1)
+    assert budget.admit(one, 0.0) is Admission.SEND
+    budget.release(one)
+    budget.receive(one, Generation("x", "stop", n_prompt_tokens=600, n_completion_tokens=1))
+    assert budget.admit(one, 0.0) is Admission.STOP
+
+
+def test_each_call_of_a_choice_is_counted():
+    choice = Choice((0.0,), (0.0,), "walk", n_prompt_tokens=30, n_requests=3)
+    assert token_counts(choice) == (90, 3)
+    budget = Budget(Bounds(money=1.0), Spent(), {"dear": Price(1e6, 2e6)})
+    asked = request(ChooseAsk("dear", MESSAGES, labels("A", "B")))
+    assert budget.receive(asked, choice) == (90, 3)
+    assert budget.spent.money == 90 * 1 + 3 * 2
+
+
+def test_a_bound_that_was_lowered_below_what_is_spent_sends_nothing():
+    budget = Budget(Bounds(money=1.0), Spent(money=1.5), {})
+    assert budget.admit(generate(), 0.0) is Admission.STOP
+    assert budget.words() == "budget.money: 1.50 of 1.00 spent"
+
+
+def test_small_amounts_are_said_with_their_digits():
+    budget = Budget(Bounds(money=0.002), Spent(money=0.0021), {})
+    assert budget.admit(generate(), 0.0) is Admission.STOP
+    assert budget.words() == "budget.money: 0.0021 of 0.002 spent"

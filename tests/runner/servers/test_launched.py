@@ -1,0 +1,188 @@
+"""Servers that a run launches: started again after a crash, and given up in the end."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import LaunchError
+from orchestrator.records import Failure
+from orchestrator.runner.servers.launched import Launched
+from orchestrator.runner.servers.restarts import Restarts
+from orchestrator.scheduler.retry import RetryPolicy
+
+AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
+
+
+class Process:
+    """A server that ends when told."""
+
+    base_url = "http://127.0.0.1:1"
+    api_key = "k"
+    log_path = Path("m.log")
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.code = None
+        self.error = ""
+        self.stopped = 0
+
+    def exit_code(self):
+        return self.code
+
+    def log_tail(self, n_lines=20):
+        return "the last line"
+
+    def first_error(self):
+        return self.error
+
+    async def stop(self):
+        self.stopped += 1
+
+
+class Kind:
+    """A launch kind: each start is the next of `fates`, an error to raise or None."""
+
+    def __init__(self, *fates):
+        self.fates = list(fates)
+        self.started = []
+
+    async def start(self, models, log_path):
+        fate = self.fates.pop(0) if self.fates else None
+        await asyncio.sleep(0)
+        if fate is not None:
+            raise fate
+        self.started.append(Process(len(self.started) + 1))
+        return self.started[-1]
+
+
+def launched(kind, restarts=AT_ONCE, *, has_answered=True):
+    made = Launched("m", "fake", kind, Path("servers/m.log"), restarts)
+    made.has_answered = lambda: has_answered
+    return made
+
+
+async def test_a_server_that_ended_is_started_again_after_the_old_one_is_cleared_away():
+    kind = Kind()
+    server = launched(kind)
+    first = await server.running()
+    first.code = -9
+    second = await server.running()
+    assert second.pid == 2
+    assert first.stopped == 1
+    assert await server.running() is second
+
+
+async def test_those_who_ask_together_wait_for_one_restart():
+    kind = Kind()
+    server = launched(kind)
+    (await server.running()).code = 1
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(server.running()) for _ in range(5)]
+    assert {task.result().pid for task in tasks} == {2}
+
+
+async def test_a_server_that_ends_again_and_again_is_given_up_for_good():
+    kind = Kind()
+    server = launched(kind)
+    for _ in range(AT_ONCE.at_most + 1):
+        (await server.running()).code = 3
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert failure.permanent
+    assert "exit code 3" in failure.message
+    assert "servers/m.log" in failure.message
+    assert await server.running() is failure
+    assert len(kind.started) == AT_ONCE.at_most + 1
+
+
+async def test_a_first_start_that_fails_is_an_error_and_a_later_one_is_tried_again():
+    with pytest.raises(LaunchError, match="no weights"):
+        await launched(Kind(LaunchError("no weights"))).running()
+    server = launched(Kind(None, LaunchError("memory"), LaunchError("memory")))
+    (await server.running()).code = -9
+    assert (await server.running()).pid == 2
+
+
+async def test_a_server_that_fails_for_ever_is_given_up_the_second_time_with_its_own_error():
+    kind = Kind()
+    server = launched(kind, has_answered=False)
+    for size in (4, 5):
+        running = await server.running()
+        running.code, running.error = 0, f"RuntimeError: subscript b has size {size}"
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert failure.permanent
+    assert "RuntimeError: subscript b has size 5" in failure.message
+    assert "twice for the same reason" in failure.message
+    assert len(kind.started) == 2
+
+
+async def test_a_server_that_fails_otherwise_each_time_is_started_as_often_as_any():
+    kind = Kind()
+    server = launched(kind, has_answered=False)
+    for name in "ABCD":
+        running = await server.running()
+        running.code, running.error = 1, f"{name}Error: x"
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert "4 times" in failure.message
+    assert len(kind.started) == AT_ONCE.at_most + 1
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(0, "ended by itself (exit code 0)"), (3, "with exit code 3"), (-9, "by signal 9")],
+)
+async def test_how_a_server_ended_is_said(caplog, code, said):
+    server = launched(Kind())
+    (await server.running()).code = code
+    await server.running()
+    assert said in caplog.text
+
+
+async def test_a_first_start_that_fails_twice_for_the_same_reason_is_not_tried_again():
+    kind = Kind(LaunchError("no memory: 3 GB\nlog"), LaunchError("no memory: 2 GB\nlog"), None)
+    server = launched(kind, has_answered=False)
+    with pytest.raises(LaunchError):
+        await server.running()
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert failure.permanent
+    assert "no memory: 2 GB" in failure.message
+    assert "log" not in failure.message.partition("see")[0]
+    assert await server.running() is failure
+    assert len(kind.fates) == 1
+
+
+async def test_a_first_start_that_fails_once_is_tried_again():
+    kind = Kind(LaunchError("no memory"), None)
+    server = launched(kind, has_answered=False)
+    with pytest.raises(LaunchError):
+        await server.running()
+    assert (await server.running()).pid == 1
+
+
+async def test_a_server_that_never_comes_up_again_is_given_up():
+    kind = Kind(None, *[LaunchError("memory")] * 9)
+    server = launched(kind)
+    (await server.running()).code = -9
+    failure = await server.running()
+    assert isinstance(failure, Failure)
+    assert len(kind.fates) == 9 - AT_ONCE.at_most
+
+
+async def test_crashes_are_forgotten_after_a_steady_time():
+    server = launched(Kind(), Restarts(at_most=1, first_wait_s=0.0, steady_s=0.0))
+    for _ in range(5):
+        (await server.running()).code = 1
+    assert (await server.running()).pid == 6
+
+
+def test_waits_double_up_to_a_bound_and_end():
+    restarts = Restarts(at_most=4, first_wait_s=1.0, max_wait_s=3.0)
+    assert [restarts.wait_s(n) for n in range(1, 6)] == [1.0, 2.0, 3.0, 3.0, None]
+
+
+def test_a_request_that_ends_its_server_runs_out_of_attempts_first():
+    assert Restarts().at_most > RetryPolicy().max_attempts

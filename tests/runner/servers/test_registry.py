@@ -1,0 +1,134 @@
+"""The folder of kept servers: found by what they serve, forgotten when gone, closed to others."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.errors import UsageError
+from orchestrator.runner.servers.registry import Kept, ServerRegistry, let_go
+
+
+class Process:
+    """A server that can be kept; its watchdog is a sleeping process."""
+
+    base_url = "http://127.0.0.1:5"
+    api_key = "sk-kept"
+    log_path = Path("m.log")
+    pid = 4
+
+    def __init__(self, watchdog):
+        self._watchdog = watchdog
+
+    def exit_code(self):
+        return None
+
+    def log_tail(self, n_lines=20):
+        return ""
+
+    def first_error(self):
+        return ""
+
+    async def stop(self):
+        raise AssertionError("a kept server is not ours to end")
+
+    def keep(self):
+        return self._watchdog.pid
+
+
+@pytest.fixture
+def watchdog():
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def kept(watchdog):
+    found = let_go(Process(watchdog), "key", "fake", ("a", "b"))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return ServerRegistry(tmp_path / "state" / "servers")
+
+
+def changed(kept: Kept, **more):
+    return Kept(**{name: getattr(kept, name) for name in Kept.__struct_fields__} | more)
+
+
+def test_a_server_is_found_by_its_key_with_its_secret(shelf, kept):
+    shelf.put(kept, "sk-kept")
+    found = shelf.find("key")
+    assert (found.base_url, found.api_key, found.pid) == (kept.base_url, "sk-kept", 4)
+    assert found.exit_code() is None
+    assert "sk-kept" not in repr(found)
+    assert shelf.find("other") is None
+
+
+def test_the_folder_and_its_files_are_the_users_alone(shelf, kept, tmp_path):
+    shelf.put(kept, "sk-kept")
+    folder = tmp_path / "state" / "servers"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    holding = [path.name for path in folder.iterdir() if b"sk-kept" in path.read_bytes()]
+    assert holding == [f"{kept.name}.key"]
+
+
+def test_a_folder_that_others_may_read_is_refused(shelf, kept, tmp_path):
+    (tmp_path / "state" / "servers").mkdir(parents=True, mode=0o755)
+    (tmp_path / "state" / "servers").chmod(0o755)
+    with pytest.raises(UsageError, match="yours alone"):
+        shelf.put(kept, "k")
+
+
+def test_a_server_that_is_gone_is_forgotten(shelf, kept, watchdog, tmp_path):
+    shelf.put(kept, "k")
+    watchdog.kill()
+    watchdog.wait()
+    assert shelf.find("key") is None
+    assert list(shelf.all()) == []
+    assert list((tmp_path / "state" / "servers").iterdir()) == []
+
+
+def test_another_process_with_the_same_number_is_not_the_server(shelf, kept):
+    shelf.put(changed(kept, started=kept.started - 1000), "k")
+    assert shelf.find("key") is None
+
+
+def test_a_server_of_another_machine_is_listed_but_neither_found_nor_ended(shelf, kept):
+    away = changed(kept, host=socket.gethostname() + "-other")
+    shelf.put(away, "k")
+    assert shelf.find("key") is None
+    assert list(shelf.all()) == [away]
+    with pytest.raises(UsageError, match="end it there"):
+        shelf.stop(away)
+
+
+def test_stopping_ends_the_process_and_forgets_it(shelf, kept, watchdog):
+    shelf.put(kept, "k")
+    shelf.stop(kept)
+    assert not psutil.pid_exists(watchdog.pid)
+    assert list(shelf.all()) == []
+
+
+def test_a_file_that_is_no_record_is_passed_over(shelf, kept, tmp_path):
+    shelf.put(kept, "k")
+    (tmp_path / "state" / "servers" / "odd.json").write_text("{")
+    assert [one.name for one in shelf.all()] == [kept.name]
+
+
+def test_the_users_own_folder_is_taken_from_the_environment(monkeypatch, tmp_path, kept):
+    monkeypatch.setenv("ORCHESTRATOR_STATE", str(tmp_path / "mine"))
+    ServerRegistry().put(kept, "k")
+    assert (tmp_path / "mine" / "servers" / f"{kept.name}.json").exists()
+    assert psutil.pid_exists(kept.watchdog)
+    assert os.getuid() == (tmp_path / "mine" / "servers").stat().st_uid

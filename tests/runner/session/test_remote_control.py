@@ -1,0 +1,94 @@
+"""Commands for a running run: what is carried out, refused, and never obeyed late."""
+
+import threading
+
+import pytest
+
+from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.runner.session import remote_control as control
+from orchestrator.runner.session.remote_control import Answer, Command, CommandInbox, tell
+from orchestrator.store import RunDirectory
+
+
+@pytest.fixture
+def held(tmp_path):
+    with RunDirectory.lock(tmp_path / "run") as directory:
+        yield directory
+
+
+class Noting:
+    """Carries out nothing, and keeps what it was told."""
+
+    def __init__(self):
+        self.told = []
+
+    def __call__(self, command):
+        self.told.append(command)
+        return Answer("yes")
+
+
+def answered_by(desk):
+    """A run that looks for commands in another thread."""
+    ended = threading.Event()
+
+    def serve():
+        while not ended.wait(0.02):
+            desk.look()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return ended
+
+
+def test_a_command_is_carried_out_once_and_answered(held):
+    noting = Noting()
+    desk = CommandInbox(held.control, noting)
+    ended = answered_by(desk)
+    try:
+        assert tell(held, Command("limit", "m", 3)) == "yes"
+    finally:
+        ended.set()
+    desk.look()
+    assert noting.told == [Command("limit", "m", 3)]
+    assert list(held.control.iterdir()) == []
+
+
+def test_what_is_refused_is_an_error_with_the_runs_words(held):
+    ended = answered_by(CommandInbox(held.control, lambda _: Answer("no such model", refused=True)))
+    try:
+        with pytest.raises(UsageError, match="no such model"):
+            tell(held, Command("limit", "x", 3))
+    finally:
+        ended.set()
+
+
+def test_a_command_that_nobody_takes_is_withdrawn(held, monkeypatch):
+    monkeypatch.setattr(control, "_ANSWER_S", 0.2)
+    with pytest.raises(RunDirectoryError, match="did not answer"):
+        tell(held, Command("stop"))
+    assert list(held.control.iterdir()) == []
+
+
+def test_a_run_that_does_not_run_takes_no_commands(tmp_path):
+    with RunDirectory.lock(tmp_path / "run") as directory:
+        pass
+    with pytest.raises(RunDirectoryError, match="not running"):
+        tell(RunDirectory.open(directory.path), Command("pause"))
+
+
+def test_what_an_earlier_process_was_told_is_not_obeyed(held):
+    (held.control / "1.json").write_text('{"action": "stop"}')
+    noting = Noting()
+    desk = CommandInbox(held.control, noting)
+    desk.open()
+    desk.look()
+    assert noting.told == []
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"\xff", b"[]", b'{"action": "rm -rf"}', b"{" * 10_000])
+def test_rubbish_is_answered_and_does_nothing(held, rubbish):
+    (held.control / "1.json").write_bytes(rubbish)
+    noting = Noting()
+    CommandInbox(held.control, noting).look()
+    assert noting.told == []
+    assert b"no command" in (held.control / "1.answer").read_bytes()

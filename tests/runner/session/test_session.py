@@ -1,0 +1,283 @@
+"""Whole sessions under virtual time: an hour's waiting passes at once, so pace can be asserted."""
+
+import asyncio
+from itertools import combinations
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from orchestrator.contracts.method import Combination
+from orchestrator.records import Failure
+from orchestrator.runner.planning.budget import Bounds, Budget, Spent
+from orchestrator.runner.session.session import Session
+from orchestrator.runner.session.wiring import Wiring
+from orchestrator.scheduler.core import Core, Limits
+from orchestrator.scheduler.retry import RetryPolicy
+from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan, row
+
+pytestmark = pytest.mark.looptime
+
+
+class MemoryStore:
+    """The part of a store that a session needs, with the time at which each unit ended."""
+
+    pending_bytes = 0
+
+    def __init__(self):
+        self.outcomes = {}
+        self.attempts = []
+        self.units = {}
+        self.ended_at = {}
+
+    def get(self, key):
+        return self.outcomes.get(key)
+
+    def server_epoch(self, key):
+        return 0
+
+    def put_outcome(self, key, kind, model, outcome, **more):
+        self.outcomes.setdefault(key, outcome)
+
+    def put_attempt(self, key, model, failure):
+        self.attempts.append((model, failure.cause))
+
+    def put_unit(self, unit_hash, plan_id, position, status, frame, rows, *, cause=""):
+        self.units[position] = (status, rows)
+        self.ended_at[position] = asyncio.get_running_loop().time()
+
+
+class Server:
+    """Answers each request after a while, or with a failure."""
+
+    def __init__(self, latency_s=0.1, failure=None, n_failures=10**9):
+        self.latency_s = latency_s
+        self.failure = failure
+        self.n_failures = n_failures
+        self.n_asked = 0
+        self.n_now = 0
+        self.most_at_once = 0
+
+    async def generate(self, ask, seed):
+        self.n_asked += 1
+        number = self.n_asked
+        self.n_now += 1
+        self.most_at_once = max(self.most_at_once, self.n_now)
+        try:
+            await asyncio.sleep(self.latency_s)
+        finally:
+            self.n_now -= 1
+        if self.failure is not None and number <= self.n_failures:
+            return self.failure
+        return generation(f"{ask.model} {ask.messages[0].content}")
+
+    async def close(self):
+        pass
+
+
+async def pair(unit, ask, config):
+    await ask.all(*(ask.generate(name, unit.item.messages, SAMPLING) for name in unit.models))
+    return [row(unit)]
+
+
+def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=None, store=None):
+    names = tuple(servers)
+    p = plan(pair, names, n_items, combos or [Combination((name,)) for name in names])
+
+    async def connect(model):
+        return servers[model]
+
+    limit = limits or Limits(max_in_flight=8, dead_after_s=30.0)
+    wiring = Wiring(
+        plan=p,
+        plan_id=1,
+        done=bytearray(len(p)),
+        store=cast("Any", store or MemoryStore()),
+        core=Core(dict.fromkeys(names, limit), RetryPolicy(max_attempts=3)),
+        budget=Budget(bounds or Bounds(), Spent(), {}),
+        connect=connect,
+        server_of={},
+        systems={},
+        per_minute={},
+        max_open=max_open,
+        run_dir="here",
+    )
+    return p, wiring, Session(wiring)
+
+
+def last_end(p, store, models):
+    return max(
+        at
+        for position, at in store.ended_at.items()
+        if set(p.work(position).unit.models) <= set(models)
+    )
+
+
+async def test_every_unit_ends_and_the_limit_is_kept_and_used():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers)
+    await session.run()
+    assert len(wiring.store.units) == 60
+    assert servers["a"].most_at_once == 8
+
+
+class Watching(Server):
+    """Knows how many units had ended when it was asked."""
+
+    def __init__(self, store):
+        super().__init__()
+        self.store = store
+        self.n_ended = -1
+
+    async def generate(self, ask, seed):
+        self.n_ended = len(self.store.units)
+        return await super().generate(ask, seed)
+
+
+@pytest.mark.parametrize(("first", "is_early"), [((399,), True), ((), False)])
+async def test_items_that_are_begun_first_wait_for_no_unit_that_the_store_answers(first, is_early):
+    _, wiring, session = make({"a": Server()}, n_items=400)
+    await session.run()
+    store = MemoryStore()
+    store.outcomes = dict(wiring.store.outcomes)
+    server = Watching(store)
+    (lacking,) = [key for key, made in store.outcomes.items() if made.text.endswith(" 399")]
+    del store.outcomes[lacking]
+    _, wiring, _ = make({"a": server}, n_items=400, store=store)
+    await Session(msgspec.structs.replace(wiring, first=first)).run()
+    assert (len(store.units), len(store.outcomes), server.n_asked) == (400, 400, 1)
+    assert (server.n_ended < 40) is is_early
+
+
+async def test_fast_models_keep_their_pace_beside_a_slow_and_a_dead_one():
+    fast = ("f1", "f2", "f3")
+
+    def everybody(names):
+        singles = [Combination((name,)) for name in names]
+        return singles + [Combination(two) for two in combinations(names, 2)]
+
+    p, wiring, session = make(
+        {name: Server() for name in fast}, n_items=200, combos=everybody(fast)
+    )
+    start = asyncio.get_running_loop().time()
+    await session.run()
+    alone = last_end(p, wiring.store, fast) - start
+
+    servers = {name: Server() for name in fast}
+    servers |= {"slow": Server(latency_s=20.0), "dead": Server(failure=REFUSED)}
+    p, wiring, session = make(servers, n_items=200, combos=everybody(servers))
+    start = asyncio.get_running_loop().time()
+    await session.run()
+    beside = last_end(p, wiring.store, fast) - start
+    assert beside <= alone / 0.95
+    assert len(wiring.store.units) == len(p)
+
+
+async def test_units_of_a_dead_model_fail_for_now_and_are_counted():
+    servers = {"ok": Server(), "dead": Server(failure=REFUSED)}
+    p, wiring, session = make(servers, n_items=10)
+    await session.run()
+    statuses = [wiring.store.units[position][0] for position in range(len(p))]
+    assert statuses == [0, 2] * 10
+    assert session.progress({}).failures == {"dead_server": 10}
+
+
+async def test_a_server_that_comes_back_is_asked_everything():
+    servers = {"a": Server(failure=REFUSED, n_failures=3)}
+    _, wiring, session = make(servers)
+    await session.run()
+    assert {status for status, _ in wiring.store.units.values()} == {0}
+
+
+async def test_failures_of_the_moment_are_tried_again():
+    servers = {"a": Server(failure=BUSY, n_failures=5)}
+    _, wiring, session = make(servers)
+    await session.run()
+    assert {status for status, _ in wiring.store.units.values()} == {0}
+    assert wiring.store.attempts == [("a", "rate_limited")] * 5
+
+
+async def test_no_more_requests_are_sent_than_the_budget_allows():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers, bounds=Bounds(requests=21))
+    await session.run()
+    assert servers["a"].n_asked == 21
+    assert len(wiring.store.units) == 21
+    assert "budget.requests" in session.stopping
+
+
+async def test_stopping_records_what_is_in_flight_and_sends_nothing_more():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers)
+    asyncio.get_running_loop().call_later(0.25, session.stop, "interrupted")
+    await session.run()
+    assert servers["a"].n_asked == len(wiring.store.outcomes) == 24
+
+
+async def test_a_permanent_failure_is_an_outcome():
+    bad = Failure("bad_request", "no", permanent=True, status=400)
+    _, wiring, session = make({"a": Server(failure=bad)}, n_items=2)
+    await session.run()
+    assert list(wiring.store.outcomes.values()) == [bad, bad]
+
+
+async def test_the_window_bounds_how_many_units_are_open():
+    _, _, session = make({"a": Server()}, max_open=5)
+    seen = []
+
+    def look():
+        seen.append(session.progress({}).units_open)
+        asyncio.get_running_loop().call_later(0.01, look)
+
+    look()
+    await session.run()
+    assert 0 < max(seen) <= 5
+
+
+async def test_a_paused_session_sends_nothing_until_it_goes_on():
+    servers = {"a": Server()}
+    _, wiring, session = make(servers)
+    loop = asyncio.get_running_loop()
+    counted = []
+
+    def hold():
+        session.pause()
+        loop.call_later(1.0, lambda: counted.append(servers["a"].n_asked))
+        loop.call_later(100.0, lambda: counted.append(servers["a"].n_asked))
+        loop.call_later(100.0, session.resume)
+
+    loop.call_later(0.25, hold)
+    await session.run()
+    assert counted[0] == counted[1] < 60
+    assert len(wiring.store.units) == 60
+
+
+async def test_a_session_paused_before_its_first_request_goes_on_at_full_width():
+    servers = {"a": Server()}
+    _, _, session = make(servers)
+    session.pause()
+    asyncio.get_running_loop().call_later(5.0, session.resume)
+    start = asyncio.get_running_loop().time()
+    await session.run()
+    assert servers["a"].most_at_once == 8
+    assert asyncio.get_running_loop().time() - start < 5.0 + 60 / 8 * 0.1 + 0.2
+
+
+async def test_a_raised_limit_is_used_at_once_and_a_lowered_one_kept():
+    servers = {"a": Server()}
+    _, _, session = make(servers, limits=Limits(max_in_flight=2), n_items=400)
+    loop = asyncio.get_running_loop()
+    most = []
+
+    def note():
+        most.append(servers["a"].most_at_once)
+        servers["a"].most_at_once = 0
+
+    for at, change in ((1.05, 16), (2.05, 4)):
+        loop.call_later(at, note)
+        loop.call_later(at, session.limit, "a", change)
+    # What was in flight when the limit was lowered has ended by then.
+    loop.call_later(2.25, note)
+    await session.run()
+    assert most[:2] == [2, 16]
+    assert servers["a"].most_at_once == 4

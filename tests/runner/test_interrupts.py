@@ -1,0 +1,56 @@
+"""Ctrl-C while results are written: kept until nothing is half done."""
+
+import os
+import signal
+
+import pytest
+
+from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_before_the_end_ctrl_c_raises_where_it_comes():
+    with deferred_interrupts(), pytest.raises(KeyboardInterrupt):
+        press()
+
+
+def test_at_the_end_it_raises_only_where_it_is_looked_for(capfd):
+    with deferred_interrupts() as late:
+        late.begin()
+        late.look()
+        press()
+        press()
+        with pytest.raises(KeyboardInterrupt):
+            late.look()
+    assert capfd.readouterr().err.count("one moment") == 1
+
+
+def test_a_block_in_another_has_the_same_handler_and_leaves_it():
+    with deferred_interrupts() as outer:
+        with deferred_interrupts() as inner:
+            assert inner is outer
+        assert signal.getsignal(signal.SIGINT) is outer
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_ignores_ctrl_c_goes_on_ignoring_it():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with deferred_interrupts() as late:
+            late.begin()
+            press()
+            late.look()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_broken_stderr_is_no_fault(monkeypatch):
+    monkeypatch.setattr("orchestrator.runner.interrupts._STDERR", 1_000_000)
+    late = DeferredInterrupts()
+    late.begin()
+    late(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        late.look()
