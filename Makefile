@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames constraints sbom licences clean
+.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -74,10 +74,14 @@ types: setup ## types (mypy strict)
 layers: setup ## which package may import which (import-linter)
 	$(BIN)/lint-imports --no-cache
 
-schema: setup ## write recipes/schema.json (for editors) and the tables of docs/recipes.md
+schema: setup ## write recipes/schema.json (for editors) and the tables of docs/recipes.md and docs/cli.md
 	$(BIN)/python -m orchestrator.recipe.jsonschema > recipes/schema.json.part
 	mv recipes/schema.json.part recipes/schema.json
 	$(BIN)/python -m orchestrator.recipe.reference docs/recipes.md
+	$(BIN)/python tools/cli_reference.py
+
+docs: setup ## build the documentation site into build/docs (strict, without network)
+	@$(BIN)/python tools/docs.py
 
 bench: setup ## measure all targets and write docs/performance.md (an hour; nothing else should run)
 	$(BIN)/python benchmarks/start_up.py --write

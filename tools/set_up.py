@@ -188,7 +188,8 @@ def steps(project: dict[str, object]) -> list[tuple[str, list[str]]]:
     rather than fetched into an isolated build, so that a rebuild needs no network. The second step
     finds everything present, unless torch is a build that needs more (CUDA's libraries).
     """
-    dev = _strings(_table(project, "dependency-groups"), "dev")
+    groups = _table(project, "dependency-groups")
+    tools = [name for group in ("dev", "docs") for name in _strings(groups, group)]
     extras = ",".join(_table(_table(project, "project"), "optional-dependencies"))
     n_packages = len(pins(CONSTRAINTS.read_text(encoding="utf-8")))
     return [
@@ -199,7 +200,7 @@ def steps(project: dict[str, object]) -> list[tuple[str, list[str]]]:
         (
             "installing the project with all extras and the development tools",
             ["install", "--constraint", str(PINS), "--no-build-isolation", "--editable",
-             f"{ROOT}[{extras}]", *dev],
+             f"{ROOT}[{extras}]", *tools],
         ),
         ("checking that everything fits together", ["check"]),
     ]  # fmt: skip

@@ -83,7 +83,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         allow_code: Run code and programs that the recipe names.
 
     Returns:
-        The run: frames, rankings, tables and reports.
+        The run, with its frames, rankings, tables and reports.
 
     Raises:
         RecipeError: With all faults of the recipe.

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = {
     "build-system": {"requires": ["hatchling"]},
     "project": {"dependencies": ["a"], "optional-dependencies": {"x": [], "y": []}},
-    "dependency-groups": {"dev": ["ruff"]},
+    "dependency-groups": {"dev": ["ruff"], "docs": ["sphinx"]},
 }
 
 
@@ -54,7 +54,7 @@ def test_all_packages_are_installed_by_the_hashes_of_their_files():
     commands = [command for _, command in set_up.steps(PROJECT)]
     assert {"--require-hashes", "--no-deps", str(set_up.CONSTRAINTS)} < set(commands[0])
     assert f"{ROOT}[x,y]" in commands[1]
-    assert commands[1][-1] == "ruff"
+    assert commands[1][-2:] == ["ruff", "sphinx"]
 
 
 def test_constraints_pin_what_the_project_needs_with_hashes_and_no_address():

@@ -33,8 +33,8 @@ def check(
         allow_code: Run code and programs that the recipe names.
 
     Returns:
-        Notes on what is no fault, a sentence each: near-duplicate items, weights that are not on
-        this machine.
+        Notes on what is no fault, such as near-duplicate items or weights that are not on this
+        machine; a sentence each.
 
     Raises:
         RecipeError: With all faults of the recipe.

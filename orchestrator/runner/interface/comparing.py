@@ -85,7 +85,7 @@ class Comparison(msgspec.Struct, frozen=True):
         """Return the comparison as one JSON document.
 
         Returns:
-            The text: `a`, `b`, `n_shared`, `n_items`, `notes`, `tables`.
+            The text, with `a`, `b`, `n_shared`, `n_items`, `notes` and `tables`.
 
         Example:
             >>> json.loads(found.to_json())["n_shared"]  # doctest: +SKIP

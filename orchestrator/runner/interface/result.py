@@ -200,7 +200,7 @@ def load(
             store takes. `docs/security.md` says what that covers.
 
     Returns:
-        The run: frames, rankings, tables and reports.
+        The run, with its frames, rankings, tables and reports.
 
     Raises:
         RunDirectoryError: If there is no run.

@@ -1,0 +1,46 @@
+"""Settings of the documentation site (Sphinx); build it with `make docs`.
+
+Why Sphinx, and what strict means here: docs/design/0020-documentation-site.md.
+"""
+
+import orchestrator
+
+project = "orchestrator"
+author = "the orchestrator authors"
+version = release = orchestrator.__version__
+language = "en"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+root_doc = "index"
+exclude_patterns = ["images/*.png"]
+
+# Each reference that does not resolve is a warning, and warnings are errors.
+nitpicky = True
+# Types that signatures name and that have no page here: those of other packages (their inventories
+# would be fetched), and those of modules that are not public.
+nitpick_ignore_regex = [
+    ("py:.*", r"(asyncio|collections|os|pathlib|polars|pydantic|numpy|typing|types)\..*|PathLike"),
+    ("py:.*", r"orchestrator\.(?!plugin\.)\w+\..*"),
+]
+
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
+# Anchors of headings are those that a repository's web view makes, to the depth that pages use.
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = f"orchestrator {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+# Pages are read from the disk and from servers alike: nothing is fetched from elsewhere.
+html_use_index = True
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False

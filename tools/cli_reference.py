@@ -1,0 +1,109 @@
+"""Write docs/cli.md, the reference of the command line, from the commands' own declarations.
+
+`python tools/cli_reference.py [--to FILE]`, called by `make schema`; a test holds the page current.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from orchestrator import cli
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+_HEAD: Final = """\
+# Command line
+
+This page lists every command and option of `orchestrator`. `make schema` writes it from the code's
+help texts.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--to", type=Path, default=PAGE)
+    options = parser.parse_args()
+    options.to.write_text(page(), encoding="utf-8")
+    print(options.to)
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    parser = cli._parser()  # noqa: SLF001 (it is built once a call, and only by commands)
+    sections = [_HEAD, *_commands(parser, "##"), _exit_codes(parser)]
+    return "\n".join(sections)
+
+
+def _commands(parser: argparse.ArgumentParser, level: str) -> Iterator[str]:
+    for name, command in _subcommands(parser).items():
+        title = f"orchestrator {name}" if level == "##" else command.prog
+        yield f"{level} {title}\n"
+        yield f"{_sentence(command.description or '')}\n"
+        # argparse folds long usages to the terminal's width; here the browser does.
+        usage = re.sub(r"\s+", " ", command.format_usage().removeprefix("usage: ")).strip()
+        yield f"```text\n{usage}\n```\n"
+        rows = [_row(action) for action in _arguments(command)]
+        if rows:
+            yield "\n".join(["| argument | effect |", "| --- | --- |", *rows]) + "\n"
+        yield from _commands(command, f"{level}#")
+
+
+def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:  # noqa: SLF001 (argparse has no public way)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return dict(action.choices)
+    return {}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:  # noqa: SLF001
+        is_own = not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)  # noqa: SLF001
+        if is_own and action.help != argparse.SUPPRESS:
+            yield action
+
+
+def _row(action: argparse.Action) -> str:
+    value = _value(action)
+    spelt = action.option_strings or [value]
+    shown = f"[{value}]" if action.nargs == "?" and action.option_strings else value
+    takes = f" {shown}" if action.option_strings and action.nargs != 0 else ""
+    names = ", ".join(f"`{name}{takes}`" for name in spelt)
+    notes = [_sentence(action.help % vars(action) if action.help else "")]
+    if action.choices is not None and action.metavar is not None:
+        notes.append(f"One of {', '.join(f'`{one}`' for one in action.choices)}.")
+    if action.default not in (None, False, [], argparse.SUPPRESS) and action.nargs != 0:
+        notes.append(f"Default: `{action.default}`.")
+    if action.required and action.option_strings:
+        notes.append("Required.")
+    return f"| {_cell(names)} | {_cell(' '.join(filter(None, notes)))} |"
+
+
+def _value(action: argparse.Action) -> str:
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    if action.metavar is not None:
+        return action.metavar
+    if action.choices is not None:
+        return "|".join(map(str, action.choices))
+    return action.dest.upper()
+
+
+def _exit_codes(parser: argparse.ArgumentParser) -> str:
+    text = re.sub(r"\s+", " ", parser.epilog or "").removeprefix("exit codes: ")
+    rows = [f"| {code} | {_sentence(said)} |" for code, said in re.findall(r"(\d+) ([^;]+)", text)]
+    return "\n".join(["## Exit codes\n", "| code | meaning |", "| --- | --- |", *rows]) + "\n"
+
+
+def _sentence(text: str) -> str:
+    text = re.sub(r"\s+", " ", text).strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+if __name__ == "__main__":
+    main()
