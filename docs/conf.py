@@ -19,7 +19,10 @@ nitpicky = True
 # Types that signatures name and that have no page here: those of other packages (their inventories
 # would be fetched), and those of modules that are not public.
 nitpick_ignore_regex = [
-    ("py:.*", r"(asyncio|collections|os|pathlib|polars|pydantic|numpy|typing|types)\..*|PathLike"),
+    (
+        "py:.*",
+        r"(abc|asyncio|collections|msgspec|os|pathlib|polars|pydantic|numpy|typing|types)\..*|PathLike|pl\.DataFrame|Columns|Context|Source",
+    ),
     ("py:.*", r"orchestrator\.(?!plugin\.)\w+\..*"),
 ]
 
@@ -44,3 +47,5 @@ autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+# Attributes that a docstring lists and the class also declares would be described twice.
+napoleon_use_ivar = True

@@ -195,7 +195,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False):
     * "entropy": -sum_v p ln p of the distribution that predicts each scored token, nats.
     * "vocab_logprob_var": variance over the vocabulary of ln p there, ddof=1.
     * "vocab_mean_logp_logit": mean over the vocabulary of ln p times the raw logit there.
-    * "compat_...": the same three as SelfEval's code has them, one place later: after each scored
+    * "compat" columns: these three as SelfEval's code has them, one place later: after each scored
       token. "compat_logprob" is that of the next scored token, and after the last one that of the
       sequence's very first token, where the code's `torch.roll` wraps around. For the code's own
       numbers, score with `end_of_turn`, and take means.

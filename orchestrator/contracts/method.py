@@ -177,7 +177,7 @@ class Method(Plugin[ConfigT], ABC):
 
     @property
     def scores(self) -> Mapping[str, int]:
-        """Columns that say how good an answer is: 1 where more is better, -1 where less is.
+        """Columns that say how good an answer is, with 1 if more is better and -1 if less is.
 
         In a frame of pairs (`model_a`, `model_b`) a score is the probability that A is better.
         """

@@ -98,7 +98,8 @@ def test_the_site_builds_and_describes_every_public_name(tmp_path):
     described = docs.inventory(tmp_path / "site" / "objects.inv")
     assert {
         "orchestrator.run",
-        "orchestrator.Result.frames",
+        "orchestrator.Result.to_html",
+        "orchestrator.plugin.Method",
         "orchestrator.RecipeError",
     } <= described
     assert (tmp_path / "site" / "searchindex.js").stat().st_size > 50_000
