@@ -137,7 +137,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         asks_found: Asks answered from the store.
         asks_copied: Asks answered by other runs, by run as the recipe names it.
         asks_joined: Asks that joined the same request in flight.
-        models: One entry a model, in the recipe's order.
+        models: One entry a model, in the recipe's order. The last status of a call that sent
+            nothing has those of the last call that sent requests.
         stages: One entry a method and its answers, in the order of the plan.
         failures: Units that failed in this call by cause.
         stopping: Why the run is stopping; empty while it is not.

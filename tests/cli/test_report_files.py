@@ -1,5 +1,10 @@
 import pytest
 
+import orchestrator
+from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.report.html.rests import requests
+from orchestrator.runner.interface.html_report import material
+
 
 @pytest.fixture
 def run(command, recipe):
@@ -34,3 +39,22 @@ def test_a_report_that_can_not_be_written_is_refused(run, command, here):
     code, _, said = command("report", run, "--html", "taken/it.html")
     assert code == 2
     assert "taken/it.html can't be written" in said
+
+
+def test_a_call_that_sends_nothing_keeps_what_the_last_one_counted(command, recipe):
+    path = recipe(methods=[{"kind": "answers", "answer": {"max_tokens": 4}}])
+    assert command("run", path, "--display", "none")[0] == EXIT_COMPLETE
+    counted = requests(material(orchestrator.load("runs/made")))
+    assert sum(row[1] for row in counted.rows) == 18
+    for _ in range(2):
+        assert command("run", path, "--display", "none")[0] == EXIT_COMPLETE
+        assert requests(material(orchestrator.load("runs/made"))) == counted
+    # Found in the store, nothing is sent for rows that are made anew.
+    more = recipe(
+        methods=[
+            {"kind": "answers", "answer": {"max_tokens": 4}},
+            {"kind": "answers", "name": "again", "answer": {"max_tokens": 4}},
+        ]
+    )
+    assert command("run", more, "--display", "none")[0] == EXIT_COMPLETE
+    assert requests(material(orchestrator.load("runs/made"))) == counted

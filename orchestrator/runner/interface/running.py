@@ -7,7 +7,7 @@ import msgspec
 from orchestrator.frames import FrameFiles
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.display import Display
-from orchestrator.report.progress import Progress
+from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
@@ -85,6 +85,7 @@ def _run(
         alike = notes_on_items(prepared)
         for line in (*announce(prepared, opened, store), *alike):
             shown.note(line)
+        told = _models_told(directory)
         ended = _finish(prepared, opened, directory, store, shown, how)
         late.begin()
         export_items(prepared.dataset, directory, late)
@@ -96,8 +97,10 @@ def _run(
         orders = read_orders(store)
         done = completeness(store, frames, opened.n_not_needed)
         money = money_spent(prepared, store)
-        said = msgspec.to_builtins(_at_end(directory, ended, done, money))
-        directory.write_status(said, last_outcome=store.last_outcome)
+        progress = _at_end(directory, ended, done, money)
+        if not progress.requests_sent and told:
+            progress = msgspec.structs.replace(progress, models=told)
+        directory.write_status(msgspec.to_builtins(progress), last_outcome=store.last_outcome)
     return Result(
         directory.path,
         ended,
@@ -107,6 +110,18 @@ def _run(
         frames=frames,
         orders=orders,
     )
+
+
+def _models_told(directory: RunDirectory) -> tuple[ModelProgress, ...]:
+    """Return the requests by model of the last call that sent any; () where no status has them."""
+    before = directory.read_status()
+    try:
+        return msgspec.convert(
+            () if before is None else before.values.get("models", ()), tuple[ModelProgress, ...]
+        )
+    except msgspec.ValidationError:
+        # Of another version, or damaged.
+        return ()
 
 
 def _at_end(
