@@ -25,7 +25,7 @@ _COLUMNS: Final = (_ITEM, CLUSTER)
 class Clusters:
     """The cluster of each item of a run by its key, for frames of results.
 
-    Before there are results, a dataset has them by place: `ClusterCodes` in `datasets/_dataset.py`.
+    Before there are results, a dataset has them by place: `ClusterCodes` in `dataset.py`.
 
     Args:
         items: Columns item and cluster; cluster is null where an item stands alone. None where

@@ -29,7 +29,8 @@ from orchestrator.contracts.method import (
 )
 from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
-from orchestrator.errors import LaunchError, PluginError, UsageError
+from orchestrator.dataset import About, Dataset, DatasetKind, File, FileSettings, from_items
+from orchestrator.errors import DatasetError, LaunchError, PluginError, UsageError
 from orchestrator.plugin_base import Plugin
 from orchestrator.records import (
     Choice,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOCAL",
+    "About",
     "Analysis",
     "Ask",
     "AskFailed",
@@ -75,8 +77,13 @@ __all__ = [
     "ComparerKind",
     "ComparesTexts",
     "Context",
+    "Dataset",
+    "DatasetError",
+    "DatasetKind",
     "Endpoint",
     "Failure",
+    "File",
+    "FileSettings",
     "Footprint",
     "GenerateAsk",
     "Generation",
@@ -113,6 +120,7 @@ __all__ = [
     "Table",
     "Unit",
     "UsageError",
+    "from_items",
     "labels",
     "make_table",
 ]

@@ -8,6 +8,8 @@ import pytest
 from orchestrator import contracts, plugins
 from orchestrator.ask import digest
 from orchestrator.backend import ComparerKind
+from orchestrator.datasets import open_dataset
+from orchestrator.recipe.schema import PluginRef
 
 
 @pytest.fixture
@@ -67,3 +69,27 @@ def test_the_identity_of_a_comparer_is_the_recorded_one(weights, monkeypatch):
         digest(sorted(kind.identity(weights).items())).hex()
         for kind in (rouge(rouge.Config.model_validate({"tokens": "characters"})), by_bert)
     ] == ["2e80da862ad282f1c50af5e533d1f883", "2ea7a0face16130df155e1b281c31dce"]
+
+
+# Recorded when plug-ins were modules. The same rows have the same hash in any format.
+DATASETS = [
+    ("csv", "prompt,reference\nA,b\nC,d\n", "fa46d7c920ea37e2d5911a5c9c2f2a05"),
+    ("jsonl", '{"prompt": "A"}\n{"prompt": "B"}\n', "b9e300c907d894f2b02b4b7f23ce45b3"),
+    ("json", '[{"prompt": "A"}, {"prompt": "B"}]', "b9e300c907d894f2b02b4b7f23ce45b3"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "recorded"), DATASETS)
+def test_the_fingerprint_of_a_file_is_the_recorded_one(tmp_path, kind, text, recorded):
+    (tmp_path / f"items.{kind}").write_text(text)
+    config = contracts.dataset(kind).Config.model_validate({"path": f"items.{kind}"})
+    assert open_dataset(PluginRef(kind, config), tmp_path).fingerprint.hex() == recorded
+
+
+@pytest.mark.parametrize(
+    ("settings", "recorded"),
+    [({}, "de1f95b4db608ea38e0e521c194a32f6"), ({"n": 5}, "440f2fdbed27aebd3e6fc768915aef70")],
+)
+def test_the_fingerprint_of_the_demo_is_the_recorded_one(settings, recorded):
+    config = contracts.dataset("demo").Config.model_validate(settings)
+    assert open_dataset(PluginRef("demo", config)).fingerprint.hex() == recorded

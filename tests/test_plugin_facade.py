@@ -30,6 +30,8 @@ def named_in(annotation: object) -> Iterator[type]:
         plugin.Backend,
         plugin.BackendKind,
         plugin.ComparerKind,
+        plugin.Dataset,
+        plugin.DatasetKind,
         plugin.LaunchKind,
         plugin.Method,
         plugin.Summary,

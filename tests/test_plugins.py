@@ -26,22 +26,6 @@ ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
 ANALYSES = [(plugins.ANALYSES, kind) for kind in plugins.kinds(plugins.ANALYSES)]
 
 
-def config_of(family: str, kind: str) -> type[BaseModel]:
-    """The settings of a kind: of its class, or of its module."""
-    match family:
-        case plugins.METHODS:
-            return contracts.method(kind).Config
-        case plugins.ANALYSES:
-            return contracts.analysis(kind).Config
-        case _:
-            config: type[BaseModel] = plugins.load(family, kind).Config
-            return config
-
-
-def modules(family: str) -> list[object]:
-    return [pytest.param(plugins.load(family, kind), id=kind) for kind in plugins.kinds(family)]
-
-
 NAMES = [f"{family}.{kind}" for family, kind in ALL]
 
 
@@ -171,10 +155,11 @@ def test_a_summary_has_the_settings_of_its_method_or_of_every_method(kind):
     assert issubclass(contracts.method(kind).Config, summary.Config)
 
 
-@pytest.mark.parametrize("dataset", modules(plugins.DATASETS))
-def test_a_dataset_kind_opens_relative_to_the_recipe(dataset):
-    assert parameters(dataset.create) == ["config", "base"]
-    assert all(suffix.startswith(".") for suffix in getattr(dataset, "SUFFIXES", ()))
+@pytest.mark.parametrize("kind", plugins.kinds(plugins.DATASETS))
+def test_a_dataset_kind_opens_relative_to_the_recipe(kind):
+    dataset = contracts.dataset(kind)
+    assert parameters(dataset.open) == ["self", "base"]
+    assert all(suffix.startswith(".") for suffix in dataset.suffixes)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,17 +8,14 @@ here (`method.py`, `summary.py`).
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from types import ModuleType
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
-
-from pydantic import BaseModel
 
 from orchestrator import plugins
 from orchestrator.backend import BackendKind, Capabilities
 from orchestrator.contracts.method import COLUMN_TYPES, STATUS_COLUMNS, Method, MethodSettings
 from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
+from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
 from orchestrator.plugin_base import Plugin
 from orchestrator.serving import LaunchKind
@@ -70,27 +67,21 @@ def load(
 @overload
 def load(
     family: Literal["orchestrator.datasets"], kind: str, *, allow_code: bool = False
-) -> ModuleType: ...
+) -> type[DatasetKind]: ...
 
 
 @overload
-def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin] | ModuleType: ...
+def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]: ...
 
 
-def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin] | ModuleType:
+def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]:
     """Return the class of a kind if it keeps the contract of its family.
-
-    Of families that have no base class yet it is the module, as from `plugins.load`.
 
     Raises:
         PluginError: If there is none, if it is not allowed, or if it breaks the contract.
     """
     module = plugins.load(family, kind, allow_code=allow_code)
-    base = _BASES.get(family)
-    if base is None:
-        check(family, module)
-        return module
-    found = plugins.class_in(module, base, plugins.class_name(family, kind))
+    found = plugins.class_in(module, _BASES[family], plugins.class_name(family, kind))
     check_class(family, found)
     return found
 
@@ -116,6 +107,11 @@ def analysis(kind: str, *, allow_code: bool = False) -> type[Analysis]:
 def statistic(kind: str, *, allow_code: bool = False) -> type[Statistic]:
     """Return the class of a statistic, as `load`."""
     return load(plugins.STATISTICS, kind, allow_code=allow_code)
+
+
+def dataset(kind: str, *, allow_code: bool = False) -> type[DatasetKind]:
+    """Return the class of a kind of dataset, as `load`."""
+    return load(plugins.DATASETS, kind, allow_code=allow_code)
 
 
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
@@ -153,25 +149,6 @@ def check_class(family: str, found: type[Plugin]) -> None:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
         raise PluginError(f"{place} is no {plugins.word_of(family)}: {said}")
-
-
-@cache
-def check(family: str, module: ModuleType) -> None:
-    """See that a module keeps the contract of its family.
-
-    Raises:
-        PluginError: If it does not, with everything that is wrong.
-    """
-    required, optional = _FAMILIES[family]
-    missing = [repr(name) for name in required if not hasattr(module, name)]
-    faults = [f"it has no {', '.join(missing)}"] if missing else []
-    for name, fault_of in (required | optional).items():
-        fault = fault_of(getattr(module, name)) if hasattr(module, name) else ""
-        if fault:
-            faults.append(f"its {name!r} {fault}")
-    if faults:
-        said = "; ".join(faults)
-        raise PluginError(f"{module.__name__} is no {plugins.word_of(family)}: {said}")
 
 
 def place_of(plugin: type) -> str:
@@ -225,11 +202,6 @@ def _signature(value: Callable[..., object]) -> str:
         return str(inspect.signature(value))
     except (TypeError, ValueError):
         return "something else"
-
-
-def _config(value: object) -> str:
-    is_model = isinstance(value, type) and issubclass(value, BaseModel)
-    return "" if is_model else "must be a pydantic model"
 
 
 def _settings(base: type[Settings]) -> _Fault:
@@ -301,18 +273,15 @@ def _suffixes(value: object) -> str:
     return "" if good else "must be a tuple of suffixes, such as ('.txt',)"
 
 
+def _about(value: object) -> str:
+    return "" if value is None or isinstance(value, About) else "must be an About, or None"
+
+
 def _short(value: object) -> str:
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
 
 _Names = dict[str, _Fault]
-_FAMILIES: Final[dict[str, tuple[_Names, _Names]]] = {
-    plugins.DATASETS: (
-        {"Config": _config, "create": called_with("config", "base")},
-        {"SUFFIXES": _suffixes},
-    ),
-}
-
 _BASES: Final[dict[str, type[Plugin]]] = {
     plugins.METHODS: Method,
     plugins.SUMMARIES: Summary,
@@ -320,6 +289,7 @@ _BASES: Final[dict[str, type[Plugin]]] = {
     plugins.STATISTICS: Statistic,
     plugins.BACKENDS: BackendKind,
     plugins.LAUNCH: LaunchKind,
+    plugins.DATASETS: DatasetKind,
 }
 _PARTS: Final[dict[str, _Names]] = {
     plugins.METHODS: {
@@ -362,5 +332,10 @@ _PARTS: Final[dict[str, _Names]] = {
         "footprint": called_with("self", "models"),
         "placed": called_with("self", "gpus", "memory_fraction"),
         "tokenizer": called_with("self", "weights"),
+    },
+    plugins.DATASETS: {
+        "suffixes": _suffixes,
+        "about": _about,
+        "open": called_with("self", "base"),
     },
 }

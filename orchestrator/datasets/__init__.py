@@ -1,22 +1,14 @@
 """Datasets, one file a kind: `open_dataset` gives items by index.
 
-A dataset file exports `Config` (a pydantic model; a field `path` names a file), `create(config,
-base)` that gives a `Dataset`, where the suffix of a path tells the kind, `SUFFIXES`, and, where it
-is published by others, `ABOUT`: licence, size and files.
+A file holds a class derived from `orchestrator.dataset.DatasetKind`.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator import contracts, plugins
-from orchestrator.datasets._dataset import Dataset, from_items
+from orchestrator.dataset import About, Dataset
 from orchestrator.errors import PluginError
 from orchestrator.recipe.schema import PluginRef
-
-if TYPE_CHECKING:
-    from orchestrator.datasets._benchmark import About
-
-__all__ = ["Dataset", "from_items", "kinds", "listing", "open_dataset"]
 
 
 def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = False) -> Dataset:
@@ -31,13 +23,11 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
         DatasetError: If it is missing or malformed, with everything that is wrong.
         PluginError: If there is no such kind, or one that gives no dataset.
     """
-    module = contracts.load(plugins.DATASETS, dataset.kind, allow_code=allow_code)
-    opened = module.create(dataset.config, base)
+    kind = contracts.load(plugins.DATASETS, dataset.kind, allow_code=allow_code)
+    opened: object = kind(dataset.config).open(base)
     if not isinstance(opened, Dataset):
-        raise PluginError(
-            f"{plugins.place_of(module)}: create(config, base) returned {type(opened).__name__}, "
-            f"not a Dataset"
-        )
+        place = contracts.place_of(kind)
+        raise PluginError(f"{place}: open(base) returned {type(opened).__name__}, not a Dataset")
     return opened
 
 
@@ -54,14 +44,14 @@ def listing() -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for kind, line in kinds().items():
         rows.append((kind, line))
-        about: About | None = getattr(plugins.load(plugins.DATASETS, kind), "ABOUT", None)
+        about = contracts.load(plugins.DATASETS, kind).about
         if about is not None:
             rows.append(("", f"licence: {about.licence}"))
             rows.append(("", f"size: {about.size}; {_presence(kind, about)}"))
     return rows
 
 
-def _presence(kind: str, about: "About") -> str:
+def _presence(kind: str, about: About) -> str:
     """Describe whether the files of a benchmark are on this machine."""
     # What fetches them takes long to import; most recipes have files of their own.
     from orchestrator.datasets._benchmark import is_here  # noqa: PLC0415

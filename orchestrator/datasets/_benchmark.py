@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import msgspec
-
+from orchestrator.dataset import File
 from orchestrator.datasets._download import Patience, Remote, fetched, sha256_of, verified
 from orchestrator.datasets._rows import Rows
 from orchestrator.errors import DatasetError
@@ -25,55 +24,6 @@ OFFLINE_VARIABLE: Final = "ORCHESTRATOR_OFFLINE"
 
 HUB: Final = "https://huggingface.co"
 PATIENCE: Final = Patience()
-
-
-class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A published file.
-
-    Attributes:
-        name: Under the kind's folder, also where a user puts it by hand.
-        path: Its address, or, without a scheme, its path on the Hugging Face hub.
-        sha256: Where known; else it is recorded at the first download.
-        others: Other names under which it is found in a user's folder.
-    """
-
-    name: str
-    path: str
-    sha256: str = ""
-    others: tuple[str, ...] = ()
-
-    @property
-    def is_on_hub(self) -> bool:
-        """True if it comes from the hub, or from the mirror that `HF_ENDPOINT` names."""
-        return "://" not in self.path
-
-    @property
-    def url(self) -> str:
-        """Its whole address."""
-        if not self.is_on_hub:
-            return self.path
-        return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{self.path}"
-
-    def remote(self) -> Remote:
-        """Return the address to fetch; the user's key goes to the hub alone."""
-        token = os.environ.get("HF_TOKEN", "") if self.is_on_hub else ""
-        return Remote(url=self.url, sha256=self.sha256, token=token)
-
-
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about a benchmark to know before it is fetched.
-
-    Attributes:
-        licence: As its publisher states it, or that none is stated.
-        size: In words, such as "100 kB".
-        source: Where it is published.
-        files: Of the kind with its usual settings.
-    """
-
-    licence: str
-    size: str
-    source: str
-    files: tuple[File, ...] = ()
 
 
 def located(kind: str, file: File) -> Path:
@@ -94,10 +44,23 @@ def located(kind: str, file: File) -> Path:
     if os.environ.get(OFFLINE_VARIABLE):
         raise DatasetError(_advice(kind, file, f"{OFFLINE_VARIABLE} is set"))
     try:
-        return fetched(file.remote(), cached, PATIENCE)
+        return fetched(_remote(file), cached, PATIENCE)
     except DatasetError as error:
-        why = str(error).removeprefix(f"{file.url}: ")
+        why = str(error).removeprefix(f"{url_of(file)}: ")
         raise DatasetError(_advice(kind, file, why)) from error
+
+
+def url_of(file: File) -> str:
+    """Return the whole address of a file: of the hub, that of the mirror that HF_ENDPOINT names."""
+    if not file.is_on_hub:
+        return file.path
+    return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{file.path}"
+
+
+def _remote(file: File) -> Remote:
+    """Return the address to fetch; the user's key goes to the hub alone."""
+    token = os.environ.get("HF_TOKEN", "") if file.is_on_hub else ""
+    return Remote(url=url_of(file), sha256=file.sha256, token=token)
 
 
 def is_here(kind: str, file: File) -> bool:
@@ -145,8 +108,8 @@ def _advice(kind: str, file: File, why: str) -> str:
     place = folder if folder is not None else f"${DATA_VARIABLE}"
     how = "" if folder is not None else f" and set {DATA_VARIABLE} to that folder"
     return (
-        f"{kind}: {file.name} is not on this machine and was not fetched ({why}). Fetch {file.url} "
-        f"where there is a network, put it at {place}/{kind}/{file.name}{how}"
+        f"{kind}: {file.name} is not on this machine and was not fetched ({why}). Fetch "
+        f"{url_of(file)} where there is a network, put it at {place}/{kind}/{file.name}{how}"
     )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.datasets._benchmark import File, MappedRows, located, shown_name
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import Dataset, File
+from orchestrator.datasets._benchmark import MappedRows, located, shown_name
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._rows import from_rows
 from orchestrator.datasets.jsonl import JsonLines

@@ -4,16 +4,15 @@ from pathlib import Path
 
 from pydantic import Field
 
+from orchestrator.dataset import FileSettings
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.errors import DatasetError
 from orchestrator.paths import answers, expanded
-from orchestrator.settings import Settings
 
 
-class FileConfig(Settings):
+class FileConfig(FileSettings):
     """A file with a row for every item."""
 
-    path: str = Field(description="The file, relative to the recipe.", min_length=1)
     fields: FieldNames = Field(FieldNames(), description="Columns of prompt, key, and so on.")
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 import polars as pl
 
-from orchestrator.datasets._dataset import NO_ITEMS
+from orchestrator.dataset import NO_ITEMS
 from orchestrator.datasets._fields import plain
 from orchestrator.errors import DatasetError
 

@@ -18,15 +18,16 @@ def open_rows(path: Path, shown: str) -> Rows:
         DatasetError: If the suffix is none of these, or the file can't be read.
     """
     suffix = path.suffix.lower()
-    if suffix in jsonl.SUFFIXES:
+    if suffix in jsonl.JsonlKind.suffixes:
         return jsonl.JsonLines(path, shown)
-    if suffix in json.SUFFIXES:
+    if suffix in json.JsonKind.suffixes:
         return json.JsonRows(path, shown)
-    if suffix in csv.SUFFIXES:
+    if suffix in csv.CsvKind.suffixes:
         return csv.CsvRows(path, shown, "\t" if suffix == ".tsv" else ",")
-    if suffix in parquet.SUFFIXES:
+    if suffix in parquet.ParquetKind.suffixes:
         return parquet.ParquetRows(path, shown)
-    known = ", ".join((*jsonl.SUFFIXES, *json.SUFFIXES, *csv.SUFFIXES, *parquet.SUFFIXES))
+    kinds = (jsonl.JsonlKind, json.JsonKind, csv.CsvKind, parquet.ParquetKind)
+    known = ", ".join(suffix for kind in kinds for suffix in kind.suffixes)
     raise DatasetError(f"{shown}: not known by its name as a file of rows ({known})")
 
 
@@ -38,7 +39,7 @@ def joined_rows(paths: Sequence[Path], shown: str) -> Rows:
     """
     if len(paths) == 1:
         return open_rows(paths[0], shown)
-    if all(path.suffix.lower() in parquet.SUFFIXES for path in paths):
+    if all(path.suffix.lower() in parquet.ParquetKind.suffixes for path in paths):
         return parquet.ParquetRows(list(paths), shown)
     return JoinedRows([open_rows(path, f"{shown} {path.name}") for path in paths], shown)
 

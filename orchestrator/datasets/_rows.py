@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import KEY_BYTES, item_digest
-from orchestrator.datasets._dataset import NO_ITEMS, Dataset, Digests, find_clusters, key_hash
+from orchestrator.dataset import NO_ITEMS, Dataset, Digests, find_clusters, key_hash
 from orchestrator.datasets._fields import Columns, FieldNames, RowError, find_columns, make_item
 from orchestrator.errors import DatasetError
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 from pydantic import Field
 
-from orchestrator.datasets._benchmark import File, located, shown_name
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import Dataset, File
+from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows, drawn
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._rows import from_rows

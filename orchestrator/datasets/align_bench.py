@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from orchestrator.datasets._benchmark import About, File, located, shown_name
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import About, Dataset, DatasetKind, File
+from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._rows import from_rows
 from orchestrator.datasets.jsonl import JsonLines
@@ -24,12 +24,6 @@ FILES: Final = {
     "1.1": File(name="data_v1.1_release.jsonl", path=f"{_RAW}/data/data_v1.1_release.jsonl"),
     "1.0": File(name="data_release.jsonl", path=f"{_RAW}/data/data_release.jsonl"),
 }
-ABOUT: Final = About(
-    licence="none stated: all rights reserved by its authors",
-    size="about 1 MB",
-    source="https://github.com/THUDM/AlignBench",
-    files=(FILES["1.1"],),
-)
 _FIELDS: Final = FieldNames.model_validate(
     {
         "key": "question_id",
@@ -50,11 +44,21 @@ class Config(Settings):
     )
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The questions; fetched at first use.
+class AlignBenchKind(DatasetKind[Config]):
+    """The questions of AlignBench."""
 
-    Raises:
-        DatasetError: If the file can't be had, with where to put it.
-    """
-    path = located("align_bench", FILES[config.version])
-    return from_rows(JsonLines(path, shown_name("align_bench", path)), _FIELDS)
+    about = About(
+        licence="none stated: all rights reserved by its authors",
+        size="about 1 MB",
+        source="https://github.com/THUDM/AlignBench",
+        files=(FILES["1.1"],),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The questions; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
+        path = located("align_bench", FILES[self.config.version])
+        return from_rows(JsonLines(path, shown_name("align_bench", path)), _FIELDS)

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.datasets._benchmark import About, MappedRows, located, shown_name
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.datasets._benchmark import MappedRows, located, shown_name
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import hub_file
 from orchestrator.datasets._rows import from_rows
@@ -24,12 +24,6 @@ _NAMES: Final = {
     "gpt4_turbo": "alpaca_eval_gpt4_baseline.json",
     "text_davinci_003": "alpaca_eval.json",
 }
-ABOUT: Final = About(
-    licence="CC BY-NC 4.0: not for commercial use",
-    size="about 1 to 2 MB",
-    source="https://huggingface.co/datasets/tatsu-lab/alpaca_eval",
-    files=(hub_file(_REPOSITORY, _NAMES["gpt4_turbo"]),),
-)
 _FIELDS: Final = FieldNames.model_validate(
     {"prompt": "instruction", "category": "dataset", "reference": None, "key": None}
 )
@@ -44,22 +38,32 @@ class Config(Settings):
     )
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The instructions; fetched at first use.
+class AlpacaEvalKind(DatasetKind[Config]):
+    """The instructions of AlpacaEval, with the answers of a baseline."""
 
-    Raises:
-        DatasetError: If the file can't be had, with where to put it.
-    """
-    path = located("alpaca_eval", hub_file(_REPOSITORY, _NAMES[config.baseline]))
+    about = About(
+        licence="CC BY-NC 4.0: not for commercial use",
+        size="about 1 to 2 MB",
+        source="https://huggingface.co/datasets/tatsu-lab/alpaca_eval",
+        files=(hub_file(_REPOSITORY, _NAMES["gpt4_turbo"]),),
+    )
 
-    def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {
-            "instruction": row["instruction"],
-            "dataset": row.get("dataset"),
-            "baseline": row["output"],
-            "baseline_model": row.get("generator"),
-        }
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The instructions; fetched at first use.
 
-    columns = ("instruction", "dataset", "baseline", "baseline_model")
-    rows = MappedRows(JsonRows(path, shown_name("alpaca_eval", path)), make, columns)
-    return from_rows(rows, _FIELDS)
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
+        path = located("alpaca_eval", hub_file(_REPOSITORY, _NAMES[self.config.baseline]))
+
+        def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {
+                "instruction": row["instruction"],
+                "dataset": row.get("dataset"),
+                "baseline": row["output"],
+                "baseline_model": row.get("generator"),
+            }
+
+        columns = ("instruction", "dataset", "baseline", "baseline_model")
+        rows = MappedRows(JsonRows(path, shown_name("alpaca_eval", path)), make, columns)
+        return from_rows(rows, _FIELDS)

@@ -7,19 +7,12 @@ Source: Hermann et al., "Teaching Machines to Read and Comprehend" (arXiv 1506.0
 from pathlib import Path
 from typing import Final
 
+from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _summaries
-from orchestrator.datasets._benchmark import About
-from orchestrator.datasets._dataset import Dataset
 from orchestrator.datasets._hub import hub_file
 
 FILE: Final = hub_file(
     "abisee/cnn_dailymail", "3.0.0/test-00000-of-00001.parquet", name="test.parquet"
-)
-ABOUT: Final = About(
-    licence="Apache-2.0; the articles are CNN's and the Daily Mail's",
-    size="about 30 MB",
-    source="https://huggingface.co/datasets/abisee/cnn_dailymail",
-    files=(FILE,),
 )
 
 
@@ -27,10 +20,20 @@ class Config(_summaries.Config):
     """Settings of `cnn_dailymail`."""
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The documents; fetched at first use.
+class CnnDailymailKind(DatasetKind[Config]):
+    """Articles of CNN and the Daily Mail to summarise."""
 
-    Raises:
-        DatasetError: If the file can't be had, with where to put it.
-    """
-    return _summaries.opened(config, "cnn_dailymail", FILE, "article", "highlights")
+    about = About(
+        licence="Apache-2.0; the articles are CNN's and the Daily Mail's",
+        size="about 30 MB",
+        source="https://huggingface.co/datasets/abisee/cnn_dailymail",
+        files=(FILE,),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The documents; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
+        return _summaries.opened(self.config, "cnn_dailymail", FILE, "article", "highlights")

@@ -5,17 +5,15 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field
 
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.datasets._lines import MAX_ROW_BYTES, LineFile, decoded
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
-
-SUFFIXES: Final = (".csv", ".tsv")
 
 
 class Config(FileConfig):
@@ -29,15 +27,20 @@ class Config(FileConfig):
     )
 
 
-def create(config: Config, base: Path) -> Dataset:
-    """Open the file and check every row.
+class CsvKind(DatasetKind[Config]):
+    """A CSV or TSV file."""
 
-    Raises:
-        DatasetError: With every row that is not right.
-    """
-    file, shown = located(config.path, base)
-    separator = config.separator or ("\t" if file.suffix.lower() == ".tsv" else ",")
-    return from_rows(CsvRows(file, shown, separator), config.fields)
+    suffixes = (".csv", ".tsv")
+
+    def open(self, base: Path) -> Dataset:
+        """Open the file and check every row.
+
+        Raises:
+            DatasetError: With every row that is not right.
+        """
+        file, shown = located(self.config.path, base)
+        separator = self.config.separator or ("\t" if file.suffix.lower() == ".tsv" else ",")
+        return from_rows(CsvRows(file, shown, separator), self.config.fields)
 
 
 class CsvRows:

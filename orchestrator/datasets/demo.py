@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestrator.datasets._dataset import Dataset, from_items
+from orchestrator.dataset import Dataset, DatasetKind, from_items
 from orchestrator.records import Item, Message
 from orchestrator.settings import Settings
 
@@ -136,15 +136,18 @@ class Config(Settings):
     seed: int = Field(0, description="Seed of the drawn items.")
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The demo as a dataset."""
-    items = [
-        Item(
-            key=item.key,
-            messages=(Message("user", item.prompt),),
-            reference=item.reference,
-            category=item.category,
-        )
-        for item in generate(config.n, config.seed)
-    ]
-    return from_items(f"demo ({config.n} items, seed {config.seed})", items)
+class DemoKind(DatasetKind[Config]):
+    """Generated tasks; no file is read."""
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The demo as a dataset."""
+        items = [
+            Item(
+                key=item.key,
+                messages=(Message("user", item.prompt),),
+                reference=item.reference,
+                category=item.category,
+            )
+            for item in generate(self.config.n, self.config.seed)
+        ]
+        return from_items(f"demo ({self.config.n} items, seed {self.config.seed})", items)

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 from pydantic import Field, model_validator
 
-from orchestrator.datasets._benchmark import About, data_folder, located, shown_name
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.datasets._benchmark import data_folder, located, shown_name
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import converted, hub_file, listing
 from orchestrator.datasets._readers import joined_rows
@@ -23,11 +23,6 @@ from orchestrator.errors import DatasetError
 from orchestrator.settings import Settings
 
 KIND: Final = "huggingface"
-ABOUT: Final = About(
-    licence="see the page of the dataset",
-    size="depends on the dataset",
-    source="https://huggingface.co/datasets",
-)
 _REPOSITORY: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$"
 _PART: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 _Splits = dict[str, dict[str, list[Any]]]
@@ -59,15 +54,24 @@ class Config(Settings):
         return self
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The rows as items; fetched at first use.
+class HuggingfaceKind(DatasetKind[Config]):
+    """A dataset of the Hugging Face hub."""
 
-    Raises:
-        DatasetError: If the files can't be had, with where to put them, or rows are not right.
-    """
-    paths = _named(config) if config.files else _split(config)
-    shown = shown_name(config.repository, paths[0])
-    return from_rows(joined_rows(paths, shown), config.fields)
+    about = About(
+        licence="see the page of the dataset",
+        size="depends on the dataset",
+        source="https://huggingface.co/datasets",
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The rows as items; fetched at first use.
+
+        Raises:
+            DatasetError: If the files can't be had, with where to put them, or rows are not right.
+        """
+        paths = _named(self.config) if self.config.files else _split(self.config)
+        shown = shown_name(self.config.repository, paths[0])
+        return from_rows(joined_rows(paths, shown), self.config.fields)
 
 
 def _folder(config: Config) -> str:

@@ -2,31 +2,34 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.datasets._keys import repeated_key
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
-
-SUFFIXES: Final = (".json",)
 
 
 class Config(FileConfig):
     """Settings of `json`."""
 
 
-def create(config: Config, base: Path) -> Dataset:
-    """Open the file and check every object.
+class JsonKind(DatasetKind[Config]):
+    """A file that is a list of objects."""
 
-    Raises:
-        DatasetError: If it is no list of objects, or with every object that is not right.
-    """
-    file, shown = located(config.path, base)
-    return from_rows(JsonRows(file, shown), config.fields)
+    suffixes = (".json",)
+
+    def open(self, base: Path) -> Dataset:
+        """Open the file and check every object.
+
+        Raises:
+            DatasetError: If it is no list of objects, or with every object that is not right.
+        """
+        file, shown = located(self.config.path, base)
+        return from_rows(JsonRows(file, shown), self.config.fields)
 
 
 class JsonRows:

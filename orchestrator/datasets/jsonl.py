@@ -2,32 +2,35 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.datasets._keys import repeated_key
 from orchestrator.datasets._lines import LineFile, decoded
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
 
-SUFFIXES: Final = (".jsonl", ".ndjson")
-
 
 class Config(FileConfig):
     """Settings of `jsonl`."""
 
 
-def create(config: Config, base: Path) -> Dataset:
-    """Open the file and check every line.
+class JsonlKind(DatasetKind[Config]):
+    """A file of JSON lines."""
 
-    Raises:
-        DatasetError: With every line that is not right.
-    """
-    file, shown = located(config.path, base)
-    return from_rows(JsonLines(file, shown), config.fields)
+    suffixes = (".jsonl", ".ndjson")
+
+    def open(self, base: Path) -> Dataset:
+        """Open the file and check every line.
+
+        Raises:
+            DatasetError: With every line that is not right.
+        """
+        file, shown = located(self.config.path, base)
+        return from_rows(JsonLines(file, shown), self.config.fields)
 
 
 class JsonLines:

@@ -10,9 +10,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _fastchat
-from orchestrator.datasets._benchmark import About
-from orchestrator.datasets._dataset import Dataset
 from orchestrator.settings import Settings
 
 QUESTIONS: Final = _fastchat.file(
@@ -29,12 +28,6 @@ REFERENCES: Final = _fastchat.file(
     "f957a5bc977badb66885ec970e6cd08527845780313f0995764260e5777b9b3f",
     "reference_answer_gpt4.jsonl",
 )
-ABOUT: Final = About(
-    licence=_fastchat.LICENCE,
-    size="49 kB, references 51 kB",
-    source=_fastchat.SOURCE,
-    files=(QUESTIONS,),
-)
 
 
 class Config(Settings):
@@ -48,11 +41,21 @@ class Config(Settings):
     )
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The questions; fetched at first use.
+class MtBenchKind(DatasetKind[Config]):
+    """The questions of MT-Bench."""
 
-    Raises:
-        DatasetError: If a file can't be had, with where to put it.
-    """
-    references = REFERENCES if config.references else None
-    return _fastchat.opened("mt_bench", QUESTIONS, references, config.turns)
+    about = About(
+        licence=_fastchat.LICENCE,
+        size="49 kB, references 51 kB",
+        source=_fastchat.SOURCE,
+        files=(QUESTIONS,),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The questions; fetched at first use.
+
+        Raises:
+            DatasetError: If a file can't be had, with where to put it.
+        """
+        references = REFERENCES if self.config.references else None
+        return _fastchat.opened("mt_bench", QUESTIONS, references, self.config.turns)

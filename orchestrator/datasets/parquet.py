@@ -2,28 +2,31 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.datasets._rows import from_rows
 from orchestrator.errors import DatasetError, StoreError
-
-SUFFIXES: Final = (".parquet", ".pq")
 
 
 class Config(FileConfig):
     """Settings of `parquet`."""
 
 
-def create(config: Config, base: Path) -> Dataset:
-    """Open the file and check every row.
+class ParquetKind(DatasetKind[Config]):
+    """A Parquet file."""
 
-    Raises:
-        DatasetError: If it is not Parquet, or with every row that is not right.
-    """
-    file, shown = located(config.path, base)
-    return from_rows(ParquetRows(file, shown), config.fields)
+    suffixes = (".parquet", ".pq")
+
+    def open(self, base: Path) -> Dataset:
+        """Open the file and check every row.
+
+        Raises:
+            DatasetError: If it is not Parquet, or with every row that is not right.
+        """
+        file, shown = located(self.config.path, base)
+        return from_rows(ParquetRows(file, shown), self.config.fields)
 
 
 class ParquetRows:

@@ -8,9 +8,8 @@ from typing import Final
 
 from pydantic import Field
 
+from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _fastchat
-from orchestrator.datasets._benchmark import About
-from orchestrator.datasets._dataset import Dataset
 from orchestrator.settings import Settings
 
 QUESTIONS: Final = _fastchat.file(
@@ -26,12 +25,6 @@ REFERENCES: Final = _fastchat.file(
     "",
     "reference_answer_gpt4.jsonl",
 )
-ABOUT: Final = About(
-    licence=_fastchat.LICENCE,
-    size="13 kB, references 11 kB",
-    source=_fastchat.SOURCE,
-    files=(QUESTIONS,),
-)
 
 
 class Config(Settings):
@@ -43,11 +36,21 @@ class Config(Settings):
     )
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The questions; fetched at first use.
+class VicunaBenchKind(DatasetKind[Config]):
+    """The questions of Vicuna-Bench."""
 
-    Raises:
-        DatasetError: If a file can't be had, with where to put it.
-    """
-    references = REFERENCES if config.references else None
-    return _fastchat.opened("vicuna_bench", QUESTIONS, references, None)
+    about = About(
+        licence=_fastchat.LICENCE,
+        size="13 kB, references 11 kB",
+        source=_fastchat.SOURCE,
+        files=(QUESTIONS,),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The questions; fetched at first use.
+
+        Raises:
+            DatasetError: If a file can't be had, with where to put it.
+        """
+        references = REFERENCES if self.config.references else None
+        return _fastchat.opened("vicuna_bench", QUESTIONS, references, None)

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from pydantic import Field
 
-from orchestrator.datasets._benchmark import About, located, shown_name
-from orchestrator.datasets._dataset import Dataset
+from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows, drawn
 from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import hub_file
@@ -30,14 +30,9 @@ LANGUAGES: Final = {
     "zh": "Chinese",
 }
 _PATH: Final = "{pair}/validation-00000-of-00001.parquet"
-ABOUT: Final = About(
-    licence="none stated; the texts are news of many publishers",
-    size="about 1 MB for each pair",
-    source="https://huggingface.co/datasets/wmt/wmt19",
-    files=tuple(
-        hub_file("wmt/wmt19", _PATH.format(pair=pair), name=f"{pair}.parquet")
-        for pair in ("cs-en", "de-en", "ru-en", "zh-en")
-    ),
+FILES: Final = tuple(
+    hub_file("wmt/wmt19", _PATH.format(pair=pair), name=f"{pair}.parquet")
+    for pair in ("cs-en", "de-en", "ru-en", "zh-en")
 )
 _COLUMNS: Final = ("key", "prompt", "reference", "category", "source", "target")
 _FIELDS: Final = {
@@ -61,22 +56,32 @@ class Config(Settings):
     seed: int = Field(0, ge=0, description="Seed of the drawn sentences.")
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The sentences, each with its translation as reference; fetched at first use.
+class Wmt19Kind(DatasetKind[Config]):
+    """Sentences to translate."""
 
-    Raises:
-        DatasetError: If the file can't be had, with where to put it.
-    """
-    file = next(file for file in ABOUT.files if file.name == f"{config.pair}.parquet")
-    path = located("wmt19", file)
-    rows = ParquetRows(path, shown_name("wmt19", path))
-    picks = _picks(config, len(rows))
-    if config.direction == "both" and config.n is None:
-        # Every sentence comes twice, once each way.
-        fields = FieldNames.model_validate({**_FIELDS, "cluster": "sentence"})
-        return from_rows(PickedRows(rows, picks, _either_way, (*_COLUMNS, "sentence")), fields)
-    fields = FieldNames.model_validate(_FIELDS)
-    return from_rows(PickedRows(rows, picks, _item, _COLUMNS), fields)
+    about = About(
+        licence="none stated; the texts are news of many publishers",
+        size="about 1 MB for each pair",
+        source="https://huggingface.co/datasets/wmt/wmt19",
+        files=FILES,
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The sentences, each with its translation as reference; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
+        file = next(file for file in FILES if file.name == f"{self.config.pair}.parquet")
+        path = located("wmt19", file)
+        rows = ParquetRows(path, shown_name("wmt19", path))
+        picks = _picks(self.config, len(rows))
+        if self.config.direction == "both" and self.config.n is None:
+            # Every sentence comes twice, once each way.
+            fields = FieldNames.model_validate({**_FIELDS, "cluster": "sentence"})
+            return from_rows(PickedRows(rows, picks, _either_way, (*_COLUMNS, "sentence")), fields)
+        fields = FieldNames.model_validate(_FIELDS)
+        return from_rows(PickedRows(rows, picks, _item, _COLUMNS), fields)
 
 
 def _picks(config: Config, total: int) -> list[tuple[int, str]]:

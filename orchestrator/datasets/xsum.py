@@ -7,9 +7,8 @@ Source: Narayan, Cohen and Lapata, "Don't Give Me the Details, Just the Summary!
 from pathlib import Path
 from typing import Final
 
+from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _summaries
-from orchestrator.datasets._benchmark import About
-from orchestrator.datasets._dataset import Dataset
 from orchestrator.datasets._hub import hub_file
 
 FILE: Final = hub_file(
@@ -18,22 +17,26 @@ FILE: Final = hub_file(
     revision="refs/convert/parquet",
     name="test.parquet",
 )
-ABOUT: Final = About(
-    licence="none stated; the articles are the BBC's",
-    size="about 17 MB",
-    source="https://huggingface.co/datasets/EdinburghNLP/xsum",
-    files=(FILE,),
-)
 
 
 class Config(_summaries.Config):
     """Settings of `xsum`."""
 
 
-def create(config: Config, base: Path) -> Dataset:  # noqa: ARG001 (one contract for all kinds)
-    """The documents; fetched at first use.
+class XsumKind(DatasetKind[Config]):
+    """Articles of the BBC to summarise."""
 
-    Raises:
-        DatasetError: If the file can't be had, with where to put it.
-    """
-    return _summaries.opened(config, "xsum", FILE, "document", "summary")
+    about = About(
+        licence="none stated; the articles are the BBC's",
+        size="about 17 MB",
+        source="https://huggingface.co/datasets/EdinburghNLP/xsum",
+        files=(FILE,),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The documents; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
+        return _summaries.opened(self.config, "xsum", FILE, "document", "summary")

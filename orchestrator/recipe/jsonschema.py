@@ -6,7 +6,7 @@ with any settings.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from types import ModuleType
 from typing import Any, Final
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from orchestrator import contracts, plugins
+from orchestrator.dataset import DatasetKind
 from orchestrator.recipe.schema import RecipeFile
 from orchestrator.recipe.source import walk
 
@@ -35,11 +36,11 @@ _BY_NAME_TOO: Final = ("server", "backend")
 def json_schema() -> dict[str, Any]:
     """The schema of a recipe file, every plug-in of this project included."""
     found = {
-        (slot, kind): (plugins.load(family, kind), contracts.load(family, kind).Config)
+        (slot, kind): (plugins.load(family, kind), contracts.load(family, kind))
         for slot, family in _SLOTS.items()
         for kind in plugins.kinds(family)
     }
-    models = [RecipeFile, *(config for _, config in found.values())]
+    models: list[type[BaseModel]] = [RecipeFile, *(plugin.Config for _, plugin in found.values())]
     refs, shared = models_json_schema([(model, _MODE) for model in models])
     definitions: dict[str, Any] = shared["$defs"]
 
@@ -47,8 +48,10 @@ def json_schema() -> dict[str, Any]:
         name: str = refs[model, _MODE]["$ref"].rpartition("/")[2]
         return deepcopy(definitions[name])
 
-    for (slot, kind), (module, config) in found.items():
-        definitions[f"{slot}.{kind}"] = _of_kind(definition(config), kind, module)
+    for (slot, kind), (module, plugin) in found.items():
+        suffixes = plugin.suffixes if issubclass(plugin, DatasetKind) else ()
+        settings = definition(plugin.Config)
+        definitions[f"{slot}.{kind}"] = _of_kind(settings, kind, module, suffixes)
     for slot in _SLOTS:
         definitions[slot] = _union(slot, [kind for other, kind in found if other == slot])
     recipe = definition(RecipeFile)
@@ -62,24 +65,14 @@ def main() -> None:
     sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
 
 
-def _config_of(slot: str, kind: str, module: ModuleType) -> type[BaseModel]:
-    match slot:
-        case "method":
-            return contracts.method(kind).Config
-        case "analysis":
-            return contracts.analysis(kind).Config
-        case _:
-            config: type[BaseModel] = module.Config
-            return config
-
-
-def _of_kind(config: dict[str, Any], kind: str, module: ModuleType) -> dict[str, Any]:
-    """The settings of a kind with the `kind` that chooses them."""
+def _of_kind(
+    config: dict[str, Any], kind: str, module: ModuleType, suffixes: Sequence[str]
+) -> dict[str, Any]:
+    """The settings of a kind with the `kind` that chooses them, unless a file's suffix does."""
     about = (module.__doc__ or "").strip().partition("\n")[0]
     made = {**config, "title": kind, "description": about}
     chosen = {"const": kind, "description": about}
     made["properties"] = {"kind": chosen, **config.get("properties", {})}
-    suffixes = getattr(module, "SUFFIXES", ())
     if suffixes:
         by_suffix = {"properties": {"path": {"pattern": f"({'|'.join(map(_ends, suffixes))})$"}}}
         made["anyOf"] = [{"required": ["kind"]}, by_suffix]

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from orchestrator.contracts.method import columns_of_numbers, frame_of, schema_of
+from orchestrator.dataset import FileSettings
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.paths import STORE_NAME, answers
 from orchestrator.permission import is_permitted
@@ -206,9 +207,9 @@ class _Loading:
         if "dataset" not in data:
             return None  # the schema has said so
         found = self._plugs.dataset(data["dataset"])
-        path = getattr(found and found.config, "path", None)
-        if found is None or not isinstance(path, str):
+        if found is None or not isinstance(found.config, FileSettings):
             return found
+        path = found.config.path
         file = existing(path, self._file.parent)
         if file is None or not file.is_file():
             what = f"there is no file {path!r}" if file is None else f"{path!r} is a folder"

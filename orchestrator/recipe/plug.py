@@ -1,8 +1,8 @@
 """The second step of validation: settings of plug-ins, each by the `Config` of its kind."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePath
-from types import ModuleType
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -88,13 +88,9 @@ class Plugs:
     def _made(
         self, load: "contracts.Load[_PluginT]", kind: str, value: Mapping[str, Any], path: Path
     ) -> _PluginT | None:
-        try:
-            plugin = load(kind, allow_code=self._allow_code)
-        except PluginError as error:
-            self._fault((*path, "kind"), about(path, str(error)))
-            return None
-        config = self.validate(plugin.Config, value, path)
-        if config is None:
+        plugin = self._class(load, kind, path)
+        config = None if plugin is None else self.validate(plugin.Config, value, path)
+        if plugin is None or config is None:
             return None
         try:
             with plugins.blaming():
@@ -138,9 +134,8 @@ class Plugs:
             return self.mapping(plugins.DATASETS, value, path)
         known: dict[str, str] = {}
         for kind in _kinds(plugins.DATASETS):
-            known |= dict.fromkeys(
-                getattr(self._module(plugins.DATASETS, kind, path), "SUFFIXES", ()), kind
-            )
+            dataset = self._class(contracts.dataset, kind, path)
+            known |= {} if dataset is None else dict.fromkeys(dataset.suffixes, kind)
         suffix = PurePath(file).suffix.lower()
         if suffix in known:
             return self.ref(plugins.DATASETS, known[suffix], value, path)
@@ -151,10 +146,10 @@ class Plugs:
     def ref(self, family: str, kind: str, value: Mapping[str, Any], path: Path) -> PluginRef | None:
         """The settings of `value` by the `Config` of a kind."""
         kind = self._found(kind)
-        module = self._module(family, kind, path)
-        if module is None:
+        found = self._class(partial(contracts.load, family), kind, path)
+        if found is None:
             return None
-        config = self.validate(module.Config, value, path)
+        config = self.validate(found.Config, value, path)
         if config is not None and family == plugins.LAUNCH and not self._allow_code:
             launch = contracts.load(plugins.LAUNCH, kind, allow_code=self._allow_code)
             for setting, reason in launch(config).programs():
@@ -180,9 +175,11 @@ class Plugs:
         """The kind of back-end that speaks to a launched server."""
         return contracts.load(plugins.LAUNCH, server.kind, allow_code=self._allow_code).backend
 
-    def _module(self, family: str, kind: str, path: Path) -> type[Plugin] | ModuleType | None:
+    def _class(
+        self, load: "contracts.Load[_PluginT]", kind: str, path: Path
+    ) -> type[_PluginT] | None:
         try:
-            return contracts.load(family, kind, allow_code=self._allow_code)
+            return load(kind, allow_code=self._allow_code)
         except PluginError as error:
             self._fault((*path, "kind"), about(path, str(error)))
             return None

@@ -18,8 +18,14 @@ class Mine(Analysis):
     """
 SILENT = f"{ANALYSIS}def summarise(self, context): return []\n"
 DATASET = """
-from pathlib import Path
-from orchestrator.datasets.demo import Config, create
+from orchestrator.datasets.demo import DemoKind
+class Mine(DemoKind):
+    # A dataset of a user.
+    """
+BARE_DATASET = """
+from orchestrator.dataset import DatasetKind
+class Mine(DatasetKind):
+    pass
 """
 BACKEND = """
 from backends.fake import FakeKind
@@ -142,10 +148,13 @@ def test_code_that_is_not_found_says_where_it_is_looked_for(command, recipe, kin
 OTHERS = [
     ("analyses", ANALYSIS, "pass", "Mine lacks summarise"),
     ("analyses", ANALYSIS, "def summarise(self): return []", "must take (self, context)"),
-    ("dataset", DATASET, "del create", "it has no 'create'"),
-    ("dataset", DATASET, "def create(config, base): return []", "returned list, not a Dataset"),
-    ("dataset", DATASET, "def create(config, base): return 1 / 0", "mine.py:4: "),
-    ("dataset", DATASET, "SUFFIXES = 'txt'", "its 'SUFFIXES' must be a tuple"),
+    ("dataset", BARE_DATASET, "", "mine.py: Mine lacks open"),
+    ("dataset", BARE_DATASET, "del Mine", "no class derived from orchestrator.plugin.DatasetKind"),
+    ("dataset", DATASET, "def open(self, base): return []", "returned list, not a Dataset"),
+    ("dataset", DATASET, "def open(self, base): return 1 / 0", "mine.py:5: "),
+    ("dataset", DATASET, "def open(self): return 1", "its 'open' must take (self, base)"),
+    ("dataset", DATASET, "suffixes = 'txt'", "its 'suffixes' must be a tuple"),
+    ("dataset", DATASET, "about = 'CC0'", "its 'about' must be an About, or None"),
     ("backend", BARE_BACKEND, "", "mine.py: Mine lacks connect"),
     ("backend", BACKEND, "del Mine", "has no class derived from orchestrator.plugin.BackendKind"),
     ("backend", BACKEND, "    capabilities = {}", "its 'capabilities' must be a Capabilities"),
@@ -207,7 +216,7 @@ class Told(Summary):
 """
     path = recipe(
         models={name: {**server, "weights": f"{name}:0.5"} for name in ("a", "b")},
-        dataset={"kind": plugin(DATASET), "n": 4},
+        dataset={"kind": plugin(f"{DATASET}pass\n"), "n": 4},
         methods=[
             {"kind": plugin(f"{summary}{METHOD}summary = Told\n"), "answer": {"max_tokens": 4}}
         ],

@@ -1,13 +1,14 @@
 """Benchmarks: from a user's folder, from the cache, from a server; offline one clear error."""
 
 import json
-from types import ModuleType
 
 import polars as pl
 import pytest
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
+from orchestrator.dataset import About
 from orchestrator.datasets import listing
+from orchestrator.datasets._benchmark import url_of
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
 from tests.conftest import SHARED
@@ -17,12 +18,18 @@ needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is abse
 BENCHMARKS = [
     kind
     for kind in plugins.kinds(DATASETS)
-    if hasattr(plugins.load(DATASETS, kind), "ABOUT") and kind != "huggingface"
+    if contracts.dataset(kind).about is not None and kind != "huggingface"
 ]
 
 
-def config_of(module: ModuleType) -> dict[str, str]:
-    return {"pair": "cs-en"} if module.__name__.endswith("wmt19") else {}
+def settings_of(kind: str) -> dict[str, str]:
+    return {"pair": "cs-en"} if kind == "wmt19" else {}
+
+
+def about(kind: str) -> About:
+    found = contracts.dataset(kind).about
+    assert found is not None
+    return found
 
 
 # -- every benchmark ---------------------------------------------------------------------------
@@ -30,27 +37,26 @@ def config_of(module: ModuleType) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", BENCHMARKS)
 def test_a_benchmark_states_its_licence_size_and_source(kind):
-    about = plugins.load(DATASETS, kind).ABOUT
-    assert about.licence
-    assert about.size
-    assert about.source.startswith("https://")
-    assert about.files
+    found = about(kind)
+    assert found.licence
+    assert found.size
+    assert found.source.startswith("https://")
+    assert found.files
 
 
 @pytest.mark.parametrize("kind", BENCHMARKS)
 def test_offline_one_error_says_where_to_put_the_file_and_how_it_is_named(kind):
-    module = plugins.load(DATASETS, kind)
     with pytest.raises(DatasetError) as caught:
-        opened(kind, **config_of(module))
+        opened(kind, **settings_of(kind))
     message = str(caught.value)
-    assert f"$ORCHESTRATOR_DATA/{kind}/{module.ABOUT.files[0].name}" in message
-    assert module.ABOUT.files[0].url in message
+    assert f"$ORCHESTRATOR_DATA/{kind}/{about(kind).files[0].name}" in message
+    assert url_of(about(kind).files[0]) in message
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("kind", BENCHMARKS)
 def test_addresses_are_https(kind):
-    assert all(file.url.startswith("https://") for file in plugins.load(DATASETS, kind).ABOUT.files)
+    assert all(url_of(file).startswith("https://") for file in about(kind).files)
 
 
 def test_the_listing_says_of_each_what_it_is_its_licence_its_size_and_whether_it_is_here(data):
@@ -67,7 +73,7 @@ def test_the_listing_says_of_each_what_it_is_its_licence_its_size_and_whether_it
 
 
 def test_a_licence_is_not_cut_at_80_columns():
-    licences = [plugins.load(DATASETS, kind).ABOUT.licence for kind in BENCHMARKS]
+    licences = [about(kind).licence for kind in BENCHMARKS]
     assert [text for text in licences if len(text) > 55] == []
 
 

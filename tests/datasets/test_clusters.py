@@ -7,7 +7,8 @@ import pytest
 from orchestrator import plugins
 from orchestrator.ask import item_digest
 from orchestrator.clusters import CLUSTER, Clusters
-from orchestrator.datasets import from_items, open_dataset
+from orchestrator.dataset import from_items
+from orchestrator.datasets import open_dataset
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Item, Message

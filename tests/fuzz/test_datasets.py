@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
+from orchestrator import contracts
 from orchestrator.ask import GenerateAsk
-from orchestrator.datasets import csv, jsonl, parquet
-from orchestrator.datasets import json as json_files
+from orchestrator.dataset import Dataset
+from orchestrator.datasets import jsonl
 from orchestrator.datasets._answers import given_answers
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import DatasetError
@@ -66,9 +67,12 @@ FORMS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
     ".tsv": lambda rows: as_csv(rows).replace(b",", b"\t"),
     ".parquet": as_parquet,
 }
-READERS: dict[str, Any] = {
-    ".jsonl": jsonl, ".json": json_files, ".csv": csv, ".tsv": csv, ".parquet": parquet
-}  # fmt: skip
+KINDS = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+
+
+def opened(path: Path) -> Dataset:
+    kind = contracts.dataset(KINDS[path.suffix])
+    return kind(kind.Config.model_validate({"path": path.name})).open(path.parent)
 
 
 @st.composite
@@ -102,8 +106,7 @@ def in_a_file(case: tuple[str, bytes], read: Callable[[Path], None]) -> None:
 @fuzz(300, case=files(ROWS))
 def test_rows_are_items_or_refused(case):
     def read(path: Path) -> None:
-        module = READERS[path.suffix]
-        dataset = module.create(module.Config(path=path.name), path.parent)
+        dataset = opened(path)
         items = [dataset.item(index) for index in range(len(dataset))]
         assert len({item.key for item in items}) == len(items) > 0
         for item in items:
@@ -150,7 +153,7 @@ def test_turns_that_no_column_holds_are_refused(tmp_path, turn):
 )
 def test_paths_that_name_no_file_are_refused(tmp_path, path):
     with pytest.raises(DatasetError):
-        jsonl.create(jsonl.Config(path=path), tmp_path)
+        jsonl.JsonlKind(jsonl.Config(path=path)).open(tmp_path)
 
 
 @pytest.mark.parametrize("depth", [100, 100_000])
@@ -160,8 +163,7 @@ def test_rows_nested_deeply_are_read_or_refused(depth, suffix):
     content = b"[" + row + b"]" if suffix == ".json" else row
 
     def read(path: Path) -> None:
-        module = READERS[path.suffix]
-        module.create(module.Config(path=path.name), path.parent).item(0)
+        opened(path).item(0)
 
     in_a_file((suffix, content), read)
 
@@ -169,5 +171,5 @@ def test_rows_nested_deeply_are_read_or_refused(depth, suffix):
 @pytest.mark.parametrize("text", [text for text in HOSTILE if text.isprintable() and text])
 def test_hostile_texts_come_out_as_they_went_in(tmp_path, text):
     (tmp_path / "rows.jsonl").write_bytes(as_lines([{"prompt": f"a{text}b"}]))
-    dataset = jsonl.create(jsonl.Config(path="rows.jsonl"), tmp_path)
+    dataset = opened(tmp_path / "rows.jsonl")
     assert dataset.item(0).prompt == f"a{text}b"

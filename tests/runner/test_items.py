@@ -7,7 +7,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from orchestrator.datasets import from_items
+from orchestrator.dataset import from_items
 from orchestrator.records import Item, Message
 from orchestrator.runner.results.frames import export_items
 from orchestrator.runner.results.items import keep_items

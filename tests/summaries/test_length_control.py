@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.contracts.method import frame_of, schema_of
-from orchestrator.datasets import from_items
+from orchestrator.dataset import from_items
 from orchestrator.frames import polars_schema
 from orchestrator.methods import alpaca_eval
 from orchestrator.records import Item, Message

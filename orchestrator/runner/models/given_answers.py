@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.datasets import Dataset
+from orchestrator.dataset import Dataset
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure, Sampling

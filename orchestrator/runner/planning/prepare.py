@@ -9,7 +9,8 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings
-from orchestrator.datasets import Dataset, open_dataset
+from orchestrator.dataset import Dataset
+from orchestrator.datasets import open_dataset
 from orchestrator.errors import PluginError
 from orchestrator.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, Recipe

@@ -15,9 +15,9 @@ _COLUMNS: Final = ("item", "prompt", "messages", "cluster")
 
 def notes_on_items(prepared: Prepared) -> list[str]:
     """Return notes of `check` and `plan` on a dataset; at most one sentence."""
-    dataset, config = prepared.dataset, prepared.recipe.dataset.config
-    fields = getattr(config, "fields", None)
-    if fields is None or "cluster" in fields.model_fields_set or dataset.clusters is not None:
+    dataset = prepared.dataset
+    fields = prepared.recipe.dataset.resolved().get("fields")
+    if fields is None or "cluster" in fields or dataset.clusters is not None:
         return []
     items = map(dataset.item, range(len(dataset)))
     return _said((item.key, text_of(item)) for item in items)

@@ -13,7 +13,7 @@ import polars as pl
 
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.clusters import Clusters, clusters_of
-from orchestrator.datasets import Dataset
+from orchestrator.dataset import Dataset
 from orchestrator.errors import PluginError
 from orchestrator.frames import (
     ITEMS,

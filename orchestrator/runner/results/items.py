@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
-from orchestrator.datasets import Dataset
+from orchestrator.dataset import Dataset
 from orchestrator.runner.results.frames import exporting_items
 from orchestrator.store import RunDirectory
 

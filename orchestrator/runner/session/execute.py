@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.datasets import Dataset
+from orchestrator.dataset import Dataset
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.report.progress import Progress

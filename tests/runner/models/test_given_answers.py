@@ -5,7 +5,7 @@ import json
 import pytest
 
 import orchestrator
-from orchestrator.datasets import from_items
+from orchestrator.dataset import from_items
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.load import load

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.datasets import from_items
+from orchestrator.dataset import from_items
 from orchestrator.errors import UsageError
 from orchestrator.recipe.jsonschema import json_schema
 from orchestrator.recipe.load import load

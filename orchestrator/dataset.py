@@ -1,22 +1,73 @@
-"""A dataset: items by index, read on demand, with a hash of the content of all."""
+"""The seam to datasets: the base class of dataset kinds, and the items that they give.
 
+A file in `datasets/` holds a class derived from `DatasetKind`.
+"""
+
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from orchestrator.ask import KEY_BYTES, digest, item_digest
 from orchestrator.errors import DatasetError
+from orchestrator.plugin_base import ConfigT, Plugin
 from orchestrator.records import Item
+from orchestrator.settings import Settings
 
 Digests = NDArray[np.uint8]
 Codes = NDArray[np.int32]
 Places = NDArray[np.int64]
 
 NO_ITEMS: Final = "has no items"
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A published file.
+
+    Attributes:
+        name: Under the kind's folder, also where a user puts it by hand.
+        path: Its address, or, without a scheme, its path on the Hugging Face hub.
+        sha256: Where known; else it is recorded at the first download.
+        others: Other names under which it is found in a user's folder.
+    """
+
+    name: str
+    path: str
+    sha256: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_on_hub(self) -> bool:
+        """True if it comes from the hub, or from the mirror that `HF_ENDPOINT` names."""
+        return "://" not in self.path
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a published dataset to know before it is fetched.
+
+    Attributes:
+        licence: As its publisher states it, or that none is stated.
+        size: In words, such as "100 kB".
+        source: Where it is published.
+        files: Of the kind with its usual settings.
+    """
+
+    licence: str
+    size: str
+    source: str
+    files: tuple[File, ...] = ()
+
+
+class FileSettings(Settings):
+    """Settings of a dataset that is a file, which must be there when the recipe is checked."""
+
+    path: str = Field(description="The file, relative to the recipe.", min_length=1)
 
 
 class Dataset:
@@ -157,6 +208,32 @@ class Dataset:
         ordinal = 0 if self._ordinals is None else int(self._ordinals[index])
         key = f"{key_hash(item):016x}"
         return f"{key}-{ordinal + 1}" if ordinal else key
+
+
+class DatasetKind(Plugin[ConfigT], ABC):
+    """A kind of dataset: how its items are made or read.
+
+    The type in brackets is the model of its settings, at `dataset:` in a recipe. Settings that
+    derive from `FileSettings` name a file.
+
+    Attributes:
+        suffixes: Of file names that tell the kind where a recipe names none, such as (".csv",).
+        about: Licence, size and files of a dataset that is published by others.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    about: ClassVar[About | None] = None
+
+    @abstractmethod
+    def open(self, base: Path) -> Dataset:
+        """Open the dataset and check every item.
+
+        Args:
+            base: Folder that relative paths in the settings start from.
+
+        Raises:
+            DatasetError: If it is missing or malformed, with everything that is wrong.
+        """
 
 
 def from_items(name: str, items: Sequence[Item]) -> Dataset:
