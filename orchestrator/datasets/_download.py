@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 _CHUNK: Final = 1024 * 1024
 _MOST_BYTES: Final = 8 << 30
-_MOST_SMALL_BYTES: Final = 16 << 20
 _ATTEMPTS: Final = 3
 _SCHEMES: Final = ("http", "https")
 _PARTIAL, _RANGE_WRONG = 206, 416
@@ -142,24 +141,6 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of a file, lower-case hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def read_small(remote: Remote, patience: Patience | None = None) -> bytes:
-    """The body of a short reply, such as a listing.
-
-    Raises:
-        DatasetError: If it can't be had.
-    """
-    _check_address(remote.url)
-
-    def read() -> bytes:
-        with _opened(remote, {}, patience or Patience()) as reply:
-            body = reply.read(_MOST_SMALL_BYTES + 1)
-        if len(body) > _MOST_SMALL_BYTES:
-            raise DatasetError(f"{remote.url}: longer than {shown_size(_MOST_SMALL_BYTES)}")
-        return body
-
-    return _again(read, remote.url, patience or Patience())
 
 
 def shown_size(n_bytes: int) -> str:

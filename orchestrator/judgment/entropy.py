@@ -64,7 +64,7 @@ def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> EntropyBo
         # Nothing is left out, so what is missing to one is rounding.
         rest = np.where(np.isnan(rest), rest, 0.0)
     known = _terms(listed).sum(axis=-1)
-    lower = known + _minus_x_ln_x(rest)
+    lower = known - rest * np.log(np.where(rest == 0, 1.0, rest))
     if vocabulary is None:
         return EntropyBounds(lower, None)
     spread = np.log(max(vocabulary - k, 1))
@@ -73,7 +73,3 @@ def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> EntropyBo
 
 def _terms(logprobs: FloatArray) -> FloatArray:
     return -np.exp(logprobs) * np.where(np.isneginf(logprobs), 0.0, logprobs)
-
-
-def _minus_x_ln_x(x: FloatArray) -> FloatArray:
-    return -x * np.log(np.where(x == 0, 1.0, x))

@@ -140,18 +140,19 @@ def aligned_features(logits: ArrayLike, token_ids: Sequence[int], n_prompt: int)
     Raises:
         StatisticsError: If there is no prompt, or the lengths differ.
     """
-    return _features(logits, token_ids, n_prompt, shift=0)
-
-
-def code_features(logits: ArrayLike, token_ids: Sequence[int], n_prompt: int) -> TokenFeatures:
-    """The same as SelfEval's code has them (`get_single_evaluation`).
-
-    It keeps the positions n_prompt..L-1: the one that predicts the answer's first token is lost,
-    the one behind its last token is kept, and `torch.roll` makes the sequence's first token its
-    target.
-    Arguments and errors are those of `aligned_features`.
-    """
-    return _features(logits, token_ids, n_prompt, shift=1)
+    rows = np.asarray(logits, dtype=np.float64)
+    ids = np.asarray(token_ids, dtype=np.int64)
+    if rows.ndim != 2 or rows.shape[0] != ids.size or not 1 <= n_prompt <= ids.size:
+        text = f"logits of shape {rows.shape} for {ids.size} tokens, {n_prompt} of the prompt"
+        raise StatisticsError(text)
+    kept, targets = rows[n_prompt - 1 : -1], ids[n_prompt:]
+    logprobs = kept - np.logaddexp.reduce(kept, axis=-1, keepdims=True)
+    return TokenFeatures(
+        np.take_along_axis(logprobs, targets[:, None], axis=-1)[:, 0],
+        entropy(logprobs),
+        logprobs.var(axis=-1, ddof=1),
+        (logprobs * kept).mean(axis=-1),
+    )
 
 
 class Ensemble(NamedTuple):
@@ -242,38 +243,14 @@ def combo(
     complete = np.all([np.isfinite(column) for column in columns.values()], axis=0)
     total = np.where(complete, 0.0, np.nan)
     for name, column in columns.items():
-        total[complete] += _normalised(orientation[name] * column[complete], scale)
+        values = orientation[name] * column[complete]
+        if not values.size or np.ptp(values) == 0:
+            continue
+        if scale == "minmax":
+            total[complete] += (values - values.min()) / np.ptp(values)
+        else:
+            total[complete] += (values - values.mean()) / values.std()
     return total
-
-
-def _normalised(values: FloatArray, scale: str) -> FloatArray:
-    if not values.size or np.ptp(values) == 0:
-        return np.zeros_like(values)
-    centre, unit = values.mean(), values.std()
-    if scale == "minmax":
-        centre, unit = values.min(), np.ptp(values)
-    found: FloatArray = (values - centre) / unit
-    return found
-
-
-def _features(
-    logits: ArrayLike, token_ids: Sequence[int], n_prompt: int, *, shift: int
-) -> TokenFeatures:
-    rows = np.asarray(logits, dtype=np.float64)
-    ids = np.asarray(token_ids, dtype=np.int64)
-    if rows.ndim != 2 or rows.shape[0] != ids.size or not 1 <= n_prompt <= ids.size:
-        text = f"logits of shape {rows.shape} for {ids.size} tokens, {n_prompt} of the prompt"
-        raise StatisticsError(text)
-    first = n_prompt - 1 + shift
-    kept = rows[first : first + ids.size - n_prompt]
-    targets = np.roll(ids, -1)[first : first + ids.size - n_prompt]
-    logprobs = kept - np.logaddexp.reduce(kept, axis=-1, keepdims=True)
-    return TokenFeatures(
-        np.take_along_axis(logprobs, targets[:, None], axis=-1)[:, 0],
-        entropy(logprobs),
-        logprobs.var(axis=-1, ddof=1),
-        (logprobs * kept).mean(axis=-1),
-    )
 
 
 def _tokens(values: ArrayLike) -> FloatArray:

@@ -102,8 +102,9 @@ def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummar
     mean = p @ values
     deviation = values - mean[:, None]
     entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0).sum(axis=1)
+    top = p == p.max(axis=1, keepdims=True)
     columns = (
-        _mode(p, values),
+        (top @ values) / np.maximum(top.sum(axis=1), 1),
         mean,
         _quantile(p, values, 0.5),
         (p * deviation**2).sum(axis=1),
@@ -183,12 +184,6 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
     )
     missing = np.isnan(one).any(axis=1) | np.isnan(two).any(axis=1)
     return PointwiseComparison(*(np.where(missing, np.nan, column) for column in columns))
-
-
-def _mode(p: Floats, values: Floats) -> Floats:
-    top = p == p.max(axis=1, keepdims=True)
-    result: Floats = (top @ values) / np.maximum(top.sum(axis=1), 1)
-    return result
 
 
 def _quantile(p: Floats, values: Floats, level: float) -> Floats:

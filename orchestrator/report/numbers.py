@@ -125,19 +125,6 @@ def ends(estimate: Estimate) -> tuple[float, float]:
     return (math.nan, math.nan) if interval is None else (interval.low, interval.high)
 
 
-def rating_with_interval(value: float, low: float, high: float) -> str:
-    """A rating with its bounds; one that the data bound on one side only is that bound.
-
-    `1,234 [1,180, 1,290]`, `1,234 [1,180, open)`, `≥ 1,180`, `≤ 820`, `unbounded`.
-    """
-    if math.isnan(value):
-        return UNDEFINED
-    if math.isinf(value):
-        return _one_sided(value, low, high)
-    bounds = interval(low, high)
-    return _points(value) if bounds == UNDEFINED else f"{_points(value)} {bounds}"
-
-
 def _one_sided(value: float, low: float, high: float) -> str:
     if value > 0 and math.isfinite(low):
         return f"≥ {_points(low)}"

@@ -135,16 +135,6 @@ def _log_growth(x: Floats, mean: Floats, size: Floats | None = None) -> Floats:
     return grown
 
 
-def one_sided_p(log_capital: Floats) -> Floats:
-    """The p-value at every time: one over the largest capital so far, at most 1.
-
-    Args:
-        log_capital: Shape (n, n_series), n >= 1.
-    """
-    largest: Floats = np.maximum.accumulate(np.maximum(log_capital, 0.0), axis=0)
-    return np.exp(-largest)
-
-
 def confidence_sequence(
     values: Floats, *, error: float, population: int | None = None, sizes: Floats | None = None
 ) -> tuple[Floats, Floats]:

@@ -224,12 +224,6 @@ def bootstrap_elo(battles: Battles, resampling: Resampling) -> EloRatings:
     )
 
 
-def predicted_win_rates(ratings: Floats) -> Floats:
-    """Expected score of the row's model against the column's, shape (M, M)."""
-    result: Floats = 1.0 / (1.0 + BASE ** ((ratings[None, :] - ratings[:, None]) / SCALE))
-    return result
-
-
 def _ratings(battles: Battles, orders: Iterator[Rows]) -> Floats:
     parts = [sequential_elo(battles, chunk) for chunk in orders]
     return np.concatenate(parts) if parts else np.full((1, battles.n_models), np.nan)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
-from orchestrator.errors import StatisticsError
 from orchestrator.statistics.association import Kind
 from orchestrator.statistics.correlation import coefficient, points_of
 from orchestrator.statistics.jackknife import (
@@ -58,21 +56,6 @@ class Comparison:
     n_missing: int
     method: str
     undefined: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class McNemar:
-    """Exact test of equal accuracy from the points on which only one of two is right.
-
-    Attributes:
-        only_first: Points that only the first has right.
-        only_second: Points that only the second has right.
-        p_value: Two-sided; 1 where they never differ.
-    """
-
-    only_first: int
-    only_second: int
-    p_value: float
 
 
 def compare_correlations(
@@ -136,31 +119,6 @@ def holm_adjusted(comparisons: Sequence[Comparison]) -> tuple[float | None, ...]
     """Holm's adjusted p-values over a family; None where a comparison has none."""
     known = np.array([math.nan if c.p_value is None else c.p_value for c in comparisons], float)
     return tuple(None if math.isnan(p) else float(p) for p in holm(known))
-
-
-def mcnemar_exact(first: Floats, second: Floats) -> McNemar:
-    """McNemar's (1947, doi:10.1007/BF02295996) test with the binomial distribution.
-
-    It takes points as independent, which they are only where each prompt has one point; for several
-    points a prompt use `compare_accuracies`.
-
-    Args:
-        first: Shape (n,), 1 where right, 0 where wrong; nan where missing.
-        second: Shape (n,).
-
-    Raises:
-        StatisticsError: If the shapes differ, or a value is neither 0, 1 nor nan.
-    """
-    if first.shape != second.shape:
-        raise StatisticsError(f"shapes differ: {first.shape} and {second.shape}")
-    kept = ~(np.isnan(first) | np.isnan(second))
-    one, two = first[kept], second[kept]
-    if not (np.isin(one, (0.0, 1.0)).all() and np.isin(two, (0.0, 1.0)).all()):
-        raise StatisticsError("McNemar's test needs answers that are right (1) or wrong (0)")
-    only_first, only_second = int((one > two).sum()), int((two > one).sum())
-    n = only_first + only_second
-    tail = float(scipy.special.bdtr(min(only_first, only_second), n, 0.5)) if n else 1.0
-    return McNemar(only_first, only_second, min(1.0, 2.0 * tail))
 
 
 def _compared(

@@ -14,8 +14,8 @@ from backends._matching import best_matches, precision_of
 from orchestrator.ask import SimilarityAsk
 from orchestrator.backend import LOCAL, ComparesTexts, Endpoint
 from orchestrator.errors import UsageError
-from orchestrator.judgment.bertscore import bertscore_from_similarity
 from orchestrator.records import Failure
+from tests.oracles.bertscore import bertscore_from_similarity
 
 ABSENT = "torch and the bundled models are absent"
 torch = pytest.importorskip("torch", reason=ABSENT)

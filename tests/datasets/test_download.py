@@ -5,13 +5,11 @@ import logging
 
 import pytest
 
-from orchestrator.datasets import _download
 from orchestrator.datasets._download import (
     Patience,
     Remote,
     fetched,
     origin_of,
-    read_small,
     shown_size,
 )
 from orchestrator.errors import DatasetError
@@ -185,10 +183,6 @@ def test_size_and_checksum_are_logged(web, tmp_path, caplog):
     assert SHA256 in caplog.text
 
 
-def test_a_listing_is_read(web):
-    assert read_small(Remote(url=web.url + "/file"), QUICK) == CONTENT
-
-
 @pytest.mark.parametrize(
     ("n_bytes", "shown"), [(0, "0 bytes"), (999, "999 bytes"), (48_929, "48.9 kB"), (2e9, "2.0 GB")]
 )
@@ -204,12 +198,6 @@ def test_a_file_over_the_limit_is_not_kept(web, tmp_path, announced):
     with pytest.raises(DatasetError, match=r"longer than 102\.4 kB; what came"):
         fetched(Remote(url=web.url + "/file", most_bytes=len(CONTENT) - 1), path, QUICK)
     assert leftovers(path) == {"file.lock"}
-
-
-def test_a_listing_over_the_limit_is_refused(web, monkeypatch):
-    monkeypatch.setattr(_download, "_MOST_SMALL_BYTES", 100)
-    with pytest.raises(DatasetError, match="longer than 100 bytes"):
-        read_small(Remote(url=web.url + "/file"), QUICK)
 
 
 def test_nothing_of_netrc_is_sent(web, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.judgment import glass_box
 from tests.conftest import BUNDLED, ROOT
 from tests.e2e.runs import frames, run
+from tests.oracles.glass_box import code_features
 
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
 
@@ -50,7 +51,7 @@ def expected(model: Direct, row: dict[str, Any], item: dict[str, Any]) -> dict[s
     logits, attentions = model.read([*prompt, *answer])
     seen = glass_box.aligned_features(logits, [*prompt, *answer], n)
     whole = [*prompt, *answer, model.tokenizer.eos_token_id]
-    code = glass_box.code_features(model.read(whole)[0], whole, n)
+    code = code_features(model.read(whole)[0], whole, n)
     heads = np.array([glass_box.attention_entropy(one[:, n:, :n]) for one in attentions])
     reference = [*prompt, *model.ids(item["reference"])]
     right = glass_box.aligned_features(model.read(reference)[0], reference, n)

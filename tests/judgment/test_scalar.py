@@ -11,6 +11,7 @@ from orchestrator.errors import StatisticsError
 from orchestrator.judgment import pairwise
 from orchestrator.judgment.distribution import from_logprobs, mixture
 from orchestrator.judgment.pointwise import compare_scores, describe_scores, summarise_scores
+from tests.oracles import pairwise as oracle
 
 weights = st.lists(st.integers(0, 8), min_size=2, max_size=11).filter(any)
 shares = st.floats(0, 1)
@@ -45,7 +46,7 @@ def test_rounded_means_and_percentiles_decide_as_the_comparison(row, data):
 
 @given(shares, shares)
 def test_two_labels_expand_as_many_do(first, second):
-    one, many = pairwise.expand_two(first, second), pairwise.expand_binary([first], [second])[0]
+    one, many = pairwise.expand_two(first, second), oracle.expand_binary([first], [second])[0]
     np.testing.assert_allclose(one, many)
 
 

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
-from orchestrator.judgment import pairwise
 from orchestrator.methods import pairwise_ranking, pairwise_scoring
 from orchestrator.records import Generation, Item, Message, Unit
 from tests.core.fakes import answered, method_in
 from tests.methods.judging import ITEM, choice, trace
+from tests.oracles import pairwise
 
 UNIT = Unit(ITEM, ("a", "b"), "j")
 SWAPPED = Unit(ITEM, ("b", "a"), "j")

@@ -43,14 +43,16 @@ def test_a_verdict_that_fastchat_misreads_or_calls_an_error_is_missing(reference
 
 def test_preferences_from_alternatives(reference):
     inputs, outputs = reference("alpaca.logprob_parser")
-    read = [alpaca_eval.preference_from_top(top) for top in inputs["top_logprobs"]]
+    read = [
+        alpaca_eval.preference(top.get("m", np.nan), top.get("M", np.nan))
+        for top in inputs["top_logprobs"]
+    ]
     for ours, theirs in zip(read, nan_is_none(outputs["preference_1to2"]), strict=True):
         assert ours == (None if theirs is None else pytest.approx(theirs, abs=1e-9))
     for ours, theirs in zip(read, nan_is_none(outputs["P_output2_better"]), strict=True):
         assert (ours is None) == (theirs is None)
         if ours is not None:
             assert ours - 1.0 == pytest.approx(theirs, abs=1e-9)
-    assert [alpaca_eval.binarised(one) for one in read] == outputs["binarised"]
 
 
 def test_win_rates_of_alpaca_eval(reference):

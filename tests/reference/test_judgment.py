@@ -6,6 +6,9 @@ import pytest
 from orchestrator.judgment import pairwise
 from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.pointwise import compare_scores, summarise_scores
+from tests.methods.judging import choice
+from tests.methods.test_pairwise import first_shown, scored
+from tests.oracles import pairwise as oracle
 
 COMPARISONS = {
     "mode": "diff_mode",
@@ -62,7 +65,7 @@ def test_pairwise_ranking(reference, case):
             value = getattr(found, f"{ours}_{order}")
             assert value == pytest.approx(outputs[f"{theirs}_{suffix}"][0], abs=1e-9)
     assert found.prefer == pytest.approx(outputs["P_A_better_plus_half_tie_s1"][0], abs=1e-9)
-    symmetric = pairwise.symmetrised([one], [two])
+    symmetric = oracle.symmetrised([one], [two])
     assert symmetric == pytest.approx(np.array(outputs["sym_probs"]), abs=1e-9)
     means = {"s1": symmetric[0], "order1": one, "order2": two}
     for name, p in means.items():
@@ -94,20 +97,22 @@ def test_a_score_of_two_tokens(reference):
 def test_mean_scores_average_both_orders(reference):
     # The distributions of this case are in one that is kept to check with; these have its means.
     _, outputs = reference("judge.pairwise_scoring.2")
-    scores = np.arange(1.0, 6.0)
-    shifts = np.array([[-0.3, 0.4], [-0.4, 0.3]])
     a, b = outputs["score_A"], outputs["score_B"]
-    ab, ba = np.array([[a, b], [b, a]]) + shifts
-    score_a, score_b = pairwise.mean_scores([spread(ab)], [spread(ba)], scores)
-    assert score_a[0] == pytest.approx(a, abs=1e-9)
-    assert score_b[0] == pytest.approx(b, abs=1e-9)
-    assert score_a[0] - score_b[0] == pytest.approx(outputs["diff"], abs=1e-9)
+
+    def judge(ask):
+        is_a = (first_shown(ask) == "a") == (ask.prefix.text == "")
+        shift = -0.3 if first_shown(ask) == "a" else 0.3
+        return choice(spread(a + shift if is_a else b - shift))
+
+    row = scored(judge, scale=(1, 5))
+    assert row["score_a"] == pytest.approx(a, abs=1e-9)
+    assert row["score_b"] == pytest.approx(b, abs=1e-9)
+    assert row["score_a"] - row["score_b"] == pytest.approx(outputs["diff"], abs=1e-9)
 
 
-def spread(means):
-    """Distributions over 1..5 with given means, on the two neighbouring scores."""
-    rows = np.zeros((len(means), 5))
-    for row, mean in zip(rows, means, strict=True):
-        below = int(mean)
-        row[below - 1], row[below] = below + 1 - mean, mean - below
-    return rows
+def spread(mean):
+    """A distribution over 1..5 with a given mean, on the two neighbouring scores."""
+    shares = [0.0] * 5
+    below = int(mean)
+    shares[below - 1], shares[below] = below + 1 - mean, mean - below
+    return shares

@@ -9,7 +9,6 @@ from orchestrator.errors import StatisticsError
 from orchestrator.statistics.elo import (
     Battles,
     bootstrap_elo,
-    predicted_win_rates,
     rate_elo,
     sequential_elo,
 )
@@ -162,11 +161,6 @@ def test_published_convention_has_no_interval_over_prompts(rng):
     found = bootstrap_elo(fought, Resampling(200, rng))
     np.testing.assert_allclose(found.values, rate_elo(fought, Resampling(200, rng)).values, atol=15)
     assert np.isnan(found.low).all()
-
-
-def test_predicted_win_rates_of_four_hundred_points():
-    rates = predicted_win_rates(np.array([1400.0, 1000.0]))
-    np.testing.assert_allclose(rates, [[0.5, 10 / 11], [1 / 11, 0.5]])
 
 
 @pytest.mark.parametrize(

@@ -72,18 +72,21 @@ def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
     """
     if not found:
         return Reading()
-    different = list(dict.fromkeys(match.value for match in found))
+    # The first match of each value.
+    different: dict[Any, Match] = {}
+    for match in found:
+        different.setdefault(match.value, match)
     if len(different) > 1:
-        shown = [text[one.start : one.end + len(one.closing)] for one in _first_of_each(found)]
-        more = ", …" if len(different) > len(shown) else ""
-        said = f"holds different verdicts: {', '.join(shown)}{more}"
-        return Reading(cause=AMBIGUOUS, message=said)
+        chosen = list(different.values())[:_MOST_SHOWN]
+        shown = ", ".join(text[one.start : one.end + len(one.closing)] for one in chosen)
+        more = ", …" if len(different) > _MOST_SHOWN else ""
+        return Reading(cause=AMBIGUOUS, message=f"holds different verdicts: {shown}{more}")
     for match in found:
         if denied(text, match.start):
             what = text[match.start : match.end + len(match.closing)]
             return Reading(cause=AMBIGUOUS, message=f"denies its verdict: … not … {what}")
-    chosen = found[at]
-    return Reading(chosen.value, chosen.begin, chosen.end, chosen.closing, cause="")
+    counted = found[at]
+    return Reading(counted.value, counted.begin, counted.end, counted.closing, cause="")
 
 
 def denied(text: str, start: int) -> bool:
@@ -97,10 +100,3 @@ def on_scale(read: Reading, low: float, high: float) -> Reading:
         return read
     said = f"has a rating of {read.value:g}, outside {low:g} to {high:g}"
     return Reading(cause=OFF_SCALE, message=said)
-
-
-def _first_of_each(found: Sequence[Match]) -> list[Match]:
-    first: dict[Any, Match] = {}
-    for match in found:
-        first.setdefault(match.value, match)
-    return list(first.values())[:_MOST_SHOWN]

@@ -66,7 +66,11 @@ def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = Non
             "align_bench" as the released code.
     """
     if convention == "align_bench":
-        return _as_published(text)
+        published = _entries_as_published(text)
+        score = published.pop(OVERALL, UNPARSED)
+        if score == UNPARSED and (match := _OVERALL_AS_PUBLISHED.search(text)):
+            score = float(match.group(1))
+        return Judgment(score, published)
     read = read_overall(text)
     begin, end = (0, 0) if read.cause == AMBIGUOUS else _last_braces(text)
     found = {
@@ -98,15 +102,6 @@ def _last_braces(text: str) -> tuple[int, int]:
     start = text.rfind("{")
     end = text.find("}", start)
     return (start + 1, end) if start >= 0 and end >= 0 else (0, 0)
-
-
-def _as_published(text: str) -> Judgment:
-    found = _entries_as_published(text)
-    score = found.pop(OVERALL, UNPARSED)
-    if score == UNPARSED:
-        match = _OVERALL_AS_PUBLISHED.search(text)
-        score = UNPARSED if match is None else float(match.group(1))
-    return Judgment(score, found)
 
 
 def _entries_as_published(text: str) -> dict[str, float]:

@@ -8,7 +8,6 @@ Source: Dubois et al. 2024, "Length-Controlled AlpacaEval" (arXiv 2404.04475), a
 """
 
 import math
-from collections.abc import Mapping
 from random import Random
 from typing import Final
 
@@ -37,11 +36,6 @@ def preference(logprob_m: float, logprob_big_m: float) -> float | None:
     return 1.0 + big_m / (m + big_m)
 
 
-def preference_from_top(top: Mapping[str, float]) -> float | None:
-    """The preference from the alternatives of the one token that was drawn, by their text."""
-    return preference(top.get("m", math.nan), top.get("M", math.nan))
-
-
 def flipped(preferred: float | None) -> float | None:
     """The preference with the outputs in their other order."""
     return None if preferred is None else 3.0 - preferred
@@ -55,10 +49,3 @@ def is_switched(instruction: str, seed: int = SEED) -> bool:
     """
     drawn = Random(f"is_switched_outputs{instruction}{seed}")  # noqa: S311 (as published)
     return drawn.choices([False, True], k=1)[0]
-
-
-def binarised(preferred: float | None) -> int | None:
-    """1 or 2, whichever output is preferred; a draw is 2; None where there is no preference."""
-    if preferred is None:
-        return None
-    return 1 if preferred < DRAW else 2

@@ -9,14 +9,13 @@ verdict only where all matches agree.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from orchestrator.errors import StatisticsError
 from orchestrator.judgment.harness._numbers import NUMBER
 from orchestrator.judgment.harness._reading import Match, Reading, agreed, on_scale
 
@@ -26,8 +25,6 @@ LOW: Final = 0.0
 HIGH: Final = 10.0
 UNPARSED_SCORE: Final = 5.0
 UNPARSED_LABEL: Final = -1
-GROUP: Final = 8
-"""Answers to one question that stand together in the released data."""
 LABELS: Final = ("助手1", "助手2", "质量相当")
 """Assistant 1 is better (0), assistant 2 is better (1), equal (2)."""
 BEFORE_LABEL: Final = "{'综合比较结果': '"
@@ -145,59 +142,3 @@ def pairwise_agreement(
     if not n:
         return PairwiseAgreement(math.nan, math.nan, 0, missing)
     return PairwiseAgreement(right / n, consistent / n, n, missing)
-
-
-def sample_level(
-    scores: ArrayLike,
-    gold: ArrayLike,
-    statistic: Callable[[Floats, Floats], float],
-    group: int = GROUP,
-) -> float:
-    """Mean of a correlation over consecutive groups of answers to one question.
-
-    Groups whose correlation is nan (a constant in it) are left out, as published; so is what is
-    left over at the end. nan where no group has one.
-
-    Args:
-        scores: Shape (n,), in groups.
-        gold: Shape (n,), in the same order.
-        statistic: A correlation of two arrays of shape (group,).
-        group: Answers to one question.
-
-    Raises:
-        StatisticsError: If the shapes differ.
-    """
-    x, y = _paired(scores, gold)
-    whole = x.size // group * group
-    values = [
-        statistic(a, b)
-        for a, b in zip(x[:whole].reshape(-1, group), y[:whole].reshape(-1, group), strict=True)
-    ]
-    known = [value for value in values if not math.isnan(value)]
-    return math.fsum(known) / len(known) if known else math.nan
-
-
-def system_level(
-    scores: ArrayLike,
-    gold: ArrayLike,
-    models: Sequence[str],
-    statistic: Callable[[Floats, Floats], float],
-) -> float:
-    """A correlation over the models' mean scores.
-
-    Raises:
-        StatisticsError: If the shapes differ.
-    """
-    x, y = _paired(scores, gold)
-    _, codes = np.unique(np.asarray(models), return_inverse=True)
-    if codes.size != x.size:
-        raise StatisticsError(f"{x.size} scores need a model each, got {codes.size}")
-    counts = np.bincount(codes)
-    return statistic(np.bincount(codes, x) / counts, np.bincount(codes, y) / counts)
-
-
-def _paired(scores: ArrayLike, gold: ArrayLike) -> tuple[Floats, Floats]:
-    x, y = np.asarray(scores, np.float64), np.asarray(gold, np.float64)
-    if x.ndim != 1 or x.shape != y.shape:
-        raise StatisticsError(f"scores and gold need one shape (n,), got {x.shape} and {y.shape}")
-    return x, y

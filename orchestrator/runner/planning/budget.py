@@ -165,11 +165,6 @@ class Budget:
             self._learn(request.ask, outcome)
         return prompt_tokens, completion_tokens
 
-    @property
-    def has_stopped(self) -> bool:
-        """True if the last request was refused because of a bound."""
-        return bool(self._stopped_by)
-
     def words(self) -> str:
         """The bound that stopped the run, with what is spent now."""
         spent, bounds = self.spent, self._bounds

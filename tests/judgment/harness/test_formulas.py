@@ -1,11 +1,9 @@
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import StatisticsError
 from orchestrator.judgment.harness import align_bench, alpaca_eval, critique_llm, mt_bench
 
 winners = st.sampled_from(["A", "B", "tie", None])
@@ -72,27 +70,3 @@ def test_missing_verdicts_are_in_no_share():
     assert (found.agreement, found.consistency) == (0.5, 0.5)
     assert (found.n, found.n_missing) == (2, 1)
     assert math.isnan(critique_llm.pairwise_agreement([None], [0], [0]).agreement)
-
-
-def pearson(x, y):
-    with np.errstate(invalid="ignore"):
-        centred = x - x.mean(), y - y.mean()
-        scale = math.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum())
-    return float((centred[0] * centred[1]).sum() / scale) if scale else math.nan
-
-
-def test_sample_level_leaves_out_groups_without_a_correlation():
-    scores = [1, 2, 3, 5, 5, 5, 3, 2, 1, 9]
-    gold = [1, 2, 3, 1, 2, 3, 1, 2, 3, 9]
-    assert critique_llm.sample_level(scores, gold, pearson, group=3) == pytest.approx(0.0)
-    assert math.isnan(critique_llm.sample_level([1, 1], [1, 2], pearson, group=2))
-
-
-def test_system_level_correlates_means():
-    models = ["a", "b", "c"] * 2
-    found = critique_llm.system_level([1, 2, 3, 3, 2, 1.5], [1, 2, 3, 1, 2, 3], models, pearson)
-    assert found == pytest.approx(pearson(np.array([2, 2, 2.25]), np.array([1.0, 2, 3])))
-    with pytest.raises(StatisticsError):
-        critique_llm.system_level([1.0], [1.0], [], pearson)
-    with pytest.raises(StatisticsError):
-        critique_llm.sample_level([1.0], [1.0, 2.0], pearson)

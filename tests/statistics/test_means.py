@@ -1,5 +1,4 @@
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -7,55 +6,12 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import StatisticsError
-from orchestrator.statistics.averages import (
-    levelled,
-    micro_average,
-    percent_half_up,
-    round_half_up,
-)
+from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.means import clustered_mean
 
 
 def mean_of(*values, **options):
     return clustered_mean(*values, **options)
-
-
-@pytest.mark.parametrize(
-    ("count", "total", "digits", "expected"),
-    [(49, 160, 2, 30.63), (17, 80, 2, 21.25), (1, 3, 1, 33.3), (0, 5, 1, 0.0), (5, 5, 2, 100.0)],
-)
-def test_percentages_round_halves_up(count, total, digits, expected):
-    assert percent_half_up(count, total, digits) == expected
-
-
-@given(st.integers(0, 500), st.integers(1, 500), st.integers(0, 3))
-def test_a_percentage_is_the_nearest(count, total, digits):
-    found = Fraction(percent_half_up(count, total, digits)).limit_denominator(10**digits)
-    distance = found - Fraction(100 * count, total)
-    assert -Fraction(1, 2 * 10**digits) < distance <= Fraction(1, 2 * 10**digits)
-
-
-@pytest.mark.parametrize(("value", "expected"), [(2.675, 2.68), (30.625, 30.63), (-2.675, -2.68)])
-def test_numbers_round_as_they_are_written(value, expected):
-    assert round_half_up(value, 2) == expected
-
-
-def test_micro_weights_by_items():
-    assert micro_average({"a": 1.0, "b": 0.0}, {"a": 3, "b": 1}) == 0.75
-
-
-@pytest.mark.parametrize(
-    ("average", "values"),
-    [
-        (micro_average, ({"a": 1.0}, {"b": 1})),
-        (micro_average, ({}, {})),
-        (percent_half_up, (0, 0, 1)),
-    ],
-)
-def test_averages_of_nothing_are_refused(average, values):
-    with pytest.raises(StatisticsError):
-        average(*values)
 
 
 @given(st.lists(st.floats(-100, 100), min_size=3, max_size=30))
