@@ -174,12 +174,13 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
         orders = np.array(list(permutations(range(n))))
     else:
         orders = np.argsort(resampling.rng.random((resampling.n_resamples, n)), axis=1)
-    tau_p, rho_p = (
-        _p_value(statistic(x, y[orders]), float(statistic(x, y[None])[0]), exact=few)
-        for statistic in (_concordance, _covariance)
-    )
+    p_values = []
+    for statistic in (_concordance, _covariance):
+        drawn, seen = statistic(x, y[orders]), float(statistic(x, y[None])[0])
+        n_far = int((np.abs(drawn) >= abs(seen) - 1e-9).sum())
+        p_values.append(n_far / drawn.size if few else (1 + n_far) / (1 + drawn.size))
     tau, rho = association(x, y, "kendall"), association(x, y, "spearman")
-    return RankingAgreement(tau, rho, tau_p, rho_p, n, few)
+    return RankingAgreement(tau, rho, p_values[0], p_values[1], n, few)
 
 
 def _estimate(
@@ -229,8 +230,3 @@ def _concordance(x: Floats, y: Floats) -> Floats:
 def _covariance(x: Floats, y: Floats) -> Floats:
     result: Floats = (y - y.mean(axis=1, keepdims=True)) @ (x - x.mean())
     return result
-
-
-def _p_value(drawn: Floats, seen: float, *, exact: bool) -> float:
-    n_far = int((np.abs(drawn) >= abs(seen) - 1e-9).sum())
-    return n_far / drawn.size if exact else (1 + n_far) / (1 + drawn.size)

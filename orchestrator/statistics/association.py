@@ -68,7 +68,13 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
         parts = _by_cluster(_moments(x, y), clusters, n_clusters)
         return _from_moments(parts.sum(axis=0) - parts)
     if kind == "kendall":
-        return _kendall_without(x, y, clusters, n_clusters)
+        left = []
+        inside = _pairs_inside(x, y, clusters, n_clusters)
+        for total, own in zip(pair_sums(x, y).parts, inside, strict=True):
+            touched = np.bincount(clusters, total, minlength=n_clusters)
+            # Pairs within the cluster were met from both ends.
+            left.append(total.sum() / 2 - (touched - own))
+        return _tau(*left)
     if n_clusters * x.size > EXACT_CELLS:
         return _spearman_by_influence(x, y, clusters, n_clusters)
     rows = max(1, _CHUNK_CELLS // x.size)
@@ -104,7 +110,14 @@ def reweighted(x: Floats, y: Floats, clusters: Ints, kind: Kind, weights: Floats
         return np.concatenate([_weighted_spearman(x, y, part[:, clusters]) for part in parts])
     if x.size > QUADRATIC_POINTS:
         raise StatisticsError(f"clusters are drawn for tau-b up to {QUADRATIC_POINTS} points")
-    return _weighted_kendall(x, y, clusters, weights)
+    member = np.zeros((n_clusters, x.size))
+    member[clusters, np.arange(x.size)] = 1.0
+    dx, dy = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])
+    sums = []
+    for part in (dx * dy, np.abs(dx), np.abs(dy)):
+        between = member @ part @ member.T
+        sums.append(0.5 * np.einsum("bp,bp->b", weights @ between, weights))
+    return _tau(*sums)
 
 
 def _moments(x: Floats, y: Floats) -> Floats:
@@ -191,17 +204,6 @@ def _tau(agree: Floats, differ_x: Floats, differ_y: Floats) -> Floats:
     return result
 
 
-def _kendall_without(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
-    everyone = pair_sums(x, y)
-    inside = _pairs_inside(x, y, clusters, n_clusters)
-    left = []
-    for total, own in zip(everyone.parts, inside, strict=True):
-        touched = np.bincount(clusters, total, minlength=n_clusters)
-        # Pairs within the cluster were met from both ends.
-        left.append(total.sum() / 2 - (touched - own))
-    return _tau(*left)
-
-
 def _pairs_inside(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
     """Shape (3, P): sums over the pairs within each cluster."""
     result = np.zeros((3, n_clusters))
@@ -226,15 +228,3 @@ def _all_pairs(x: Floats, y: Floats, points: Ints) -> Floats:
     dy = np.sign(y[points][:, :, None] - y[points][:, None, :])
     sums = [(part.sum(axis=(1, 2)) / 2) for part in (dx * dy, np.abs(dx), np.abs(dy))]
     return np.stack(sums)
-
-
-def _weighted_kendall(x: Floats, y: Floats, clusters: Ints, weights: Floats) -> Floats:
-    n_clusters = weights.shape[1]
-    member = np.zeros((n_clusters, x.size))
-    member[clusters, np.arange(x.size)] = 1.0
-    dx, dy = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])
-    sums = []
-    for part in (dx * dy, np.abs(dx), np.abs(dy)):
-        between = member @ part @ member.T
-        sums.append(0.5 * np.einsum("bp,bp->b", weights @ between, weights))
-    return _tau(*sums)

@@ -90,12 +90,21 @@ class Capital:
             raise StatisticsError("values to bet on must be in [-1, 1]")
         start = self._sum[at]
         sums = np.vstack([start, start + np.cumsum(np.nan_to_num(x), axis=0)])
+        certain = np.zeros(x.shape, np.bool_)
         if self._population is None:
-            steps, certain = self._independent(x, at, None if sizes is None else sizes[:, at])
+            shares = None if sizes is None else sizes[:, at]
+            steps = _log_growth(x, np.broadcast_to(self._null[at], x.shape), shares)
+            steps = np.where(np.isnan(x)[..., None], 0.0, steps)
         elif sizes is not None:
             raise StatisticsError("of exactly these items each is drawn for itself, not clusters")
         else:
-            steps, certain = self._drawn(x, at, sums, self._population)
+            left = self._population - self.n[at] - np.arange(len(x) + 1)[:, None]
+            if np.any(left < 0):
+                raise StatisticsError(f"more values than the population of {self._population}")
+            total = self._population * self._null[at]
+            steps = _log_growth(np.nan_to_num(x), (total - sums[:-1]) / np.maximum(left[:-1], 1))
+            # Not even -1 for each value that is left would bring the sum down to the null.
+            certain = sums[1:] - left[1:] > total + _ROUNDING
         logs = self._log[at] + np.cumsum(steps, axis=0)
         if len(x):
             self._log[at], self._sum[at] = logs[-1], sums[-1]
@@ -103,23 +112,6 @@ class Capital:
         top = logs.max(axis=2, keepdims=True)
         path: Floats = np.log(np.mean(np.exp(logs - top), axis=2)) + top[..., 0]
         return np.where(certain, np.inf, path)
-
-    def _independent(
-        self, x: Floats, at: NDArray[np.int64], sizes: Floats | None
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        steps = _log_growth(x, np.broadcast_to(self._null[at], x.shape), sizes)
-        return np.where(np.isnan(x)[..., None], 0.0, steps), np.zeros(x.shape, np.bool_)
-
-    def _drawn(
-        self, x: Floats, at: NDArray[np.int64], sums: Floats, population: int
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        left = population - self.n[at] - np.arange(len(x) + 1)[:, None]
-        if np.any(left < 0):
-            raise StatisticsError(f"more values than the population of {population}")
-        total = population * self._null[at]
-        steps = _log_growth(np.nan_to_num(x), (total - sums[:-1]) / np.maximum(left[:-1], 1))
-        # Not even -1 for each value that is left would bring the sum down to the null.
-        return steps, sums[1:] - left[1:] > total + _ROUNDING
 
 
 def _log_growth(x: Floats, mean: Floats, size: Floats | None = None) -> Floats:

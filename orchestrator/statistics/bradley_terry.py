@@ -83,12 +83,19 @@ def fit_bradley_terry(wins: Floats, *, start: Floats | None = None) -> BradleyTe
         raise StatisticsError(f"win matrices need shape (B, M, M), got {wins.shape}")
     if not np.all(np.isfinite(wins)) or np.any(wins < 0):
         raise StatisticsError("wins must be finite and not negative")
-    anchored, outside = _place(wins)
+    beats = wins > NEGLIGIBLE_SHARE * (wins + wins.transpose(0, 2, 1))
+    anchored = np.ones(wins.shape[:2], dtype=np.bool_)
+    outside = np.zeros(wins.shape[:2])
+    complete = (beats | np.eye(wins.shape[1], dtype=np.bool_)).all(axis=(1, 2))
+    hard = np.flatnonzero(~complete)
+    if hard.size:
+        anchored[hard], outside[hard] = _place(beats[hard])
     begin = np.zeros(wins.shape[1]) if start is None else np.where(np.isfinite(start), start, 0.0)
     within = np.where(anchored[:, :, None] & anchored[:, None, :], wins, 0.0)
     fitted, residual, n_iterations = _newton(within, anchored, begin)
     # Newton leaves the common shift free.
-    fitted += _mean_over(begin - fitted, anchored)
+    n_anchored = np.maximum(anchored.sum(axis=1, keepdims=True), 1)
+    fitted += np.where(anchored, begin - fitted, 0.0).sum(axis=1, keepdims=True) / n_anchored
     converged: Bools = np.asarray(residual <= _TOLERANCE)
     strengths = np.where(anchored, np.where(converged[:, None], fitted, np.nan), outside)
     return BradleyTerryFits(strengths, anchored, converged, residual, n_iterations)
@@ -127,21 +134,8 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
     return tuple(sentences)
 
 
-def _place(wins: Floats) -> tuple[Bools, Floats]:
+def _place(beats: Bools) -> tuple[Bools, Floats]:
     """Find the models with a finite strength, shape (B, M); give +inf, -inf or nan for others."""
-    n_fits, n_models = wins.shape[:2]
-    totals = wins + wins.transpose(0, 2, 1)
-    beats = wins > NEGLIGIBLE_SHARE * totals
-    anchored = np.ones((n_fits, n_models), dtype=np.bool_)
-    outside = np.zeros((n_fits, n_models))
-    complete = (beats | np.eye(n_models, dtype=np.bool_)).all(axis=(1, 2))
-    hard = np.flatnonzero(~complete)
-    if hard.size:
-        anchored[hard], outside[hard] = _place_incomplete(beats[hard])
-    return anchored, outside
-
-
-def _place_incomplete(beats: Bools) -> tuple[Bools, Floats]:
     reach = _closure(beats)
     same = reach & reach.transpose(0, 2, 1)
     sizes = same.sum(axis=2)
@@ -181,7 +175,11 @@ def _newton(wins: Floats, anchored: Bools, begin: Floats) -> tuple[Floats, Float
         played = np.maximum(wins[active].sum(axis=2) + wins[active].sum(axis=1), 1e-300)
         residual[active] = (np.abs(gradient) / played).max(axis=1)
         # Near the solution a step squares the error, so the residual is not checked after the last.
-        change = _step(gradient, laplacian, anchored[active])
+        placed = anchored[active]
+        change = np.linalg.solve(grounded(laplacian, placed), gradient[..., None])[..., 0]
+        change = np.where(placed, change, 0.0)
+        size = np.abs(change).max(axis=1, keepdims=True)
+        change *= np.minimum(1.0, _MAX_STEP / np.maximum(size, _MAX_STEP))
         theta[active] += change
         is_settled = np.abs(change).max(axis=1) <= _SETTLED
         active = active[~is_settled | (residual[active] > _TOLERANCE)]
@@ -200,14 +198,6 @@ def _derivatives(wins: Floats, theta: Floats) -> tuple[Floats, Floats]:
     return gradient, laplacian
 
 
-def _step(gradient: Floats, laplacian: Floats, anchored: Bools) -> Floats:
-    step = np.linalg.solve(grounded(laplacian, anchored), gradient[..., None])[..., 0]
-    step = np.where(anchored, step, 0.0)
-    size = np.abs(step).max(axis=1, keepdims=True)
-    result: Floats = step * np.minimum(1.0, _MAX_STEP / np.maximum(size, _MAX_STEP))
-    return result
-
-
 def grounded(laplacian: Floats, anchored: Bools) -> Floats:
     """The Laplacians (B, M, M) made invertible: the shift is fixed, models outside are cut off."""
     inside = anchored.astype(np.float64)
@@ -216,11 +206,4 @@ def grounded(laplacian: Floats, anchored: Bools) -> Floats:
     ground = inside[:, :, None] * inside[:, None, :] * scale[:, None, None]
     cut = np.eye(laplacian.shape[1]) * (1.0 - inside)[:, :, None]
     result: Floats = laplacian + ground + cut
-    return result
-
-
-def _mean_over(values: Floats, mask: Bools) -> Floats:
-    """Mean of each row's masked entries, shape (B, 1); 0 where none is masked."""
-    n = np.maximum(mask.sum(axis=1, keepdims=True), 1)
-    result: Floats = np.where(mask, values, 0.0).sum(axis=1, keepdims=True) / n
     return result

@@ -93,28 +93,23 @@ def calibration(
     # An even probability prefers neither side: half right, as a coin.
     is_even = np.abs(p - 0.5) <= _EVEN
     right = np.where(is_even, 0.5, (p > 0.5) == (truth == 1.0)).astype(np.float64)
-    bins = tuple(_bins(confidence, right, codes, confidence_level))
+    which = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, len(EDGES) - 2)
+    bins = []
+    for i in range(len(EDGES) - 1):
+        inside = which == i
+        n = int(inside.sum())
+        mean = float(confidence[inside].mean()) if n else float("nan")
+        accuracy = _share(right[inside], codes[inside], confidence_level)
+        bins.append(Bin(EDGES[i], EDGES[i + 1], n, mean, accuracy))
     gaps = [one.n * abs(one.confidence - one.accuracy.value) for one in bins if one.n]
     return Calibration(
-        bins,
+        tuple(bins),
         _share(right, codes, confidence_level),
         clustered_mean(confidence - right, codes, confidence_level),
         _share((p - truth) ** 2, codes, confidence_level),
         float(sum(gaps) / p.size) if p.size else float("nan"),
         int(p.size),
     )
-
-
-def _bins(confidence: Floats, right: Floats, codes: Ints, level: float) -> list[Bin]:
-    which = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, len(EDGES) - 2)
-    found = []
-    for i in range(len(EDGES) - 1):
-        inside = which == i
-        n = int(inside.sum())
-        mean = float(confidence[inside].mean()) if n else float("nan")
-        accuracy = _share(right[inside], codes[inside], level)
-        found.append(Bin(EDGES[i], EDGES[i + 1], n, mean, accuracy))
-    return found
 
 
 def _share(values: Floats, codes: Ints, level: float) -> Estimate:

@@ -71,7 +71,12 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
     values = sums.sum(axis=0) / safe_total
     dof = degrees_of_freedom(counts)
     t: Floats = np.asarray(scipy.special.stdtrit(np.maximum(dof, 1.0), 0.5 + 0.5 * level), float)
-    low, high = _wilson(values, _effective_prompts(sums, counts, np.maximum(n, 1)), t)
+    effective = _effective_prompts(sums, counts, np.maximum(n, 1))
+    shrink = 1 + t**2 / effective
+    centre = (values + t**2 / (2 * effective)) / shrink
+    variance = values * (1 - values) / effective + t**2 / (4 * effective**2)
+    half = t / shrink * np.sqrt(variance)
+    low, high = np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
     return Shares(
         np.where(total > 0, values, np.nan),
         np.where(n < 2, np.nan, low),
@@ -146,10 +151,3 @@ def clustered_share(sums: Floats, counts: Floats, confidence_level: float) -> Es
     elif n == 1:
         undefined = "one prompt: no interval"
     return Estimate(float(shares.values[0]), interval, n, METHOD, undefined)
-
-
-def _wilson(values: Floats, n: Floats, quantile: Floats) -> tuple[Floats, Floats]:
-    square = quantile**2
-    centre = (values + square / (2 * n)) / (1 + square / n)
-    half = quantile / (1 + square / n) * np.sqrt(values * (1 - values) / n + square / (4 * n**2))
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)

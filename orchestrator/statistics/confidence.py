@@ -108,7 +108,27 @@ def confidence(
         deltas: Thresholds in nats per token; -0.05 as published.
         confidence_level: Of the intervals, in (0, 1).
     """
-    return tuple(_at(gaps, float(delta), confidence_level) for delta in deltas)
+    prompts, level, known = gaps.prompts, confidence_level, ~np.isnan(gaps.d)
+    found = []
+    for delta in map(float, deltas):
+        passed = gaps.d >= delta
+        changed = None
+        if gaps.changed is not None:
+            changed = _share(passed, prompts, level, kept=known & gaps.changed)
+        categories, macro = _by_category(gaps, passed, level)
+        one = Confidence(
+            delta=delta,
+            published=_share(passed, prompts, level),
+            defined=_share(passed, prompts, level, kept=known),
+            changed=changed,
+            categories=categories,
+            macro=macro,
+            n_passed=int(passed.sum()),
+            n_items=int(passed.size),
+            n_undefined=int((~known).sum()),
+        )
+        found.append(one)
+    return tuple(found)
 
 
 def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
@@ -156,25 +176,6 @@ def duel(
         tie=_share(decided == 0.0, prompts, confidence_level),
         lose=_share(decided == -1.0, prompts, confidence_level),
         n_undecided=int(undecided.sum()),
-    )
-
-
-def _at(gaps: Gaps, delta: float, level: float) -> Confidence:
-    passed, known = gaps.d >= delta, ~np.isnan(gaps.d)
-    changed = None
-    if gaps.changed is not None:
-        changed = _share(passed, gaps.prompts, level, kept=known & gaps.changed)
-    categories, macro = _by_category(gaps, passed, level)
-    return Confidence(
-        delta=delta,
-        published=_share(passed, gaps.prompts, level),
-        defined=_share(passed, gaps.prompts, level, kept=known),
-        changed=changed,
-        categories=categories,
-        macro=macro,
-        n_passed=int(passed.sum()),
-        n_items=int(passed.size),
-        n_undefined=int((~known).sum()),
     )
 
 

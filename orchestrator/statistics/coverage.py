@@ -72,13 +72,12 @@ def distrust(masses: Mapping[str, Floats]) -> str:
     }
     if not bad:
         return ""
-    each = "; ".join(
-        f"{judge} does not answer in the form asked (in {100 * one.share_low:.0f} % of its "
-        f"readings under half of its probability is on the labels, mean {_mass(one.mean)})"
-        for judge, one in bad.items()
-    )
-    return f"Not to be trusted: {each}. Scores, win rates, ratings and orders by it mean nothing."
-
-
-def _mass(mean: float) -> str:
-    return f"{mean:.2f}" if mean >= 100 * _TINY else f"{mean:.0e}"
+    each = []
+    for judge, one in bad.items():
+        mean = f"{one.mean:.2f}" if one.mean >= 100 * _TINY else f"{one.mean:.0e}"
+        each.append(
+            f"{judge} does not answer in the form asked (in {100 * one.share_low:.0f} % of its "
+            f"readings under half of its probability is on the labels, mean {mean})"
+        )
+    said = "; ".join(each)
+    return f"Not to be trusted: {said}. Scores, win rates, ratings and orders by it mean nothing."

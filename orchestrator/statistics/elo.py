@@ -158,7 +158,12 @@ def rate_elo(battles: Battles, resampling: Resampling) -> EloRatings:
     """
     level = checked_level(resampling.confidence_level)
     rng = resampling.rng
-    shuffled = _ratings(battles, _shuffles(battles.n, resampling))
+    in_order = np.arange(battles.n, dtype=np.int32)
+    orders = (
+        rng.permuted(np.tile(in_order, (size, 1)), axis=1)
+        for size in _chunks(resampling.n_resamples, battles.n)
+    )
+    shuffled = _ratings(battles, orders)
     tail = 0.5 * (1.0 - level)
     values = np.median(shuffled, axis=0)
     order_low, order_high = np.quantile(shuffled, (tail, 1.0 - tail), axis=0)
@@ -206,7 +211,12 @@ def bootstrap_elo(battles: Battles, resampling: Resampling) -> EloRatings:
         resampling: How many resamples; 1,000 as published.
     """
     level = checked_level(resampling.confidence_level)
-    drawn = _ratings(battles, _resampled_battles(battles.n, resampling))
+    n = battles.n
+    chosen = (
+        resampling.rng.integers(n, size=(size, n), dtype=np.int32)
+        for size in _chunks(resampling.n_resamples, n)
+    )
+    drawn = _ratings(battles, chosen)
     tail = 0.5 * (1.0 - level)
     none = np.full(battles.n_models, np.nan)
     return EloRatings(
@@ -234,16 +244,6 @@ def _chunks(n_rows: int, length: int, *, multiple: int = 1) -> Iterator[int]:
     most = max(multiple, _CHUNK_CELLS // max(length, 1) // multiple * multiple)
     for begin in range(0, n_rows, most):
         yield min(most, n_rows - begin)
-
-
-def _shuffles(n: int, resampling: Resampling) -> Iterator[Rows]:
-    for size in _chunks(resampling.n_resamples, n):
-        yield resampling.rng.permuted(np.tile(np.arange(n, dtype=np.int32), (size, 1)), axis=1)
-
-
-def _resampled_battles(n: int, resampling: Resampling) -> Iterator[Rows]:
-    for size in _chunks(resampling.n_resamples, n):
-        yield resampling.rng.integers(n, size=(size, n), dtype=np.int32)
 
 
 def _resampled_prompts(codes: Ints, n_resamples: int, rng: np.random.Generator) -> Iterator[Rows]:

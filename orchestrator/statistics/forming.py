@@ -98,7 +98,13 @@ class Forming:
         for model in met:
             self._n_prompts[model] += 1
         if cluster is not None:
-            self._add_to(cluster, cells)
+            if cluster not in self._open:
+                self._open[cluster] = np.zeros(self._sum.size)
+                self.n_clusters += 1
+            sums = self._open[cluster]
+            for column, won in cells:
+                sums[column] += won
+                sums[len(self._column) + column] += 1.0
             return
         self.n_clusters += 1
         self._waiting += [(self._n_waiting, *cell) for cell in cells]
@@ -111,15 +117,6 @@ class Forming:
         found = self._open.pop(cluster, None)
         if found is not None:
             self._add(found[None])
-
-    def _add_to(self, cluster: int, cells: list[tuple[int, float]]) -> None:
-        if cluster not in self._open:
-            self._open[cluster] = np.zeros(self._sum.size)
-            self.n_clusters += 1
-        sums = self._open[cluster]
-        for column, won in cells:
-            sums[column] += won
-            sums[len(self._column) + column] += 1.0
 
     def _add_up(self) -> None:
         """Add the prompts that wait to the sums."""

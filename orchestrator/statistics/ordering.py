@@ -79,7 +79,12 @@ def ordering(
     verdicts = {(i, j): _verdict(sums, counts, i, j, level) for i, j in pairs}
     share = None
     if len(known) == n_models and len(sums):
-        share = _share_right(sums, counts, truth, n_resamples, rng)
+        right = 0
+        for weights in prompt_weights(len(sums), n_resamples, rng):
+            drawn = _means(weights @ sums, weights @ counts)[:, list(truth)]
+            # A tie is not the true order.
+            right += int(np.all(drawn[:, :-1] > drawn[:, 1:], axis=1).sum())
+        share = right / n_resamples
     order = tuple(int(i) for i in known[np.argsort(-means[known], kind="stable")])
     return Ordering(order, means, share, verdicts, len(sums))
 
@@ -108,14 +113,3 @@ def _verdict(sums: Floats, counts: Floats, better: int, worse: int, level: float
     if isinstance(interval, str) or interval.contains(0.0):
         return "open"
     return "right" if found.value > 0 else "wrong"
-
-
-def _share_right(
-    sums: Floats, counts: Floats, truth: Sequence[int], n_resamples: int, rng: np.random.Generator
-) -> float:
-    right = 0
-    for weights in prompt_weights(len(sums), n_resamples, rng):
-        means = _means(weights @ sums, weights @ counts)[:, list(truth)]
-        # A tie is not the true order.
-        right += int(np.all(means[:, :-1] > means[:, 1:], axis=1).sum())
-    return right / n_resamples

@@ -61,7 +61,10 @@ def fit_penalised(
         logit = at @ rows.features.T
         p = scipy.special.expit(logit)
         slope = (weight * (p - rows.target)) @ rows.features
-        unmet = _unmet(at, slope, pull) > _FLAT * pull
+        # The largest violation of the conditions of an optimum.
+        away = np.abs(slope + pull[:, None] * np.sign(at))
+        inside = np.maximum(np.abs(slope) - pull[:, None], 0.0)
+        unmet = np.where(at != 0.0, away, inside).max(axis=1) > _FLAT * pull
         if not unmet.any():
             break
         open_, at, weight, pull = open_[unmet], at[unmet], weight[unmet], pull[unmet]
@@ -84,14 +87,6 @@ def log_losses(rows: SharedRows, weights: Floats, coefficients: Floats) -> Float
 
 def _losses(weights: Floats, logit: Floats, target: Floats) -> Floats:
     result: Floats = (weights * (np.logaddexp(0.0, logit) - target * logit)).sum(axis=1)
-    return result
-
-
-def _unmet(at: Floats, slope: Floats, pull: Floats) -> Floats:
-    """Return the largest violation of the conditions of an optimum, shape (B,)."""
-    away = np.abs(slope + pull[:, None] * np.sign(at))
-    inside = np.maximum(np.abs(slope) - pull[:, None], 0.0)
-    result: Floats = np.where(at != 0.0, away, inside).max(axis=1)
     return result
 
 

@@ -1,6 +1,6 @@
 """Effect of the order of presentation on pairwise judgments."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -85,20 +85,14 @@ def position_effects(orders: Orders, n_prompts: int, confidence_level: float) ->
         return clustered_share(sums, counts, confidence_level)
 
     one, two, differ = orders.decision_ab, orders.decision_ba, orders.differ
-    first = 0.5 * (orders.prefer_ab + 1.0 - orders.prefer_ba)
+    first = share(0.5 * (orders.prefer_ab + 1.0 - orders.prefer_ba), np.ones_like(differ))
+    interval = first.interval
+    if interval is not None:
+        low, high = interval.low - 0.5, interval.high - 0.5
+        interval = Interval(low, high, interval.confidence_level)
     return PositionEffects(
-        bias=_shifted(share(first, np.ones_like(differ)), -0.5),
+        bias=replace(first, value=first.value - 0.5, interval=interval),
         flip_rate=share((one * two < 0).astype(np.float64), differ),
         half_flip_rate=share(((one != two) & (one * two == 0)).astype(np.float64), differ),
         consistency=share((one == two).astype(np.float64), differ),
-    )
-
-
-def _shifted(estimate: Estimate, shift: float) -> Estimate:
-    interval = estimate.interval
-    if interval is not None:
-        low, high = interval.low + shift, interval.high + shift
-        interval = Interval(low, high, interval.confidence_level)
-    return Estimate(
-        estimate.value + shift, interval, estimate.n, estimate.method, estimate.undefined
     )

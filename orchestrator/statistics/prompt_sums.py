@@ -130,7 +130,13 @@ def sum_by_prompt(
         raise StatisticsError("a model was compared with itself")
     n_prompts, n_models = shape
     swap = first > second
-    pairs, pair = _pairs(np.where(swap, second, first), np.where(swap, first, second), n_models)
+    code = np.where(swap, second, first) * n_models
+    code += np.where(swap, first, second)
+    # The pairs of models that met, and which of them each judgment is of.
+    pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
+    column = np.zeros(n_models * n_models, dtype=np.int32)
+    column[pairs] = np.arange(len(pairs))
+    pair = column[code]
     wins = np.where(swap, 1.0 - preference, preference)
     return PromptSums(
         pairs // n_models,
@@ -139,16 +145,6 @@ def sum_by_prompt(
         n_prompts=n_prompts,
         n_models=n_models,
     )
-
-
-def _pairs(low: Ints, high: Ints, n_models: int) -> tuple[Ints, NDArray[np.int32]]:
-    """Pairs of models that met, as low * n_models + high, and which of them each judgment is of."""
-    code = low * n_models
-    code += high
-    pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
-    column = np.zeros(n_models * n_models, dtype=np.int32)
-    column[pairs] = np.arange(len(pairs))
-    return pairs, column[code]
 
 
 def _cells(

@@ -105,8 +105,11 @@ class Ratings:
         if min(self.n_prompts[first], self.n_prompts[second]) < 2:
             return Difference(gap, None, math.nan)
         if math.isinf(gap) or error <= NO_SPREAD * ELO_SCALE:
-            tied = abs(gap) <= EQUAL * ELO_SCALE
-            return Difference(gap, None, 1.0 if tied else _sign_test(n_shared))
+            if abs(gap) <= EQUAL * ELO_SCALE:
+                return Difference(gap, None, 1.0)
+            # A sign test: all prompts point the same way.
+            p_value = min(1.0, 2.0 * 0.5**n_shared) if n_shared > 0 else math.nan
+            return Difference(gap, None, p_value)
         reach = float(scipy.special.stdtrit(dof, 0.5 + 0.5 * self.confidence_level)) * error
         tail = 0.5 * (1.0 - self.confidence_level)
         low, high = _opened(gap - reach, gap + reach, drawn, tail)
@@ -144,11 +147,25 @@ def rate(
     errors = _errors_of_differences(root)
     n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
     dof = degrees_of_freedom(sums.model_counts)
-    drawn = np.empty((0, sums.n_models))
+    drawn, share_unbounded = np.empty((0, sums.n_models)), np.full(sums.n_models, np.nan)
     if sums.n_prompts > 1:
         drawn = resampled_strengths(sums, strengths, n_resamples, rng)
-    low, high = _bounds(strengths, np.linalg.norm(root, axis=0), dof, drawn, level)
-    ranks = _rank_intervals(sums, strengths, errors, dof, drawn, level)
+    if len(drawn):
+        share_unbounded = 1.0 - np.isfinite(drawn).mean(axis=0)
+    low, high = np.full(strengths.shape, np.nan), np.full(strengths.shape, np.nan)
+    tail = 0.5 * (1.0 - level)
+    for i, (strength, error) in enumerate(
+        zip(strengths, np.linalg.norm(root, axis=0), strict=True)
+    ):
+        if not dof[i] > 0 or not math.isfinite(strength) or not error > NO_SPREAD:
+            continue
+        reach = scipy.special.stdtrit(max(dof[i], 1.0), 0.5 + 0.5 * level) * error
+        low[i], high[i] = _opened(strength - reach, strength + reach, drawn[:, i], tail)
+    # One more than the number of better models; 0 where a model cannot be ranked.
+    with np.errstate(invalid="ignore"):
+        better = strengths[None, :] - strengths[:, None] > EQUAL
+    rank = np.where(np.isnan(strengths), 0, 1 + better.sum(axis=1)).astype(np.int64)
+    rank_bounds = _rank_intervals(sums, strengths, errors, dof, drawn, level)
     notes = list(describe_gaps(wins, strengths, models))
     if not fit.converged[0]:
         notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")
@@ -156,9 +173,9 @@ def rate(
         to_elo(strengths),
         to_elo(low),
         to_elo(high),
-        _share_unbounded(drawn),
-        _ranks(strengths),
-        *ranks,
+        share_unbounded,
+        rank,
+        *rank_bounds,
         errors,
         n_prompts,
         dof,
@@ -228,18 +245,6 @@ def holm(p_values: Floats) -> Floats:
     return adjusted
 
 
-def _share_unbounded(drawn: Floats) -> Floats:
-    if not len(drawn):
-        return np.full(drawn.shape[1], np.nan)
-    result: Floats = 1.0 - np.isfinite(drawn).mean(axis=0)
-    return result
-
-
-def _sign_test(n_prompts: int) -> float:
-    """Two-sided p-value where all of n prompts point the same way; nan for none."""
-    return min(1.0, 2.0 * 0.5**n_prompts) if n_prompts > 0 else math.nan
-
-
 def _opened(low: float, high: float, drawn: Floats, tail: float) -> tuple[float, float]:
     """The bounds, open where more than `tail` of the resamples are not bounded on that side."""
     if not len(drawn):
@@ -248,27 +253,6 @@ def _opened(low: float, high: float, drawn: Floats, tail: float) -> tuple[float,
     below = float(((drawn == -np.inf) | unknown).mean())
     above = float(((drawn == np.inf) | unknown).mean())
     return (-math.inf if below > tail else low), (math.inf if above > tail else high)
-
-
-def _bounds(
-    strengths: Floats, errors: Floats, dof: Floats, drawn: Floats, level: float
-) -> tuple[Floats, Floats]:
-    low, high = np.full(strengths.shape, np.nan), np.full(strengths.shape, np.nan)
-    for i, strength in enumerate(strengths):
-        if not dof[i] > 0 or not math.isfinite(strength) or not errors[i] > NO_SPREAD:
-            continue
-        reach = scipy.special.stdtrit(max(dof[i], 1.0), 0.5 + 0.5 * level) * errors[i]
-        bounds = _opened(strength - reach, strength + reach, drawn[:, i], 0.5 * (1.0 - level))
-        low[i], high[i] = bounds
-    return low, high
-
-
-def _ranks(strengths: Floats) -> Ints:
-    """1 + number of better models; 0 where a model cannot be ranked."""
-    with np.errstate(invalid="ignore"):
-        better = strengths[None, :] - strengths[:, None] > EQUAL
-    result: Ints = np.where(np.isnan(strengths), 0, 1 + better.sum(axis=1)).astype(np.int64)
-    return result
 
 
 def _rank_intervals(
@@ -301,7 +285,8 @@ def _rank_intervals(
         needed = np.maximum(reach, by_t) * errors[ahead, behind]
         surely[ahead, behind] = gaps[ahead, behind] > needed
     # Where a difference has no spread or no end, every prompt points the same way.
-    shared = _prompts_shared(sums)
+    shared = np.zeros((n_models, n_models))
+    shared[sums.first, sums.second] = shared[sums.second, sums.first] = sums.prompts_of_pairs
     certain = (gaps == np.inf) | ((gaps > EQUAL) & np.isfinite(gaps) & ~(errors > NO_SPREAD))
     surely |= certain & (2.0 * 0.5**shared * n_pairs < 1.0 - level)
     best = 1 + surely.sum(axis=0)
@@ -333,14 +318,6 @@ def _small_sample(critical: float, dof: float) -> float:
     known = max(dof, 1.0)
     scaled = max(critical, 0.0) * math.sqrt((known + 1.0) / known)
     return float(-scipy.special.stdtrit(known, float(scipy.special.ndtr(-scaled))))
-
-
-def _prompts_shared(sums: PromptSums) -> Floats:
-    """Shape (M, M): prompts on which two models were compared with each other."""
-    result = np.zeros((sums.n_models, sums.n_models))
-    shared = sums.prompts_of_pairs
-    result[sums.first, sums.second] = result[sums.second, sums.first] = shared
-    return result
 
 
 def _n_prompts(sums: PromptSums, counts: Floats) -> int:

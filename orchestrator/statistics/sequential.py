@@ -128,19 +128,16 @@ class OrderTest:
                 self._largest[side, active] = np.maximum(
                     self._largest[side, active], path.max(axis=0)
                 )
-        self._settle()
+        declared = self.adjusted_p() <= self._error
+        for pair in np.flatnonzero(declared.any(axis=0) & (self.settled == 0)):
+            self.settled[pair] = 1 if self._largest[0, pair] >= self._largest[1, pair] else -1
+            self.settled_at[pair] = self.n_prompts
         self._closed.append((self.settled != 0) | ~self.matters)
 
     def adjusted_p(self) -> Floats:
         """Holm-adjusted p-values of both directions, shape (2, pairs)."""
         p = np.exp(-self._largest)
         return holm(p.ravel()).reshape(p.shape)
-
-    def _settle(self) -> None:
-        declared = self.adjusted_p() <= self._error
-        for pair in np.flatnonzero(declared.any(axis=0) & (self.settled == 0)):
-            self.settled[pair] = 1 if self._largest[0, pair] >= self._largest[1, pair] else -1
-            self.settled_at[pair] = self.n_prompts
 
 
 def cluster_totals(
@@ -236,12 +233,16 @@ def pair_orders(
         good = x[~np.isnan(x)]
         asked = None if ends is None or sizes is None else sizes[: int((ends <= len(x)).sum())]
         values, shares = cluster_totals(x[:, None], asked, test.largest_cluster)
-        low, high = confidence_sequence(
+        bounds = confidence_sequence(
             values, error=error / (2 * n_pairs), population=population, sizes=shares
         )
-        bounds = float(low[0]), float(high[0])
+        low, high = float(bounds[0][0]), float(bounds[1][0])
         if population is not None:
-            bounds = _of_those_present(bounds, population, len(good), len(x) - len(good))
+            # Of a sum, as a mean over the prompts with a difference, however many there will be.
+            most, least = population - (len(x) - len(good)), max(len(good), 1)
+            low, high = low * population, high * population
+            low = max(-1.0, low / (most if low > 0 else least))
+            high = min(1.0, high / (most if high < 0 else least))
         found.append(
             PairOrder(
                 a,
@@ -250,21 +251,11 @@ def pair_orders(
                 int(test.settled_at[pair]),
                 bool(matters[pair]),
                 float(good.mean()) if good.size else float("nan"),
-                *bounds,
+                low,
+                high,
                 len(good),
                 len(x) - len(good),
                 float(p[pair]),
             )
         )
     return found
-
-
-def _of_those_present(
-    bounds: tuple[float, float], population: int, n: int, n_missing: int
-) -> tuple[float, float]:
-    """Bounds of a sum, as a mean over the prompts with a difference, however many there will be."""
-    most, least = population - n_missing, max(n, 1)
-    low, high = (bound * population for bound in bounds)
-    low = low / (most if low > 0 else least)
-    high = high / (most if high < 0 else least)
-    return max(-1.0, low), min(1.0, high)

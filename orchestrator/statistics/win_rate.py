@@ -33,7 +33,13 @@ class WinRates:
 
 def win_rates(sums: PromptSums, confidence_level: float) -> WinRates:
     """Win rates of M models against each other."""
-    shares = _by_pair(sums, confidence_level)
+    parts = [clustered_shares(*block, confidence_level) for block in sums.dense_blocks()]
+    if parts:
+        columns = (field.name for field in fields(Shares))
+        joined = {name: np.concatenate([getattr(one, name) for one in parts]) for name in columns}
+        shares = Shares(**joined)
+    else:
+        shares = clustered_shares(*sums.dense(), confidence_level)
     n_judgments = np.rint(shares.n_judgments).astype(np.int64)
     return WinRates(
         _mirrored(sums, shares.values, 1.0 - shares.values, np.nan),
@@ -51,18 +57,6 @@ def mean_preferences(sums: PromptSums, confidence_level: float) -> Shares:
     """
     wins = sums.by_model(sums.wins, sums.counts - sums.wins)
     return clustered_shares(wins, sums.model_counts, confidence_level)
-
-
-def _by_pair(sums: PromptSums, confidence_level: float) -> Shares:
-    """Shares of the first model of each pair, arrays of shape (P,)."""
-    parts = [clustered_shares(*block, confidence_level) for block in sums.dense_blocks()]
-    if not parts:
-        return clustered_shares(*sums.dense(), confidence_level)
-    joined = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts])
-        for field in fields(Shares)
-    }
-    return Shares(**joined)
 
 
 def _mirrored(

@@ -5,6 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.jackknife import Jackknifed, Resampling, sign_flip_p_value
