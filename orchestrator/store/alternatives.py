@@ -103,7 +103,11 @@ def _coded(ids: Words) -> tuple[int, bytes]:
         return 0, _planes(ids)
     index = np.cumsum(is_new, dtype=np.uint32) - 1
     if n_distinct > _ONE_BYTE:
-        by_place = _frequent_first(np.diff(np.flatnonzero(is_new), append=ids.size))
+        # The most frequent, as many as one byte tells, come first: the second byte of most indexes
+        # is 0 then. Both parts stay in order, so that gaps stay small.
+        counts = np.diff(np.flatnonzero(is_new), append=ids.size)
+        by_count = np.argsort(-counts, kind="stable")
+        by_place = np.concatenate((np.sort(by_count[:_ONE_BYTE]), np.sort(by_count[_ONE_BYTE:])))
         listed = listed[by_place]
         index = np.argsort(by_place).astype(np.uint32)[index]
     gaps = listed.copy()
@@ -111,15 +115,6 @@ def _coded(ids: Words) -> tuple[int, bytes]:
     coded = np.empty(ids.size, f"<u{_width(n_distinct)}")
     coded[placed.astype(np.uint32)] = index
     return n_distinct, _planes(gaps) + _planes(coded)
-
-
-def _frequent_first(counts: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Places in a list such that those of the most frequent, as many as one byte tells, come first.
-
-    The second byte of most indexes is 0 then. Both parts stay in order, so that gaps stay small.
-    """
-    by_count = np.argsort(-counts, kind="stable")
-    return np.concatenate((np.sort(by_count[:_ONE_BYTE]), np.sort(by_count[_ONE_BYTE:])))
 
 
 def _width(n_distinct: int) -> int:

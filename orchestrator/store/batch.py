@@ -85,26 +85,22 @@ class Batch:
                     outcomes.append(entry)
                 case UnitEntry():
                     units.append(entry)
+                case FailureEntry():
+                    self._add_failure(entry)
+                case NameEntry():
+                    self._execute("INSERT INTO name VALUES (?,?)", (entry.number, entry.text))
+                case MetaEntry():
+                    meta = (entry.key, entry.value)
+                    self._execute("INSERT OR REPLACE INTO meta VALUES (?,?)", meta)
+                case ServerEntry():
+                    row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
+                    self._execute(_SERVER, row)
                 case _:
-                    self._add_single(entry)
+                    raise TypeError(f"no table for {type(entry).__name__}")
         if outcomes:
             self._add_outcomes(outcomes)
         if units:
             self._add_units(units)
-
-    def _add_single(self, entry: Entry) -> None:
-        match entry:
-            case FailureEntry():
-                self._add_failure(entry)
-            case NameEntry():
-                self._execute("INSERT INTO name VALUES (?,?)", (entry.number, entry.text))
-            case MetaEntry():
-                self._execute("INSERT OR REPLACE INTO meta VALUES (?,?)", (entry.key, entry.value))
-            case ServerEntry():
-                row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
-                self._execute(_SERVER, row)
-            case _:
-                raise TypeError(f"no table for {type(entry).__name__}")
 
     def _add_failure(self, entry: FailureEntry) -> None:
         group = (entry.permanent, entry.model, entry.cause, entry.status)
@@ -135,9 +131,6 @@ class Batch:
         self._insert("outcome", _OUTCOME_COLUMNS, rows)
         self._counters.outcome += len(rows)
         self._execute(_NEW_KEYS, (first, self._counters.outcome))
-        self._add_up(entries)
-
-    def _add_up(self, entries: Sequence[OutcomeEntry]) -> None:
         tallies: dict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
         for entry in entries:
             spent = entry.spent

@@ -148,22 +148,33 @@ def _alternatives(head: _Head) -> Layout | None:
 def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
     match outcome:
         case Choice():
-            return _choice_head(outcome), b""
+            logprobs = struct.pack(f"<{len(outcome.logprobs)}d", *outcome.logprobs)
+            upper = struct.pack(f"<{len(outcome.upper)}d", *outcome.upper)
+            choice = _Choice(
+                logprobs,
+                None if upper == logprobs else upper,
+                _bytes(outcome.method),
+                outcome.n_prompt_tokens,
+                outcome.n_cached_tokens,
+                outcome.n_requests,
+            )
+            return choice, b""
         case Generation():
             return _generation_head(outcome)
         case Scored():
-            ids, logprobs, features = outcome.token_ids, outcome.logprobs, outcome.features
+            ids, features = outcome.token_ids, outcome.features
+            shapes = [(_bytes(name), array.shape) for name, array in (features or {}).items()]
             scored = _Scored(
                 len(ids),
-                len(logprobs),
+                len(outcome.logprobs),
                 outcome.n_prompt_tokens,
                 outcome.n_cached_tokens,
                 _bytes(outcome.boundary),
                 _bytes(outcome.method),
                 None if outcome.top is None else _shape(outcome.top.token_ids),
-                None if features is None else _feature_shapes(features),
+                None if features is None else tuple(shapes),
             )
-            parts = [_ints(ids), _floats(logprobs), *_top_parts(outcome.top)]
+            parts = [_ints(ids), _floats(outcome.logprobs), *_top_parts(outcome.top)]
             parts += [_floats(array, array.ndim) for array in (features or {}).values()]
             return scored, b"".join(parts)
         case PairScores():
@@ -180,19 +191,6 @@ def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
             return _Failure(_bytes(cause), _bytes(message), permanent, status, retry_after_s), b""
         case _:
             assert_never(outcome)
-
-
-def _choice_head(choice: Choice) -> _Choice:
-    logprobs = struct.pack(f"<{len(choice.logprobs)}d", *choice.logprobs)
-    upper = struct.pack(f"<{len(choice.upper)}d", *choice.upper)
-    return _Choice(
-        logprobs,
-        None if upper == logprobs else upper,
-        _bytes(choice.method),
-        choice.n_prompt_tokens,
-        choice.n_cached_tokens,
-        choice.n_requests,
-    )
 
 
 def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
@@ -228,10 +226,6 @@ def _top_parts(top: TopLogprobs | None) -> list[bytes]:
     if top.token_ids.shape != top.logprobs.shape:
         raise ValueError(f"top: {top.token_ids.shape} ids, {top.logprobs.shape} logprobs")
     return [_ints(top.token_ids, 2), _floats(top.logprobs, 2)]
-
-
-def _feature_shapes(features: dict[str, FloatArray]) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
-    return tuple((_bytes(name), array.shape) for name, array in features.items())
 
 
 def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:

@@ -42,7 +42,9 @@ class Reader:
             try:
                 connection: sqlite3.Connection = self._local.connection
             except AttributeError:
-                connection = self._connect()
+                connection = self._local.connection = schema.connect_reader(self._path)
+                with self._lock:
+                    self._opened.append(connection)
             return connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise schema.explain(self._path, error) from error
@@ -54,10 +56,3 @@ class Reader:
             opened, self._opened = self._opened, []
         for connection in opened:
             connection.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = schema.connect_reader(self._path)
-        with self._lock:
-            self._opened.append(connection)
-        self._local.connection = connection
-        return connection

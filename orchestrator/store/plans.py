@@ -56,7 +56,7 @@ def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[in
     """
     span = units[0][0], units[-1][0]
     found = connection.execute(_BEFORE, (plan_id, *span)).fetchall()
-    if len(found) == len(units) and all(map(_is_there, found, units)):
+    if [row[:2] for row in found] == list(units):
         connection.execute(_ALL_STAY, (plan_id, *span))
         return
     before = {(position, unit_hash): unit for position, unit_hash, unit in found}
@@ -66,10 +66,6 @@ def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[in
         connection.execute(_BY_HASH)
         moved = [(plan_id, *unit) for unit in units if unit not in before]
         connection.executemany(_PLACE, moved)
-
-
-def _is_there(found: tuple[int, bytes, int], unit: tuple[int, bytes]) -> bool:
-    return found[:2] == unit
 
 
 def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:

@@ -135,7 +135,12 @@ def units_stamp(query: Query, plan_id: int) -> int:
 
 def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
     """One byte a position: 1 for units that are done or failed for good."""
-    still_open = _open_units(query)
+    # What is to be evaluated again.
+    still_open: set[int] = set()
+    last = 0
+    while found := query(_OPEN, (last, _POSITIONS_AT_ONCE)):
+        still_open.update(unit for (unit,) in found)
+        last = grown(last, found[-1][0])
     bitmap = bytearray(n_units)
     last = -1
     while found := query(_PLACES, (plan_id, last, _POSITIONS_AT_ONCE)):
@@ -144,16 +149,6 @@ def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
                 bitmap[position] = 1
         last = grown(last, found[-1][0])
     return bitmap
-
-
-def _open_units(query: Query) -> set[int]:
-    """Numbers of the units that are to be evaluated again."""
-    still_open: set[int] = set()
-    last = 0
-    while found := query(_OPEN, (last, _POSITIONS_AT_ONCE)):
-        still_open.update(unit for (unit,) in found)
-        last = grown(last, found[-1][0])
-    return still_open
 
 
 def check_places(query: Query, plan_id: int, n_read: int | None = None) -> None:

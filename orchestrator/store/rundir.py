@@ -84,7 +84,7 @@ class RunDirectory:
             RunDirectoryError: If another process holds it, another user owns or may write it, or
                 the folder is something else.
         """
-        path, mark = _next(path) if fresh else _last(path)
+        path, mark = _next(path) if fresh else (newest(path), _Mark(path.name))
         _make(path)
         owner = this_process()
         directory = cls(path, owner)
@@ -263,8 +263,16 @@ class RunDirectory:
             for folder in self._folders:
                 files.real_folder(folder)
         except OSError as error:
-            raise _not_own(Path(error.filename or self.path), error) from error
-        self._sweep()
+            raise RunDirectoryError(
+                f"{error.filename or self.path}: {error.strerror or error}: a run directory has a "
+                f"folder there; remove what is in its place"
+            ) from error
+        # Killed processes left these of files that they were writing.
+        for folder in (self.path, self.revisions):
+            for part in folder.glob(".*.part"):
+                writer = part.name.split(".")[-2]
+                if writer.isdecimal() and not psutil.pid_exists(int(writer)):
+                    part.unlink(missing_ok=True)
 
     @property
     def _folders(self) -> tuple[Path, ...]:
@@ -283,14 +291,6 @@ class RunDirectory:
             for path in files.entries(folder):
                 check_entry(path)
 
-    def _sweep(self) -> None:
-        """Remove what killed processes left of files that they were writing."""
-        for folder in (self.path, self.revisions):
-            for part in folder.glob(".*.part"):
-                writer = part.name.split(".")[-2]
-                if writer.isdecimal() and not psutil.pid_exists(int(writer)):
-                    part.unlink(missing_ok=True)
-
 
 def newest(path: Path) -> Path:
     """The last run that `--fresh` began beside `path`; `path` itself where there is none.
@@ -308,11 +308,6 @@ def newest(path: Path) -> Path:
     found = [*numbered, (1, path)] if path.exists() else numbered
     own = [pair for pair in found if not is_foreign(pair[1])]
     return max(own or found, default=(1, path))[1]
-
-
-def _last(path: Path) -> tuple[Path, _Mark]:
-    """The run to go on with."""
-    return newest(path), _Mark(path.name)
 
 
 def _next(path: Path) -> tuple[Path, _Mark]:
@@ -368,13 +363,6 @@ def _guessed(path: Path) -> _Mark:
     if numbered and int(numbered[2]) > 1 and path.with_name(numbered[1]).is_dir():
         return _Mark(numbered[1], int(numbered[2]))
     return _Mark(path.name)
-
-
-def _not_own(path: Path, error: OSError) -> RunDirectoryError:
-    return RunDirectoryError(
-        f"{path}: {error.strerror or error}: a run directory has a folder there; remove what is in "
-        f"its place"
-    )
 
 
 def _read_mark(path: Path) -> _Mark:

@@ -119,7 +119,15 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         if exclusive:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         is_new = _check(connection, path)
-        _set_up(connection, path)
+        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+        (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if journal != "wal":
+            logger.warning("%s: no write-ahead log here, writing will be slower", path)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_KEPT_BYTES}")
+        connection.execute(f"PRAGMA cache_size=-{_WRITER_CACHE_KB}")
+        connection.execute("PRAGMA cache_spill=OFF")
         if is_new:
             _create(connection)
         elif _pragma(connection, "user_version") == 1:
@@ -155,10 +163,13 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     try:
         return _open_reader(path, "ro", busy_s, sqlite3.Connection)
     except sqlite3.OperationalError as error:
-        if _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and published.exists():
+        code = _code(error)
+        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and published.exists():
             logger.info("%s is held by its run: reading the copy of %s", path, published.name)
             path = published
-        elif not _needs_no_wal(path, error):
+        elif code not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} or file_size(
+            wal_path(path)
+        ):
             raise explain(path, error) from error
     except sqlite3.Error as error:
         raise explain(path, error) from error
@@ -335,18 +346,6 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _set_up(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
-    (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-    if journal != "wal":
-        logger.warning("%s: no write-ahead log here, writing will be slower", path)
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
-    connection.execute(f"PRAGMA journal_size_limit={_WAL_KEPT_BYTES}")
-    connection.execute(f"PRAGMA cache_size=-{_WRITER_CACHE_KB}")
-    connection.execute("PRAGMA cache_spill=OFF")
-
-
 def create(path: Path, page_bytes: int) -> None:
     """Make an empty store with pages of a size, all of it in the file itself."""
     connection = _connect(path, "rwc", BUSY_S, sqlite3.Connection)
@@ -388,11 +387,6 @@ def _change(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     (value,) = connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
-
-
-def _needs_no_wal(path: Path, error: sqlite3.Error) -> bool:
-    unwritable = _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
-    return unwritable and file_size(wal_path(path)) == 0
 
 
 def _code(error: sqlite3.Error) -> int:

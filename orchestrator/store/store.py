@@ -126,7 +126,7 @@ class Store:
         Raises:
             StoreError: If the store can't be read.
         """
-        found = self._blobs(key)
+        found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
         return None if found is None else codec.decode(*found, key)
 
     def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
@@ -376,9 +376,6 @@ class Store:
         reading.check(self._query, self.path)
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _blobs(self, key: bytes) -> tuple[bytes, bytes] | None:
-        return lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
 
     def _flushed_query(self) -> reading.Query:
         self.flush()

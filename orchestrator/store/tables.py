@@ -161,11 +161,22 @@ class Tables:
             )
         self._wal_is_long = wal_bytes > WAL_WARNING_BYTES
         if self._wal_is_long and time.monotonic() >= self._next_restart:
-            self._restart_wal()
+            # Wait a moment for readers to let go, so that the log can begin again.
+            with self._lock:
+                self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
+                self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+                self._connection.execute(f"PRAGMA busy_timeout={round(schema.BUSY_S * 1000)}")
+            self._next_restart = time.monotonic() + _RESTART_S
         elif time.monotonic() >= self._next_checkpoint:
             self._checkpoint("PASSIVE")
         if self.is_exclusive and time.monotonic() >= self._next_publish:
-            self._publish_for_others()
+            started = time.monotonic()
+            try:
+                self.publish(schema.snapshot_path(self._path))
+            except StoreError as error:
+                logger.warning("%s", error)
+            now = time.monotonic()
+            self._next_publish = now + max(_PUBLISH_S, _PUBLISH_RATIO * (now - started))
 
     def _checkpoint(self, how: str) -> None:
         """Move what is committed into the file, as far as readers let go of what was before.
@@ -176,20 +187,3 @@ class Tables:
             self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
         self._is_moved = True
         self._next_checkpoint = time.monotonic() + CHECKPOINT_S
-
-    def _restart_wal(self) -> None:
-        """Wait a moment for readers to let go, so that the log can begin again."""
-        with self._lock:
-            self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
-            self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-            self._connection.execute(f"PRAGMA busy_timeout={round(schema.BUSY_S * 1000)}")
-        self._next_restart = time.monotonic() + _RESTART_S
-
-    def _publish_for_others(self) -> None:
-        started = time.monotonic()
-        try:
-            self.publish(schema.snapshot_path(self._path))
-        except StoreError as error:
-            logger.warning("%s", error)
-        now = time.monotonic()
-        self._next_publish = now + max(_PUBLISH_S, _PUBLISH_RATIO * (now - started))

@@ -175,31 +175,34 @@ class Writer:
     def _loop(self) -> None:
         while (batch := self._next_batch()) is not None:
             try:
-                self._write(batch)
+                if not batch:
+                    self._target.rest()
+                elif isinstance(batch[0], _Job):
+                    batch[0].result = self._target.run(batch[0].run)
+                else:
+                    self._target.write(batch)
             # The thread's boundary: whatever ends it must reach the callers.
             except Exception as error:  # noqa: BLE001
                 self._end(batch, self._target.explain(error))
                 return
             self._end(batch, None)
 
-    def _write(self, batch: list[Entry]) -> None:
-        if not batch:
-            self._target.rest()
-        elif isinstance(batch[0], _Job):
-            batch[0].result = self._target.run(batch[0].run)
-        else:
-            self._target.write(batch)
-
     def _next_batch(self) -> list[Entry] | None:
         """Return the entries to commit together; none when it is time to rest, None at the end."""
         with self._lock:
-            if not self._work.wait_for(
-                self._has_work, None if self._rests else self._target.rest_s
-            ):
+            patience = None if self._rests else self._target.rest_s
+            if not self._work.wait_for(lambda: self._closing or bool(self._queue), patience):
                 self._rests = True
                 return []
             self._rests = False
-            self._work.wait_for(self._is_due, COMMIT_S)
+            self._work.wait_for(
+                lambda: (
+                    self._closing
+                    or self._n_urgent > self._n_ended
+                    or len(self._queue) >= COMMIT_RECORDS
+                ),
+                COMMIT_S,
+            )
             if not self._queue:
                 return None
             if isinstance(self._queue[0], _Job):
@@ -210,13 +213,6 @@ class Writer:
                     break
                 batch.append(self._queue.popleft())
             return batch
-
-    def _has_work(self) -> bool:
-        return bool(self._queue) or self._closing
-
-    def _is_due(self) -> bool:
-        urgent = self._n_urgent > self._n_ended
-        return urgent or self._closing or len(self._queue) >= COMMIT_RECORDS
 
     def _end(self, batch: list[Entry], error: StoreError | None) -> None:
         with self._lock:
