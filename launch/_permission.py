@@ -37,20 +37,21 @@ class Settings(Protocol):
 
 def needing(
     settings: Settings,
-    usual: Mapping[str, Collection[str | None]],
+    named: Mapping[str, tuple[str | None, Collection[str | None]]],
     safe_arguments: Collection[str],
 ) -> tuple[Program, ...]:
     """Return the settings that need permission to run code, each with the reason.
 
     Args:
         settings: Of a server.
-        usual: Settings that name a program, with the values that need no permission.
+        named: Settings that name a program: the value of each, and the values that need no
+            permission.
         safe_arguments: Names of further arguments that load no code and write no file.
     """
     programs = (
         Program(name, f"{value!r} is a program of the recipe's choice")
-        for name, values in usual.items()
-        if (value := getattr(settings, name)) not in values
+        for name, (value, harmless) in named.items()
+        if value not in harmless
     )
     variables = (
         Program("env", f"{name} may load code into the server")

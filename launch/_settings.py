@@ -141,15 +141,14 @@ def names_its_gpus(settings: Settings) -> bool:
     return settings.gpus is not None or _CUDA in settings.env
 
 
-def held_to(settings: Settings, need: Footprint, split: str, fraction: float | None) -> Footprint:
-    """A need with what the recipe has settled.
+def held_to(need: Footprint, n_gpus: int | None, fraction: float | None) -> Footprint:
+    """Return a need with what the recipe has settled.
 
     Args:
-        settings: Of the server.
         need: As its model has it.
-        split: Name of the setting that says over how many GPUs a model is split.
+        n_gpus: Over which a model is split; None where that is left to placement.
         fraction: Of each GPU's memory; None where that is left to placement.
     """
-    if split in settings.model_fields_set:
-        need = msgspec.structs.replace(need, splits=(getattr(settings, split),))
+    if n_gpus is not None:
+        need = msgspec.structs.replace(need, splits=(n_gpus,))
     return msgspec.structs.replace(need, fraction=fraction or 0.0)

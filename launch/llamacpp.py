@@ -284,7 +284,8 @@ class LlamacppLaunch(LaunchKind[Config]):
 
     def programs(self) -> Sequence[Program]:
         """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        return _permission.needing(self.config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
+        command = (self.config.command, (None, _COMMAND))
+        return _permission.needing(self.config, {"command": command}, _SAFE_ARGUMENTS)
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None on the CPU, or where the recipe says which GPUs it takes.

@@ -198,7 +198,8 @@ class SglangLaunch(LaunchKind[Config]):
 
     def programs(self) -> Sequence[Program]:
         """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        return _permission.needing(self.config, {"python": ("python3",)}, _SAFE_ARGUMENTS)
+        python = (self.config.python, ("python3",))
+        return _permission.needing(self.config, {"python": python}, _SAFE_ARGUMENTS)
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
@@ -215,9 +216,9 @@ class SglangLaunch(LaunchKind[Config]):
             max_model_len=self.config.context_length,
             quantization=self.config.quantization,
         )
-        return _settings.held_to(
-            self.config, need, "tensor_parallel_size", self.config.mem_fraction_static
-        )
+        is_split = "tensor_parallel_size" in self.config.model_fields_set
+        n_gpus = self.config.tensor_parallel_size if is_split else None
+        return _settings.held_to(need, n_gpus, self.config.mem_fraction_static)
 
     def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
         """The settings with which it runs on these GPUs and takes this share of their memory."""

@@ -182,9 +182,10 @@ class TgiLaunch(LaunchKind[Config]):
             LaunchError: If the weights are not there.
         """
         found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
-        for name in ("quantize", "image"):
-            if (value := getattr(self.config, name)) is not None:
-                found[name] = value
+        if self.config.quantize is not None:
+            found["quantize"] = self.config.quantize
+        if self.config.image is not None:
+            found["image"] = self.config.image
         return found | _settings.identity(self.config)
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
@@ -227,7 +228,10 @@ class TgiLaunch(LaunchKind[Config]):
         """Settings that have this machine run code of the recipe's choice, with the reasons."""
         return _permission.needing(
             self.config,
-            {"command": (_COMMAND, "docker", "podman"), "image": (None,)},
+            {
+                "command": (self.config.command, (_COMMAND, "docker", "podman")),
+                "image": (self.config.image, (None,)),
+            },
             _SAFE_ARGUMENTS,
         )
 
@@ -246,7 +250,8 @@ class TgiLaunch(LaunchKind[Config]):
             max_model_len=self.config.max_total_tokens,
             quantization=self.config.quantize,
         )
-        return _settings.held_to(self.config, need, "num_shard", self.config.cuda_memory_fraction)
+        n_gpus = self.config.num_shard if "num_shard" in self.config.model_fields_set else None
+        return _settings.held_to(need, n_gpus, self.config.cuda_memory_fraction)
 
     def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
         """The settings with which it runs on these GPUs and takes this share of their memory."""

@@ -293,7 +293,8 @@ class VllmLaunch(LaunchKind[Config]):
 
     def programs(self) -> Sequence[Program]:
         """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        return _permission.needing(self.config, {"command": (None, _COMMAND)}, _SAFE_ARGUMENTS)
+        command = (self.config.command, (None, _COMMAND))
+        return _permission.needing(self.config, {"command": command}, _SAFE_ARGUMENTS)
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
@@ -312,8 +313,9 @@ class VllmLaunch(LaunchKind[Config]):
             batched_tokens=self.config.max_num_batched_tokens or _BATCHED_TOKENS,
             quantization=self.config.quantization,
         )
-        fraction = self.config.gpu_memory_utilization
-        return _settings.held_to(self.config, need, "tensor_parallel_size", fraction)
+        is_split = "tensor_parallel_size" in self.config.model_fields_set
+        n_gpus = self.config.tensor_parallel_size if is_split else None
+        return _settings.held_to(need, n_gpus, self.config.gpu_memory_utilization)
 
     def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
         """The settings with which it runs on these GPUs and takes this share of their memory."""
