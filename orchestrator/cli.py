@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         _said(options).complain(f"{where}{error.strerror or error}")
         return EXIT_FAILED
     except KeyboardInterrupt:
-        _said(options).complain("interrupted; go on with the same command")
+        _said(options).complain("interrupted; resume with the same command")
         return EXIT_INTERRUPTED
     except Exception as error:
         if not _is_told(error, options, guarded=guard.is_guarded()):
@@ -85,7 +85,7 @@ def _is_told(error: Exception, options: argparse.Namespace, *, guarded: bool) ->
     """Tell the user of an error that is no fault of this program, and return whether it was."""
     if guarded:
         # What another user made may break anything.
-        said = f"this run of another user can't be read: {type(error).__name__}: {error}"
+        said = f"cannot read this untrusted run: {type(error).__name__}: {error}"
         _said(options).complain(said)
         return True
     blamed: OrchestratorError | None = _module("plugins").blame(error)
@@ -118,24 +118,24 @@ def _said(options: argparse.Namespace) -> "Said":
 
 
 _ABOUT = """\
-Evaluates language models with the models' own probabilities.
+Evaluate language models with the models' own probabilities.
 
-  orchestrator run RECIPE        runs it, or goes on where it stopped
-  orchestrator report RUN        shows what a run found
+  orchestrator run RECIPE        run a recipe, or resume its run
+  orchestrator report RUN        show the results of a run
 """
 _STEERING = (
-    ("pause", "have a running run send nothing more for now"),
-    ("resume", "have a paused run go on"),
-    ("limit", "change how many requests a model may have at a time"),
-    ("stop", "stop a running run as Ctrl-C does"),
+    ("pause", "pause a run: stop sending new requests"),
+    ("resume", "resume a paused run"),
+    ("limit", "change a model's limit of concurrent requests"),
+    ("stop", "stop a run, as Ctrl-C does"),
 )
 # Help of --allow-code: for commands that launch servers, and for those that only read a recipe.
 _LAUNCHED = "run code and programs that the recipe names"
-_IMPORTED = "import code that the recipe names, and accept its programs; starts none"
-_UNUSED = "accepted as by report; this command imports no code of the recipe"
+_IMPORTED = "import code that the recipe names, without starting programs"
+_UNUSED = "accepted for consistency; this command imports no code"
 _EXITS = """\
-exit codes: 0 complete; 1 the run failed; 2 the recipe or the command is wrong; 3 finished, but some
-units failed or a budget was reached; 130 interrupted, go on with the same command"""
+exit codes: 0 complete; 1 the run failed; 2 invalid recipe or command; 3 finished, but some units
+failed or a budget was reached; 130 interrupted, resume with the same command"""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -148,23 +148,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _run_options(
-        _command(
-            commands, "run", "runner.commands.run:run", "run a recipe, or go on where it stopped"
-        )
+        _command(commands, "run", "runner.commands.run:run", "run a recipe, or resume its run")
     )
     plan = _command(
-        commands, "plan", "runner.commands.run:plan", "count what would be sent; sends nothing"
+        commands,
+        "plan",
+        "runner.commands.run:plan",
+        "count the requests of a recipe without sending any",
     )
     _recipe_options(plan, _IMPORTED)
-    plan.add_argument("--json", action="store_true", help="for programs")
+    plan.add_argument("--json", action="store_true", help="print machine-readable JSON")
     plan.add_argument(
-        "--exact", action="store_true", help="count every unit of a large plan instead of some"
+        "--exact", action="store_true", help="count every unit instead of estimating large plans"
     )
     check = _command(
         commands,
         "check",
         "runner.commands.check:check",
-        "find all faults of recipes, with file:line",
+        "check recipes and list every fault with file:line",
     )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
     _override_options(check, _IMPORTED)
@@ -173,22 +174,28 @@ def _parser() -> argparse.ArgumentParser:
         _command(commands, "serve", "runner.commands.run:serve", "serve models on this machine")
     )
     probe = _command(
-        commands, "probe", "runner.commands.servers:probe", "find out what servers really do"
+        commands,
+        "probe",
+        "runner.commands.servers:probe",
+        "probe servers for the features they support",
     )
     probe_options(probe)
     _override_options(probe, _LAUNCHED)
     servers = _command(
-        commands, "servers", "runner.commands.servers:servers", "list or end kept servers"
+        commands, "servers", "runner.commands.servers:servers", "list or stop servers left running"
     )
     servers_options(servers)
     new_options(
         _command(
-            commands, "new", "runner.commands.new:new", "write a plug-in with its test and recipe"
+            commands, "new", "runner.commands.new:new", "create a plug-in with a test and a recipe"
         )
     )
     allow_options(
         _command(
-            commands, "allow", "runner.commands.allow:allow", "let the recipes of a folder run code"
+            commands,
+            "allow",
+            "runner.commands.allow:allow",
+            "allow the recipes of a folder to run code",
         )
     )
     for family in _LISTED:
@@ -203,14 +210,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The commands that look at, steer or mend runs that there are."""
-    report = _command(commands, "report", "runner.commands.run:report", "show what a run found")
+    report = _command(commands, "report", "runner.commands.run:report", "show the results of a run")
     _run_argument(report)
     allow_code_option(report)
     untrusted_option(report)
     _format_option(report)
     charts_option(report)
     export = _command(
-        commands, "export", "runner.commands.files:export", "write a run's frames to files"
+        commands, "export", "runner.commands.files:export", "write the frames of a run to files"
     )
     _run_argument(export)
     allow_code_option(export, _UNUSED)
@@ -220,20 +227,18 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
         commands,
         "compare",
         "runner.commands.files:compare",
-        "compare two runs on the items of both",
+        "compare two runs on the items they share",
     )
     _run_argument(compare)
-    compare.add_argument("other", metavar="OTHER", help="the run to compare it with")
+    compare.add_argument("other", metavar="OTHER", help="run to compare with")
     allow_code_option(compare)
     untrusted_option(compare)
     _form_option(compare)
-    status = _command(
-        commands, "status", "runner.commands.run:status", "look at a running or ended run"
-    )
+    status = _command(commands, "status", "runner.commands.run:status", "show the state of a run")
     _run_argument(status)
     allow_code_option(status, _UNUSED)
     untrusted_option(status)
-    status.add_argument("--json", action="store_true", help="for programs")
+    status.add_argument("--json", action="store_true", help="print machine-readable JSON")
     for name, text in _STEERING:
         steer = _command(commands, name, f"runner.commands.control:{name}", text)
         _run_argument(steer)
@@ -244,36 +249,38 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
             commands,
             "repair",
             "runner.commands.repair:repair",
-            "keep what can be read of a damaged run",
+            "recover what is readable in a damaged run",
         )
     )
     gc = _command(
-        commands, "gc", "runner.commands.gc:gc", "drop what no recipe of a run asks any more"
+        commands, "gc", "runner.commands.gc:gc", "delete outcomes that no recipe of a run needs"
     )
     _run_argument(gc)
     gc_options(gc)
-    runs = _command(commands, "runs", "runner.commands.run:runs", "list the runs kept in a folder")
+    runs = _command(commands, "runs", "runner.commands.run:runs", "list the runs in a folder")
     untrusted_option(runs)
-    runs.add_argument("folder", nargs="?", default=RUNS, help="runs/ where left out")
-    view_options(_command(commands, "view", "view.options:view", "look at runs in the browser"))
+    runs.add_argument("folder", nargs="?", default=RUNS, help="folder of runs (default: runs/)")
+    view_options(_command(commands, "view", "view.options:view", "browse runs in a web browser"))
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:
     _recipe_options(run, _LAUNCHED)
     run.add_argument(
-        "--fresh", action="store_true", help="begin anew in runs/NAME.2, .3, and so on"
+        "--fresh", action="store_true", help="start a new run in runs/NAME.2, .3, and so on"
     )
     run.add_argument(
         "--display",
         choices=["live", "plain", "json", "none"],
-        help="what stderr shows meanwhile; live at a terminal, else plain",
+        help="progress on stderr (default: live at a terminal, else plain)",
     )
     _format_option(run)
     run.add_argument(
-        "--keep-servers", action="store_true", help="leave launched servers for the next run"
+        "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )
     run.add_argument(
-        "--accept-server-change", action="store_true", help="go on although the server is another"
+        "--accept-server-change",
+        action="store_true",
+        help="continue even if the server has changed",
     )
 
 
@@ -291,20 +298,22 @@ def _form_option(command: argparse.ArgumentParser) -> None:
         "--format",
         choices=["table", "markdown", "json"],
         default="table",
-        help="how the results are written to stdout",
+        help="format of the results on stdout (default: table)",
     )
 
 
 def _positive(text: str) -> int:
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, not {text!r}")
+    raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
 
 
 def _port(text: str) -> int:
     if text.isascii() and text.isdecimal() and int(text) <= _MAX_PORT:
         return int(text)
-    raise argparse.ArgumentTypeError(f"must be 0 (any free one) to {_MAX_PORT}, not {text!r}")
+    raise argparse.ArgumentTypeError(
+        f"expected a port from 0 (any free port) to {_MAX_PORT}, not {text!r}"
+    )
 
 
 def _command(
@@ -319,15 +328,21 @@ def _command(
 
 
 def _recipe_options(command: argparse.ArgumentParser, permitted: str) -> None:
-    command.add_argument("recipe", metavar="RECIPE", help="path, or name of a recipe in recipes/")
-    command.add_argument("--run-dir", metavar="D", help="where to keep the run (runs/NAME)")
-    command.add_argument("--limit", type=_positive, metavar="N", help="only the first N items")
+    command.add_argument(
+        "recipe", metavar="RECIPE", help="path of a recipe, or its name in recipes/"
+    )
+    command.add_argument("--run-dir", metavar="D", help="folder of the run (default: runs/NAME)")
+    command.add_argument("--limit", type=_positive, metavar="N", help="use only the first N items")
     _override_options(command, permitted)
 
 
 def _override_options(command: argparse.ArgumentParser, permitted: str) -> None:
     command.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="change a setting of the recipe"
+        "--set",
+        action="append",
+        default=[],
+        metavar="A.B=C",
+        help="override a setting of the recipe",
     )
     allow_code_option(command, permitted)
 
@@ -336,12 +351,22 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "model",
         nargs="+",
-        help="NAME=DIR, NAME=bundled:NAME, DIR, bundled:NAME; with --fake a name",
+        help="NAME=DIR, NAME=bundled:NAME, DIR or bundled:NAME; a name with --fake",
     )
-    command.add_argument("--fake", action="store_true", help="no model: deterministic replies")
-    command.add_argument("--host", default="127.0.0.1", help="embedded server only")
-    command.add_argument("--port", type=_port, default=8000, help="0 takes a free one")
-    command.add_argument("--threads", type=_positive, help="CPU threads of the embedded server")
-    command.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1")
-    command.add_argument("--dtype", default="float32", help="of the weights in memory")
-    command.add_argument("--rules", help="of the fake server: JSON, or a file with it")
+    command.add_argument(
+        "--fake", action="store_true", help="serve deterministic replies without a model"
+    )
+    command.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (embedded server only)"
+    )
+    command.add_argument(
+        "--port", type=_port, default=8000, help="port to listen on; 0 picks a free port"
+    )
+    command.add_argument(
+        "--threads", type=_positive, help="number of CPU threads of the embedded server"
+    )
+    command.add_argument("--device", default="cpu", help="device of the model: cpu, cuda or cuda:1")
+    command.add_argument(
+        "--dtype", default="float32", help="number format of the weights in memory"
+    )
+    command.add_argument("--rules", help="rules of the fake server, as JSON or a JSON file")

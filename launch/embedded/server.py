@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     add = found.add_argument
     add("--model", action="append", required=True, metavar="NAME=DIR", help="may be repeated")
     add("--host", default="127.0.0.1")
-    add("--port", type=int, default=8000, help="0 takes a free one")
+    add("--port", type=int, default=8000, help="port to listen on; 0 picks a free port")
     add("--threads", type=int, default=0, help="for all models together; 0: all cores but one")
     add("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     add("--device", default="cpu", help="cpu, cuda, cuda:1, …")

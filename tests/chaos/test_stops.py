@@ -86,10 +86,10 @@ def test_signals_at_random_moments(arena, note, name, numbers):
         go_to_the_end(arena, oracle, run_dir)
     if signal.SIGKILL not in numbers:
         assert codes == {EXIT_INTERRUPTED}, words
-        assert all("go on with the same command" in said for said in words), words
+        assert all("resume with the same command" in said for said in words), words
     note(
         name, times=N_STOPS, exit=", ".join(map(str, sorted(codes))),
-        said="interrupted; all answers are kept in …; go on with the same command",
+        said="interrupted; all answers are saved in …; resume with the same command",
         recorded=recorded, lost=len(oracle.lost), asked_again=len(oracle.asked_again),
         then="same command: frames equal",
     )  # fmt: skip

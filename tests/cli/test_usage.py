@@ -30,8 +30,8 @@ def test_every_option_says_what_it_does(command):
     [
         ("run", "run code and programs that the recipe names"),
         ("probe", "run code and programs that the recipe names"),
-        ("check", "import code that the recipe names, and accept its programs; starts none"),
-        ("plan", "import code that the recipe names, and accept its programs; starts none"),
+        ("check", "import code that the recipe names, without starting programs"),
+        ("plan", "import code that the recipe names, without starting programs"),
         ("report", "import code that the recipe names"),
         ("view", "import code that the recipe names"),
         ("gc", "import code that the recipe names"),
@@ -62,7 +62,7 @@ def test_wrong_arguments_exit_with_2(command, arguments):
 def test_a_limit_is_a_whole_number_from_1_up(command, recipe, here, name, limit):
     code, _, err = command(name, recipe(), f"--limit={limit}")
     assert code == 2
-    assert "argument --limit: must be a whole number from 1 up" in err
+    assert "argument --limit: expected a whole number of at least 1" in err
     assert not (here / "runs").exists()
 
 
@@ -70,7 +70,7 @@ def test_a_limit_is_a_whole_number_from_1_up(command, recipe, here, name, limit)
 def test_a_port_is_a_port(command, port):
     code, _, err = command("serve", "--fake", "a", f"--port={port}")
     assert code == 2
-    assert "must be 0 (any free one) to 65535" in err
+    assert "expected a port from 0 (any free port) to 65535" in err
 
 
 @pytest.mark.parametrize(

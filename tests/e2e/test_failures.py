@@ -133,7 +133,7 @@ def test_a_signal_while_a_server_starts_ends_both_at_once(start, tmp_path, numbe
     words = said(process)
     assert process.returncode == EXIT_INTERRUPTED, words
     assert time.monotonic() - told < 8
-    assert "go on with the same command" in words
+    assert "resume with the same command" in words
     until(lambda: not psutil.pid_exists(int(found[1])), 5)
 
 

@@ -115,7 +115,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(tmp_path):
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
         assert process.returncode == EXIT_INTERRUPTED
-        assert "go on with the same command" in " ".join(said.split())
+        assert "resume with the same command" in " ".join(said.split())
         assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
         assert stats(url)["asked_again"] == 0
 

@@ -108,7 +108,7 @@ def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
     if code >= 0:
         return code
     _say(
-        f"this run of another user can't be read within {MEMORY_BYTES >> 30} GiB of memory and "
+        f"cannot read this untrusted run within {MEMORY_BYTES >> 30} GiB of memory and "
         f"{CPU_S // 60} minutes of processor time ({signal.Signals(-code).name}): it is damaged, "
         f"made to do harm, or very large. A copy of it that is yours is read without bounds"
     )

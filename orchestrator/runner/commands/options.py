@@ -12,7 +12,7 @@ def html_option(command: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="F",
-        help="write the report as one HTML file; report.html of the run where F is left out",
+        help="write the report to the HTML file F (default: report.html in the run folder)",
     )
 
 
@@ -21,61 +21,71 @@ def untrusted_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--untrusted",
         action="store_true",
-        help="treat runs as another user's: only read them, within bounds of time and memory",
+        help="treat runs as untrusted: only read them, with limits on time and memory",
     )
 
 
 def charts_option(command: argparse.ArgumentParser) -> None:
     """`--charts`."""
-    command.add_argument("--charts", metavar="DIR", help="write each chart there, as SVG and PNG")
+    command.add_argument("--charts", metavar="DIR", help="write each chart to DIR as SVG and PNG")
 
 
 def export_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator export`, but for the run."""
-    command.add_argument("--to", required=True, metavar="DIR", help="folder; made if need be")
+    command.add_argument(
+        "--to", required=True, metavar="DIR", help="output folder, created if necessary"
+    )
     command.add_argument(
         "--format",
         choices=["parquet", "csv", "jsonl"],
         default="parquet",
-        help="parquet (default) and jsonl are exact; csv is made safe for spreadsheets",
+        help="parquet (default) and jsonl are exact; csv is escaped for spreadsheets",
     )
 
 
 def probe_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator probe`, but for those that it shares with other commands."""
-    command.add_argument("what", metavar="URL|RECIPE", help="a running server, or a recipe's")
-    command.add_argument("--json", action="store_true", help="for programs")
     command.add_argument(
-        "--model", action="append", default=[], help="at a URL: only this one; may be given again"
+        "what", metavar="URL|RECIPE", help="URL of a running server, or a recipe with servers"
     )
-    command.add_argument("--backend", metavar="KIND", help="at a URL: recognised where left out")
-    command.add_argument("--api-key-env", metavar="VAR", help="at a URL: variable with the key")
-    command.add_argument("--plain", action="store_true", help="at a URL: models without a chat")
+    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
+    command.add_argument(
+        "--model", action="append", default=[], help="probe only this model of a URL (repeatable)"
+    )
+    command.add_argument("--backend", metavar="KIND", help="backend of a URL (default: detect it)")
+    command.add_argument(
+        "--api-key-env", metavar="VAR", help="environment variable with the API key of a URL"
+    )
+    command.add_argument(
+        "--plain", action="store_true", help="probe the models of a URL without a chat template"
+    )
 
 
 def servers_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator servers`."""
     command.add_argument(
-        "action", nargs="?", choices=["list", "stop"], default="list", help="list where left out"
+        "action", nargs="?", choices=["list", "stop"], default="list", help="action (default: list)"
     )
-    command.add_argument("name", nargs="*", metavar="NAME", help="of the servers to stop")
-    command.add_argument("--all", action="store_true", help="stop all of them")
-    command.add_argument("--json", action="store_true", help="the list for programs")
+    command.add_argument("name", nargs="*", metavar="NAME", help="names of the servers to stop")
+    command.add_argument("--all", action="store_true", help="stop all servers")
+    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
 
 
 def limit_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator limit`, after the run."""
-    command.add_argument("model", metavar="MODEL", help="its name in the recipe")
-    command.add_argument("n", metavar="N", type=int, help="requests it may have at a time")
+    command.add_argument("model", metavar="MODEL", help="name of the model in the recipe")
+    command.add_argument("n", metavar="N", type=int, help="maximum number of concurrent requests")
 
 
 def gc_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator gc`, after the run."""
     command.add_argument(
         "--keep", type=int, default=1, metavar="N",
-        help="keep what the last N recipes of the run ask; 1 where left out",
+        help="keep what the last N recipes of the run need (default: 1)",
     )  # fmt: skip
-    command.add_argument("--drop", action="store_true", help="drop it; else it is only counted")
+    command.add_argument(
+        "--drop", action="store_true", help="delete the outcomes (default: only count them)"
+    )
     allow_code_option(command)
 
 
@@ -83,7 +93,7 @@ def allow_code_option(
     command: argparse.ArgumentParser, words: str = "import code that the recipe names"
 ) -> None:
     """Add the permission to run code that a recipe names; `words` are its help."""
-    said = f"{words} (once for a folder: orchestrator allow)"
+    said = f"{words} (permanently for a folder: orchestrator allow)"
     command.add_argument("--allow-code", action="store_true", help=said)
 
 
@@ -102,16 +112,20 @@ def new_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("name", metavar="NAME", help="name of the module, such as brevity")
     command.add_argument(
-        "--in", dest="folder", default=".", metavar="DIR", help="the working directory if omitted"
+        "--in",
+        dest="folder",
+        default=".",
+        metavar="DIR",
+        help="folder to write to (default: working directory)",
     )
 
 
 def allow_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator allow`."""
     command.add_argument(
-        "folder", nargs="?", metavar="FOLDER", help="the working directory where left out"
+        "folder", nargs="?", metavar="FOLDER", help="folder to allow (default: working directory)"
     )
-    command.add_argument("--revoke", action="store_true", help="take the permission back")
+    command.add_argument("--revoke", action="store_true", help="revoke the permission")
     command.add_argument("--list", action="store_true", help="list the allowed folders")
 
 
@@ -123,10 +137,10 @@ def view_options(command: argparse.ArgumentParser) -> None:
         nargs="?",
         default=RUNS,
         metavar="RUNS",
-        help="folder of runs, or one run; runs/ where left out",
+        help="folder of runs, or one run (default: runs/)",
     )
     command.add_argument(
-        "--port", type=int, metavar="N", help="8765 where it is free, else any; 0 takes any"
+        "--port", type=int, metavar="N", help="port (default: 8765 if free, else any; 0 picks any)"
     )
-    command.add_argument("--open", action="store_true", help="open it in the browser")
+    command.add_argument("--open", action="store_true", help="open the page in the browser")
     allow_code_option(command)

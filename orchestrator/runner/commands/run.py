@@ -40,7 +40,7 @@ def _show(*renderables: RenderableType) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a recipe, or go on where it stopped."""
+    """Run a recipe, or resume its run."""
     said = Said(options.display == "json")
     with deferred_interrupts() as late:
         try:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             # Here, where one Ctrl-C more is kept off: what is said must be said whole.
             late.begin()
-            said.complain("interrupted; go on with the same command")
+            said.complain("interrupted; resume with the same command")
             return EXIT_INTERRUPTED
 
 
@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
     report_commands.write_files(result, options, said)
     if ended is not None and ended.interrupted:
         said.complain(
-            f"{ended.stopping}; all answers are kept in {result.path}; go on with the same command"
+            f"{ended.stopping}; all answers are saved in {result.path}; resume with the same command"
         )
         return EXIT_INTERRUPTED
     return _exit_code(result, said)

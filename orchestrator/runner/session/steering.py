@@ -113,7 +113,7 @@ class _Steering(msgspec.Struct, frozen=True):
                 return self._limit(command)
             case "stop":
                 self.interrupts.once("stopped by a command")
-                return control.Answer("stops; the same command goes on where it stopped")
+                return control.Answer("stopping; resume with the same command")
 
     def _limit(self, command: control.Command) -> control.Answer:
         models = self.session.models
