@@ -71,7 +71,8 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
     report_commands.write_files(result, options, said)
     if ended is not None and ended.interrupted:
         said.complain(
-            f"{ended.stopping}; all answers are saved in {result.path}; resume with the same command"
+            f"{ended.stopping}; all answers are saved in {result.path}; resume with the same "
+            "command"
         )
         return EXIT_INTERRUPTED
     return _exit_code(result, said)
