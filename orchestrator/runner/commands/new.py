@@ -12,7 +12,7 @@ from orchestrator.paths import expanded
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 
-_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+_TEMPLATES: Final = Path(__file__).parents[2] / "templates"
 
 
 def new(options: argparse.Namespace) -> int:
