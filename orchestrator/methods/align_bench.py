@@ -84,7 +84,7 @@ class Config(HarnessSettings):
 class AlignBench(HarnessJudge[Config]):
     """A judge scores an answer in Chinese by dimensions, and overall from 1 to 10."""
 
-    version = 2
+    version = 3
 
     @property
     def judges(self) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def found(prompts: str | dict[str, Wording], mode: str) -> Wording:
 class AutoJ(HarnessJudge[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
-    version = 2
+    version = 3
 
     @property
     def judges(self) -> tuple[str, ...]:

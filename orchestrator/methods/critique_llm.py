@@ -83,7 +83,7 @@ def name_of(mode: str, *, based: bool) -> str:
 class CritiqueLLM(HarnessJudge[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
-    version = 2
+    version = 3
 
     @property
     def judges(self) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class Config(HarnessSettings):
 class MTBenchJudge(HarnessJudge[Config]):
     """A judge rates each answer from 1 to 10, or compares two in two games."""
 
-    version = 2
+    version = 3
 
     @property
     def judges(self) -> tuple[str, ...]:

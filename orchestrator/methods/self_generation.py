@@ -51,7 +51,7 @@ class Config(HarnessSettings):
 class SelfGeneration(HarnessJudge[Config]):
     """A model rates its own answer from 1 to 10 in words."""
 
-    version = 2
+    version = 3
 
     @property
     def convention(self) -> str | None:

@@ -22,6 +22,43 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _BEFORE: Final = 100
+_ADVERBS = (
+    r"(?:(?:really|quite|even|fully|actually|just|simply|clearly|always|at all|directly|properly)"
+    r"[ ]){0,2}"
+)
+_NOT = r"(?:[ ]not|n['\u2019]t)[ ]"
+_LABEL_FOLLOWS = r"[ \t\"'`*(]{0,8}\Z"
+# "B does not answer it [[A]]", "Response 2 isn't helpful [[A]]": the clause is about an answer and
+# complete, so that the label begins another. What is in none of these lists stays denied.
+_OF_AN_ANSWER = re.compile(
+    r"(?:\b(?:[AB12]|(?:assistant|response|answer|model|former|latter|other|first|second)s?))"
+    r"(?:[ ](?:also|still|simply|just|clearly)){0,1}[ ](?:"
+    rf"(?:does|do|did|has|have|could|can){_NOT}{_ADVERBS}"
+    r"(?:answer|address|follow|solve|explain|mention|cover|understand|complete|satisfy|meet|respect|"
+    r"fulfil|fulfill|finish|show|check|verify|handle|answered|addressed|followed|solved|explained)"
+    r"(?:[ ](?:the|this|that|its|any|all|every|user's|main|whole|given)){0,2}"
+    r"[ ](?:it|them|everything|anything|questions?|prompts?|instructions?|tasks?|problems?|"
+    r"requests?|points?|details?|steps?|reasoning|constraints?|requirements?|query|correctly|fully|well|"
+    r"properly|accurately|completely|directly|clearly|adequately)"
+    rf"|(?:is|are|was|were){_NOT}{_ADVERBS}"
+    r"(?:helpful|relevant|accurate|complete|coherent|convincing|useful|detailed|consistent|factual))"
+    rf"{_LABEL_FOLLOWS}",
+    re.IGNORECASE,
+)
+# "I would not give this response a [[9]]": with the judge as the subject a denial reaches further
+# than three words, but not over a conjunction.
+_OF_THE_JUDGE = re.compile(
+    r"\b(?:I|we)(?:[ ](?:would|could|can|should|do|did|will|am|are|have)(?:not)?)?"
+    rf"(?:[ ](?:not|never|cannot)|n['\u2019]t|(?<=cannot))[ ]{_ADVERBS}"
+    r"(?:say|choose|pick|select|give|award|assign|rate|score|prefer|favou?r|vote|go|call|declare|"
+    r"consider|recommend|conclude|justify|grant|agree|going)\b"
+    r"(?:[ ](?!(?:so|hence|thus|therefore|because|but|while|since|than)\b)"
+    r"(?!and[ ](?:so|hence|thus|therefore|I|we|choose|pick|select|give|rate|score|say|go|prefer)\b)"
+    r"[\w'\u2019]{1,20}){0,11}"
+    rf"{_LABEL_FOLLOWS}",
+    re.IGNORECASE,
+)
+_BEFORE_THE_JUDGES: Final = 200
 
 
 class Reading(NamedTuple):
@@ -82,7 +119,7 @@ def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
         more = ", …" if len(different) > _MOST_SHOWN else ""
         return Reading(cause=AMBIGUOUS, message=f"holds different verdicts: {shown}{more}")
     for match in found:
-        if denied(text, match.start):
+        if _denied_by_the_sentence(text, match.start):
             what = text[match.start : match.end + len(match.closing)]
             return Reading(cause=AMBIGUOUS, message=f"denies its verdict: … not … {what}")
     counted = found[at]
@@ -92,6 +129,18 @@ def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
 def denied(text: str, start: int) -> bool:
     """Return True if the words right before an index deny the label there."""
     return _DENIED.search(text, max(start - _BEFORE, 0), start) is not None
+
+
+def _denied_by_the_sentence(text: str, start: int) -> bool:
+    """Return True if a bracketed label is denied by the words before it.
+
+    A denial that belongs to a complete clause about an answer ("B does not answer it [[A]]") is
+    none of the label.
+    """
+    if _OF_THE_JUDGE.search(text, max(start - _BEFORE_THE_JUDGES, 0), start) is not None:
+        return True
+    first = max(start - _BEFORE, 0)
+    return denied(text, start) and _OF_AN_ANSWER.search(text, first, start) is None
 
 
 def on_scale(read: Reading, low: float, high: float) -> Reading:
