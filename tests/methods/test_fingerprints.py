@@ -9,8 +9,8 @@ from orchestrator.units import make_part
 KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     "align_bench": (
         {"judges": ["j"], "prompts": "compact"},
-        "50763d4f31d3d0da175a059ec8d2eba1",
-        "5cc805ee5febb95eacaf775aeba7f10d",
+        "b1c3d666d5d06f6de713e8f11e7da896",
+        "57f4a77752af023ab87a9bba21c1a4a4",
     ),
     "alpaca_eval": (
         {"judges": ["j"], "baseline": "a", "prompts": "compact"},
@@ -24,8 +24,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "auto_j": (
         {"judges": ["j"], "mode": "pairwise", "prompts": "compact"},
-        "a557703c71d528a93bd2f45773a60f29",
-        "0f3d7eca6d9ff813460fff1376202e2d",
+        "4b2daa1d8aeb3f242a05f7b470c7cf1a",
+        "947a69ae81f00f0e5a89c38691277488",
     ),
     "consistency": (
         {"similarity": {"kind": "rouge_l"}},
@@ -34,8 +34,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "critique_llm": (
         {"judges": ["j"], "prompts": "compact"},
-        "74c646132e384991b20aefbdeed08c46",
-        "2e273a94ae60f54a81b206ddd4a4e9ef",
+        "ab2b8182cc5aef92db8589b4a54a926a",
+        "d7672bffdd27b6318b1753883d8b970b",
     ),
     "glass_box": (
         {"scorer": "s", "calibration": True, "illustration": "other", "alternatives": 5},
@@ -49,8 +49,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "mt_bench_judge": (
         {"judges": ["j"], "mode": "pairwise", "prompts": "compact", "baseline": "a"},
-        "5dec9f457f7f16c526b7bd82c1a608e8",
-        "6e6084087ed9c2cfff043463cb6f43f4",
+        "642835386ac73fa501671d4ac5c369e1",
+        "47d3e60214026545642547b2f19fc229",
     ),
     "pairwise_ranking": (
         {"judges": ["j", "k"], "prompt": "compact", "labels": "five"},
@@ -84,8 +84,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "self_generation": (
         {"prompts": "compact"},
-        "191405c0c50c335c8bf2453383041e9c",
-        "d6ed6623d6f3486d9657b4ff1daf8d6c",
+        "77f6c6a87f7527a74b46fb262d9e7a0d",
+        "101ba3434c218d8488e3dc9bd2eeb765",
     ),
 }
 
