@@ -62,7 +62,7 @@ async def table(n_items: int, fixed: list[int], repeat: int) -> tuple[str, dict[
     bare = wall_s / statistics.median(turn.bare_s for turn in turns)
     text = "\n".join(
         [
-            "## Limits that are found, on real vLLM",
+            "## Adaptive limits, on real vLLM",
             "",
             f"`bundled:judge` on vLLM's CPU build. Ratio of medians **{ratio:.3f}**, target 1.05; "
             f"to a loop that is spared `/tokenize` {bare:.3f}. Changes are those of the limit. "

@@ -206,7 +206,7 @@ SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], Text]]] = {
     "judge": ("Client: judgments", judge),
     "reply": ("Client: long answers", reply),
     "memory": ("Client: memory", memory),
-    "resume": ("Client: going on", resume),
+    "resume": ("Client: resuming a run", resume),
 }
 
 

@@ -26,14 +26,14 @@ LATE_IN_FLIGHT = 512
 LEVELS = (512, 2000)
 
 _ABOUT = """\
-## Beside the peers
+## Comparison with other clients
 
-Processor time of the client for one request more, in milliseconds: user and system, all threads
-and children, as the kernel counts them; the slope between a size and {growth} times it, so start-up
-is left out{repeats}. The same prompts of 3 KB, all different, and the same bytes as reply,
-recorded from vLLM: judge (2.3 KB: 1 token, 20 top log-probs){small}, large (395 KB: 256 tokens,
-20). {in_flight} requests may be open. "Open of N": the most that the server had open at once when N
-were allowed and none was answered before.
+Marginal processor time of the client for a request, in milliseconds: user and system, all threads
+and children, as the kernel counts them. It is the slope between a size and {growth} times it, so
+start-up is excluded{repeats}. All clients send the same prompts of 3 KB, all different, and get the
+same bytes as reply, recorded from vLLM: judge (2.3 KB: 1 token, 20 top log-probs){small}, large
+(395 KB: 256 tokens, 20). {in_flight} requests may be open. "Open of N": the maximum number that the
+server had open at once when N were allowed and none was answered before.
 
 """
 
@@ -104,10 +104,10 @@ def in_flight() -> tuple[str, dict[str, float]]:
         )
     text = "\n".join(
         [
-            "## Truly in flight",
+            "## Requests in flight",
             "",
             "Requests that a server had open at once, as it counts them, sampled every 20 ms. With",
-            "replies after 200 ms, 2,000 are open only where 10,000 are sent a second.",
+            "replies after 200 ms, 2,000 can be open only if 10,000 are sent a second.",
             "",
             *rows,
             "",

@@ -131,7 +131,7 @@ class Ours:
     sizes: dict[str, int]
     title: str = "**orchestrator run**"
     name: str = "orchestrator"
-    remark: str = "plans, keeps every outcome durably, writes rows and a ranking"
+    remark: str = "plans, stores every outcome durably, writes rows and a ranking"
 
     def install(self) -> str:
         """It is here."""
@@ -194,16 +194,16 @@ CLIENTS: tuple[Ours | Peer, ...] = (
         "aiohttp", "aiohttp + msgspec, bare loop",
         ("aiohttp==3.14.5", "msgspec==0.22.0", "numpy==2.4.6"),
         {"judge": 4000, "small": 2000, "large": 400},
-        remark="keeps nothing",
+        remark="stores nothing",
     ),
     Peer(
         "openai", "openai SDK", ("openai==3.52.0",), {"judge": 600, "small": 400, "large": 40},
-        remark="keeps nothing",
+        remark="stores nothing",
     ),
     Peer(
         "curator", "curator", ("bespokelabs-curator==0.1.31",),
         {"judge": 500, "small": 300, "large": 40},
-        remark="what it returns has no log-probs; the raw replies lie in its cache file",
+        remark="its results have no log-probs; the raw replies are in its cache file",
     ),
     Peer(
         "lm_eval", "lm-evaluation-harness",

@@ -25,7 +25,7 @@ def test_what_is_met_and_what_is_missed(targets):
     table = targets.table({"help_s": 0.1, "check_s": 0.5, "open_of_512": 500.0})
     assert "| met |" in line(table, "`orchestrator --help`")
     assert "**missed** by 25 %" in line(table, "`orchestrator check`")
-    assert "**missed** by 2 %" in line(table, "truly in flight of 512")
+    assert "**missed** by 2 %" in line(table, "open requests, 512 allowed")
     assert "| not measured |" in line(table, "stored bytes of a judgment")
     assert f"1 of {len(targets.TARGETS)} are met" in table
 
