@@ -11,6 +11,26 @@ from orchestrator.judgment.harness.mt_bench import win_rates
 from orchestrator.summaries._clusters import METHODS, mean_of, n_prompts, share_of, without_n
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
+VERDICT_COLUMNS: Final = (
+    "item",
+    "category",
+    "turn",
+    "judge",
+    "model",
+    "model_a",
+    "model_b",
+    "rating",
+    "winner",
+    "winner_ab",
+    "winner_ba",
+    "parsed",
+    "expected",
+    "prefer_a",
+    "coverage",
+    "status",
+    "cause",
+)
+"""Columns of verdicts that their tables need: no texts and no distributions."""
 OK: Final = pl.col("status") == "ok"
 _BEST_FIRST: Final = 2
 _RATED: Final = pl.col("rating").is_not_null()

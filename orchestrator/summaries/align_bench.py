@@ -18,7 +18,7 @@ from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.statistics.jackknife import Jackknifed, jackknife_sums, student_interval
 from orchestrator.summaries._clusters import METHODS, mean_of
-from orchestrator.summaries._harness import OK, rating_tables
+from orchestrator.summaries._harness import OK, VERDICT_COLUMNS, rating_tables
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]
@@ -44,6 +44,8 @@ class _Group(NamedTuple):
 
 class AlignBenchSummary(Summary[MethodSettings]):
     """Ratings by category, and the overall score as a macro average."""
+
+    reads = VERDICT_COLUMNS
 
     def summarise(self, context: Context) -> list[Table]:
         """Overall scores where the dataset has AlignBench's categories, then ratings."""

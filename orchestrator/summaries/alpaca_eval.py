@@ -70,6 +70,23 @@ class _Fitted(msgspec.Struct, frozen=True):
 class AlpacaEvalSummary(Summary[Config]):
     """Win rates of models against the baseline, as judged and at equal length."""
 
+    reads = (
+        "item",
+        "category",
+        "turn",
+        "judge",
+        "model",
+        "baseline",
+        "preference",
+        "coverage",
+        "model_first",
+        "same_text",
+        "n_characters",
+        "n_characters_baseline",
+        "status",
+        "cause",
+    )
+
     def summarise(self, context: Context) -> list[Table]:
         """Win rates, one line a model and judge; then the lengths that go with them."""
         rows = context.rows

@@ -3,12 +3,14 @@
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
 from orchestrator.methods.auto_j import Config
-from orchestrator.summaries._harness import rating_tables, winner_tables
+from orchestrator.summaries._harness import VERDICT_COLUMNS, rating_tables, winner_tables
 from orchestrator.tables import Table
 
 
 class AutoJSummary(Summary[Config]):
     """Mean rating of each model, or decisions over both orders."""
+
+    reads = VERDICT_COLUMNS
 
     def summarise(self, context: Context) -> list[Table]:
         """Ratings, or wins and pairs."""

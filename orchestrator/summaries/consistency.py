@@ -28,6 +28,19 @@ _COLUMNS = (
 class ConsistencySummary(Summary[MethodSettings]):
     """How alike the answers are that a model gives when it is asked again."""
 
+    reads = (
+        "item",
+        "category",
+        "model",
+        "turn",
+        "again",
+        "exact_match",
+        "token_f1",
+        "similarity",
+        "status",
+        "cause",
+    )
+
     def summarise(self, context: Context) -> list[Table]:
         """One line a model and further answer, as in Table 1."""
         rows = context.rows

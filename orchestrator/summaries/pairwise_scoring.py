@@ -28,6 +28,30 @@ _SCORES: Final = (
 class PairwiseScoringSummary(Summary[MethodSettings]):
     """Scores of both answers, what the judge gave to the labels, and estimators."""
 
+    reads = (
+        "item",
+        "category",
+        "model_a",
+        "model_b",
+        "judge",
+        "turn",
+        "coverage_ab",
+        "coverage_ba",
+        "prefer_a",
+        "mean_pre",
+        "mean_post",
+        "mode_pre",
+        "mode_post",
+        "median_pre",
+        "median_post",
+        "score_a",
+        "score_b",
+        "same_text",
+        "n_silent",
+        "status",
+        "cause",
+    )
+
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores over both orders, then estimators, for each judge."""
         good = context.rows.filter((pl.col("status") == "ok").fill_null(value=False))

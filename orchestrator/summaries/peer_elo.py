@@ -70,6 +70,26 @@ _NEAREST: Final = (Column("model"), Column("F1 with the top model", "number"))
 class PeerEloSummary(Summary[Config]):
     """Ratings from the models' votes, and what else the votes follow."""
 
+    reads = (
+        "item",
+        "category",
+        "turn",
+        "model_a",
+        "model_b",
+        "judges",
+        "votes",
+        "ties",
+        "undefined",
+        "prefer_a",
+        "f1",
+        "length_a",
+        "length_b",
+        "missing",
+        "n_truncated",
+        "status",
+        "cause",
+    )
+
     def summarise(self, context: Context) -> list[Table]:
         """Ratings, win rates, the effect of length, bias by family, nearness to the top model."""
         votes = read_votes(context.rows)

@@ -39,6 +39,26 @@ _READINGS: Final = (
 class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
+    reads = (
+        "item",
+        "category",
+        "model",
+        "judge",
+        "turn",
+        "p",
+        "mean",
+        "mode",
+        "rounded_mean",
+        "median",
+        "first_percentile",
+        "entropy",
+        "coverage",
+        "exact",
+        "n_silent",
+        "status",
+        "cause",
+    )
+
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
         if context.rows.is_empty():

@@ -69,6 +69,24 @@ _TEXTS = (
 class ProbDiffSummary(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
+    reads = (
+        "item",
+        "category",
+        "model",
+        "turn",
+        "d",
+        "unchanged",
+        "n_tokens_first",
+        "n_tokens_last",
+        "marker_leak",
+        "empty_answer",
+        "empty_rewriting",
+        "truncated_answer",
+        "truncated_rewriting",
+        "status",
+        "cause",
+    )
+
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""
         rows = context.rows
@@ -126,7 +144,7 @@ def _models(
                 good["d"].null_count(),
             ]
         )
-    notes = _notes(config, rows)
+    notes = _notes(config, context)
     return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis_of(rows), notes=notes)
 
 
@@ -140,7 +158,8 @@ def _over_changed(found: Confidence) -> Measured:
     return measured(found.changed)
 
 
-def _notes(config: Config, rows: pl.DataFrame) -> list[str]:
+def _notes(config: Config, context: Context) -> list[str]:
+    rows = context.rows
     notes = [
         f"d: mean log-probability a token of the rewriting minus that of the answer, in nats; "
         f"larger is better; confidence: share with d >= {config.deltas[0]:g}",
@@ -153,7 +172,7 @@ def _notes(config: Config, rows: pl.DataFrame) -> list[str]:
     if any(one.answer != one.rewriting for one in drawn):
         notes.append(_temperature_note(drawn))
     if rows["model"].n_unique() > 1:
-        notes.append(_vocabulary_note(rows))
+        notes.append(_vocabulary_note(context))
     return notes
 
 
@@ -192,13 +211,14 @@ def _temperature_note(drawn: Sequence[DrawnAt]) -> str:
     )
 
 
-def _vocabulary_note(rows: pl.DataFrame) -> str:
-    """Describe the models' tokenizers, by texts that several models wrote."""
+def _vocabulary_note(context: Context) -> str:
+    """Describe the models' tokenizers, by the hashes of texts that several models wrote."""
+    ends = (("answer", "n_tokens_first"), ("rewriting", "n_tokens_last"))
+    columns = ("model", *(name for pair in ends for name in pair))
     texts = pl.concat(
-        [
-            rows.select("model", text=text, n=n_tokens).filter(pl.col("n") > 0)
-            for text, n_tokens in (("answer", "n_tokens_first"), ("rewriting", "n_tokens_last"))
-        ]
+        rows.select("model", text=pl.col(text).hash(), n=n_tokens).filter(pl.col("n") > 0)
+        for rows in context.slices_of(context.sources[0], columns)
+        for text, n_tokens in ends
     ).unique()
     split = texts.group_by("text").agg(pl.col("n").n_unique(), pl.col("model").n_unique())
     if len(split.filter((pl.col("n") > 1) & (pl.col("model") > 1))):

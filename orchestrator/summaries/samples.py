@@ -1,5 +1,7 @@
 """Samples: how much the mean log-probability of answers to one question varies, and its curve."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 
@@ -26,16 +28,28 @@ _CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES
 class SamplesSummary(Summary[MethodSettings]):
     """How much the mean log-probability of answers to one question varies, and its curve."""
 
+    reads = (
+        "item",
+        "category",
+        "model",
+        "turn",
+        "ell",
+        "exact_match",
+        "status",
+        "cause",
+    )
+
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: level, variance within a question, repeated texts; then the curves."""
         rows = context.rows
         if rows.is_empty():
             return []
         good = rows.filter(pl.col("status") == "ok")
+        distinct = _distinct(context)
         lines: list[list[Cell]] = []
         curves: list[list[Cell]] = []
         for (model,), group in good.group_by("model", maintain_order=True):
-            lines.append(_line(str(model), group, context.confidence_level))
+            lines.append(_line(str(model), group, distinct, context.confidence_level))
             curves.append([str(model), *_curve(group)])
         notes = [
             "ell: mean log-probability a token, in nats; variance: of ell within a question, mean "
@@ -58,7 +72,19 @@ class SamplesSummary(Summary[MethodSettings]):
         ]
 
 
-def _line(model: str, group: pl.DataFrame, confidence_level: float) -> list[Cell]:
+def _distinct(context: Context) -> dict[str, int]:
+    """Return the number of different texts to a question by model, from their hashes."""
+    parts = [
+        rows.filter(pl.col("status") == "ok").select("model", "item", pl.col("text").hash())
+        for rows in context.slices_of(context.sources[0], ("model", "item", "text", "status"))
+    ]
+    counts = pl.concat(parts).unique().group_by("model").len() if parts else pl.DataFrame()
+    return dict(counts.iter_rows())
+
+
+def _line(
+    model: str, group: pl.DataFrame, distinct: Mapping[str, int], confidence_level: float
+) -> list[Cell]:
     of_question = group.group_by("item", CLUSTER, maintain_order=True).agg(
         variance=pl.col("ell").drop_nulls().var(ddof=1)
     )
@@ -68,7 +94,7 @@ def _line(model: str, group: pl.DataFrame, confidence_level: float) -> list[Cell
         model,
         without_n(mean_of(group, pl.col("ell"), confidence_level)),
         without_n(mean_of(of_question, pl.col("variance"), confidence_level)),
-        group.select("item", "text").n_unique() / len(group),
+        distinct[model] / len(group),
         None if right is None else right.value,
         len(group),
         group["ell"].null_count(),

@@ -5,12 +5,14 @@ import msgspec
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
-from orchestrator.summaries._harness import rating_tables
+from orchestrator.summaries._harness import VERDICT_COLUMNS, rating_tables
 from orchestrator.tables import Table
 
 
 class SelfGenerationSummary(Summary[MethodSettings]):
     """How each model rates its own answers. The ratings of models do not compare."""
+
+    reads = VERDICT_COLUMNS
 
     def summarise(self, context: Context) -> list[Table]:
         """Ratings, with the warning that each model is its own judge."""

@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 
 import orchestrator
+from orchestrator import contracts
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
+from orchestrator.runner.results.tables import summarise
 from tests.clusters.copied import copied, differing, numbers
 from tests.e2e.runs import CANDIDATES, fake_server, run, write_recipe
 
@@ -147,3 +149,13 @@ def test_copies_in_one_cluster_change_nothing(result):
     bounded = {key.partition(" | ")[0] for key, told in once.items() if _has_bounds(told)}
     assert bounded & tables - changed == set()
     assert len(bounded & tables) > 15
+
+
+def test_summaries_say_the_same_from_the_columns_that_they_name(result, monkeypatch):
+    frames = stirred(result)
+    named = summarise(frames, result.settings)
+    for method in METHODS:
+        found = contracts.summary(method["kind"], contracts.method(method["kind"]))
+        if found is not None:
+            monkeypatch.setattr(found, "reads", None)
+    assert summarise(frames, result.settings) == named

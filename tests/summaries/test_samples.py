@@ -15,7 +15,8 @@ def frame(module, rows):
 
 
 def sample(item, ell, text="t", model="m"):
-    return {"item": item, "model": model, "text": text, "ell": ell, "status": "ok"}
+    row = {"item": item, "model": model, "text": text, "ell": ell, "status": "ok"}
+    return {"method": "samples", **row}
 
 
 def lines(table):

@@ -1,0 +1,26 @@
+"""Summaries read the columns that they name and no texts, which a long run has gigabytes of."""
+
+import pytest
+
+from orchestrator import contracts, plugins
+from orchestrator.contracts.method import schema_of
+
+TEXTS = {"text", "text_ba", "answer", "answer_again", "rewriting", "prompt", "reference", "message"}
+# Its features are combined over all rows, which reads the whole frame (Method.derive).
+DERIVED = {"glass_box"}
+
+
+def summaries():
+    for kind in plugins.kinds(plugins.METHODS):
+        method = contracts.method(kind)
+        summary = contracts.summary(kind, method)
+        if summary is not None and kind not in DERIVED:
+            yield pytest.param(summary, schema_of(method), id=kind)
+
+
+@pytest.mark.parametrize(("summary", "schema"), list(summaries()))
+def test_a_summary_names_columns_of_its_rows_and_no_texts(summary, schema):
+    assert summary.reads is not None
+    assert set(summary.reads) <= set(schema)
+    assert not TEXTS & set(summary.reads)
+    assert {"coverage", "coverage_ab", "coverage_ba"} & set(schema) <= set(summary.reads)
