@@ -146,9 +146,10 @@ def drawn(
         return observed
     thinking = text_of(message.reasoning or message.reasoning_content or "")
     n_thinking = usage.n_thinking if observed.n_thinking is None else observed.n_thinking
+    ended = str(answer.finish_reason)
     return Generation(
         text,
-        _ended(str(answer.finish_reason), reading.secret),
+        ended if ended in _USUAL else failures.clean(ended, reading.secret),
         usage.n_prompt,
         usage.n_completion,
         observed.token_ids,
@@ -172,10 +173,6 @@ def _is_too_long(answer: Answer[Any], message: Message) -> bool:
         return True
     found = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
     return len(found or ()) > MAX_TOKENS or len(answer.token_ids or ()) > MAX_TOKENS
-
-
-def _ended(said: str, secret: str) -> str:
-    return said if said in _USUAL else failures.clean(said, secret)
 
 
 def _repeats(message: Message, secret: str) -> bool:
@@ -307,10 +304,6 @@ def _ids(answer: Answer[E], entries: list[E], n_kept: int) -> IntArray | Failure
         return np.array(answer.token_ids, dtype=np.int32)
     if not entries:
         return np.empty(0, dtype=np.int32)
-    return _named_ids(entries)
-
-
-def _named_ids(entries: list[E]) -> IntArray | None:
     ids = _ids_of(entries)
     return None if (ids == UNKNOWN_ID).any() else ids
 
@@ -355,15 +348,13 @@ def _columns(entries: list[Any]) -> Columns | None:
         filler = Alternative()
         rows = [row + [filler] * (width - len(row)) for row in rows]
     values = wide_array([one.logprob for row in rows for one in row])
-    shape = len(rows), width
-    return Columns(values.reshape(shape), _alternative_ids(rows).reshape(shape))
-
-
-def _alternative_ids(rows: list[list[Alternative]]) -> IntArray:
     sample = rows[0][0] if rows and rows[0] else Alternative()
     if _id(sample) == UNKNOWN_ID:
-        return np.full(sum(map(len, rows)), UNKNOWN_ID, dtype=np.int32)
-    return _ids_of([listed for row in rows for listed in row])
+        ids = np.full(len(values), UNKNOWN_ID, dtype=np.int32)
+    else:
+        ids = _ids_of([listed for row in rows for listed in row])
+    shape = len(rows), width
+    return Columns(values.reshape(shape), ids.reshape(shape))
 
 
 def _ranked(values: FloatArray, ids: IntArray, k: int) -> TopLogprobs:

@@ -65,12 +65,20 @@ def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Fai
 
     Failures: "unparseable", "no_logprobs", "unsupported", and what an error in the reply says.
     """
-    reply = _decoder(ask)(body, secret)
+    # No more is read than was asked for.
+    decode: Callable[[bytes, str], _Scores | Failure] = _scores
+    if ask.features:
+        decode = _observed_scores
+    elif ask.top_logprobs:
+        decode = _listed_scores
+    reply = decode(body, secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.logprobs is None:
         return error_in(body, secret)
-    ids = _implied(ask) if reply.token_ids is None else tuple(reply.token_ids)
+    # A reply that names no ids is of those asked.
+    implied = None if ask.end_of_turn else ask.token_ids or None
+    ids = implied if reply.token_ids is None else tuple(reply.token_ids)
     said = _mismatch(ids, ask, len(reply.logprobs))
     if ids is None or said:
         return Failure("unparseable", said, permanent=True)
@@ -129,18 +137,6 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
     return Choice(values, upper, method, usage.n_prompt, usage.n_cached)
 
 
-def _decoder(ask: ScoreAsk) -> Callable[[bytes, str], _Scores | Failure]:
-    """One that reads no more than was asked for."""
-    if ask.features:
-        return _observed_scores
-    return _listed_scores if ask.top_logprobs else _scores
-
-
-def _implied(ask: ScoreAsk) -> tuple[int, ...] | None:
-    """The ids of a reply that names none."""
-    return None if ask.end_of_turn else ask.token_ids or None
-
-
 def _mismatch(given: tuple[int, ...] | None, ask: ScoreAsk, n_logprobs: int) -> str:
     if given is None:
         return "the server does not say which ids it scored"
@@ -165,17 +161,15 @@ def _features(
     found: dict[str, FloatArray] = {}
     for name in asked:
         array = _numbers(given[name])
-        if array is None or not _fits(array, name, n_tokens):
+        if array is None or (
+            array.shape != (n_tokens,)
+            if name in TOKEN_FEATURES
+            else array.ndim != 2 or array.size > _MOST_HEADS
+        ):
             said = f"the server's {name} has another shape, or a number out of range"
             return Failure("unparseable", said, permanent=True)
         found[name] = array
     return found
-
-
-def _fits(array: FloatArray, name: str, n_tokens: int) -> bool:
-    if name in TOKEN_FEATURES:
-        return array.shape == (n_tokens,)
-    return array.ndim == 2 and array.size <= _MOST_HEADS
 
 
 def _numbers(given: list[float | list[float | None] | None]) -> FloatArray | None:

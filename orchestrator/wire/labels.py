@@ -147,7 +147,10 @@ def _read(forms: Sequence[bytes], logprobs: Mapping[bytes, float], bound: float)
         value = _ln_sum(found)
         return _Read(value, value)
     missing = [form for form in forms if form not in logprobs]
-    begun = _beginnings(missing, logprobs)
+    # Listed tokens that are a proper beginning of a spelling.
+    begun = frozenset(
+        form[:n] for form in missing for n in range(1, len(form)) if form[:n] in logprobs
+    )
     upper = _ln_sum([*found, *[bound] * len(missing), *(logprobs[token] for token in begun)])
     return _Read(_ln_sum(found), upper) if found else _Read(math.nan, upper, begun)
 
@@ -160,13 +163,6 @@ def _spellings(labels: tuple[Label, ...]) -> tuple[tuple[bytes, ...], ...] | Non
         for label in labels
     )
     return found if len(set().union(*found)) == sum(map(len, found)) else None
-
-
-def _beginnings(spellings: Sequence[bytes], listed: Mapping[bytes, float]) -> frozenset[bytes]:
-    """Listed tokens that are a proper beginning of one of the spellings."""
-    return frozenset(
-        form[:n] for form in spellings for n in range(1, len(form)) if form[:n] in listed
-    )
 
 
 def _refuse(

@@ -274,7 +274,15 @@ def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...] | Failure:
         return reply
     if reply.tokens is None:
         return error_in(body, secret)
-    return tuple((one.id, _bytes(one.piece)) for one in reply.tokens)
+    return tuple(
+        (
+            one.id,
+            one.piece.encode("utf-8", "replace")
+            if isinstance(one.piece, str)
+            else bytes(one.piece),
+        )
+        for one in reply.tokens
+    )
 
 
 def rendered(body: bytes, secret: str) -> str | Failure:
@@ -301,6 +309,7 @@ def props(body: bytes, secret: str = "") -> Props | Failure:
     if reply.total_slots is None:
         return error_in(body, secret)
     settings = reply.default_generation_settings
+    drafts = settings.params.get("speculative.types", "none")
     return Props(
         n_slots=max(reply.total_slots, 1),
         n_ctx=settings.n_ctx,
@@ -308,7 +317,8 @@ def props(body: bytes, secret: str = "") -> Props | Failure:
         ftype=reply.model_ftype,
         template=reply.chat_template,
         eos=reply.eos_token.encode("utf-8", "replace"),
-        drafts=_word(settings.params.get("speculative.types", "none")),
+        # What is no text is a kind that no server has.
+        drafts=text_of(drafts) if isinstance(drafts, str) else "?",
     )
 
 
@@ -376,12 +386,3 @@ def is_text(piece: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _word(said: object) -> str:
-    """A text as it is; something else is one that no server says."""
-    return text_of(said) if isinstance(said, str) else "?"
-
-
-def _bytes(piece: str | list[int]) -> bytes:
-    return piece.encode("utf-8", "replace") if isinstance(piece, str) else bytes(piece)

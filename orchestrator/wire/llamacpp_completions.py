@@ -95,7 +95,10 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
         said = "the server's log-probabilities are of other tokens than it drew"
         return Failure("unparseable", said, permanent=True)
     values = [_value(entry.logprob) for entry in entries]
-    listed = [_pairs(entry) for entry in entries]
+    listed = [
+        [(one.id, _value(one.logprob)) for one in entry.top_logprobs if one.id is not None]
+        for entry in entries
+    ]
     n_cached = count(reply.timings.cache_n if reply.timings else None)
     return Step(values, listed, n_cached)
 
@@ -191,7 +194,8 @@ def place(made: Draft, spelled: Sequence[bytes]) -> list[int] | Failure:
                 lacking.append(at)
             entries[at] = ListedEntry(id=made.tokens[at])
         # The server may have held a token's text back and shown it with the next one's.
-        entries[at] = _spelled(entries[at] or ListedEntry(), piece)
+        one = entries[at] or ListedEntry()
+        entries[at] = ListedEntry(one.token, one.logprob, list(piece), one.id, one.top_logprobs)
         begin += len(piece)
     made.entries = entries
     return lacking
@@ -246,19 +250,11 @@ def _complete(spelled: Sequence[bytes]) -> Iterator[int]:
             yield at
 
 
-def _spelled(entry: ListedEntry, piece: bytes) -> ListedEntry:
-    return ListedEntry(entry.token, entry.logprob, list(piece), entry.id, entry.top_logprobs)
-
-
 def _value(found: float | None) -> float:
     """Natural log of p; nan where float32 can't hold p, and so the server says nothing of it."""
     if found is None or found < _LEAST or found > ROUNDING:
         return math.nan
     return logprob(found)
-
-
-def _pairs(entry: ListedEntry) -> list[tuple[int, float]]:
-    return [(one.id, _value(one.logprob)) for one in entry.top_logprobs if one.id is not None]
 
 
 def _answer(body: bytes, n_prompt: int, secret: str) -> _Completion | Failure:

@@ -227,10 +227,10 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Fai
     rows: Sequence[list[_Triple] | None] = meta.output_top_logprobs or [None] * len(ids)
     if listed is None or not len(listed) == len(rows) == len(ids):
         return _no_logprobs(len(ids), listed)
-    entries = [
-        ListedEntry(said or "", value, id=own, top_logprobs=_alternatives(row))
-        for own, (value, _, said), row in zip(ids, listed, rows, strict=True)
-    ]
+    entries = []
+    for own, (value, _, said), row in zip(ids, listed, rows, strict=True):
+        top = [Alternative(text or "", p, token) for p, token, text in row or () if token >= 0]
+        entries.append(ListedEntry(said or "", value, id=own, top_logprobs=top))
     finish = (meta.finish_reason or _Finish()).type
     answer = Answer(Message(reply.text), Logprobs(entries), finish)
     usage = Usage(
@@ -356,10 +356,6 @@ def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:
         return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
     said = f"{len(found)} log-probabilities for {n_wanted} tokens"
     return Failure("unparseable", said, permanent=True)
-
-
-def _alternatives(row: list[_Triple] | None) -> list[Alternative]:
-    return [Alternative(said or "", value, token) for value, token, said in row or () if token >= 0]
 
 
 def _top(

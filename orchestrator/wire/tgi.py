@@ -223,7 +223,8 @@ def generation(
         return details
     text, found = details
     if found.finish_reason == "stop_sequence":
-        text = _without_stop(text, ask.sampling.stop)
+        ends = [stop for stop in ask.sampling.stop if stop and text.endswith(stop)]
+        text = text[: len(text) - max(map(len, ends), default=0)]
     if found.tokens and all(one.logprob is None for one in found.tokens):
         return _NO_LOGPROBS
     rows: Sequence[list[_Token]] = found.top_tokens or [[]] * len(found.tokens)
@@ -288,8 +289,3 @@ def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:
     if reply.details is None:
         return _NO_LOGPROBS
     return text_of(reply.generated_text), reply.details
-
-
-def _without_stop(text: str, stops: Sequence[str]) -> str:
-    ends = [stop for stop in stops if stop and text.endswith(stop)]
-    return text[: len(text) - len(max(ends, key=len))] if ends else text
