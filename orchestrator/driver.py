@@ -39,7 +39,6 @@ from orchestrator.records import (
     Message,
     Outcome,
     Row,
-    Unit,
 )
 from orchestrator.units import Plan, Work
 
@@ -152,7 +151,9 @@ class Driver:
         coroutine = work.part.method.evaluate(work.unit, self._ask)
         self.n_open += 1
         unit = _Running(position, work, coroutine, [])
-        self._hold(unit, _item_bytes(work.unit))
+        item = work.unit.item
+        texts = [message.content for message in item.messages]
+        self._hold(unit, sum(map(sys.getsizeof, texts)) + sys.getsizeof(item.reference))
         self._advance(unit, None)
 
     def deliver(self, request: Request, outcome: Outcome | Failure) -> None:
@@ -221,7 +222,10 @@ class Driver:
         identity = self._plan.identities.get(ask.model)
         if identity is None:
             raise MethodError(f"a method asked {ask.model!r}, which is no model of its unit")
-        ask = self._with_system(ask)
+        system = self._systems.get(ask.model)
+        if system and not isinstance(ask, SimilarityAsk) and ask.messages[0].role != "system":
+            messages = (Message("system", system), *ask.messages)
+            ask = msgspec.structs.replace(ask, messages=messages)
         if isinstance(ask, GenerateAsk):
             wanted = self._plan.observed_top.get(ask.model, 0)
             if wanted > ask.top_logprobs:
@@ -300,18 +304,15 @@ class Driver:
     def _set_aside(self, unit: _Running, asked: list[_Keyed], lacking: str) -> None:
         """Ask what can be asked now, and close the unit."""
         for keyed in asked:
-            if keyed.ask.model not in self.absent and keyed.ask.model not in self._plan.given:
-                self._prefetch(unit.position, keyed)
+            model = keyed.ask.model
+            if model in self.absent or model in self._plan.given:
+                continue
+            if keyed.key not in self._in_flight and self._known(keyed) is None:
+                self._send(unit.position, keyed, [], begun=False)
         unit.coroutine.close()
         self.n_open -= 1
         self.n_bytes -= unit.n_bytes
         self.set_aside.append((unit.position, lacking))
-
-    def _prefetch(self, position: int, keyed: _Keyed) -> None:
-        """Have something asked that nobody waits for yet."""
-        if keyed.key in self._in_flight or self._known(keyed) is not None:
-            return
-        self._send(position, keyed, [], begun=False)
 
     def _send(self, position: int, keyed: _Keyed, waiters: list[Any], *, begun: bool) -> None:
         seed = seed_of(keyed.key, self._plan.seed) if keyed.kind == "generate" else 0
@@ -323,12 +324,6 @@ class Driver:
         )
         self._in_flight[keyed.key] = request
         self.outbox.append(request)
-
-    def _with_system(self, ask: AnyAsk) -> AnyAsk:
-        system = self._systems.get(ask.model)
-        if not system or isinstance(ask, SimilarityAsk) or ask.messages[0].role == "system":
-            return ask
-        return msgspec.structs.replace(ask, messages=(Message("system", system), *ask.messages))
 
     def _hold(self, unit: _Running, n_bytes: int) -> None:
         unit.n_bytes += n_bytes
@@ -382,12 +377,6 @@ def _given(unit: _Running) -> Any:  # noqa: ANN401
         return unit.answers
     answer = unit.answers[0]
     return AskFailed(answer) if isinstance(answer, Failure) else answer
-
-
-def _item_bytes(unit: Unit) -> int:
-    item = unit.item
-    texts = [message.content for message in item.messages]
-    return sum(map(sys.getsizeof, texts)) + sys.getsizeof(item.reference)
 
 
 def _outcome_bytes(outcome: Outcome | Failure) -> int:

@@ -210,7 +210,10 @@ class Blocks:
             self._unfinished = min(self._unfinished, self.layout.block_of(item))
         elif status == DONE:
             ranking = self.rule.rankings[slot.ranking]
-            value = _mean(row[ranking.column] for row in rows)
+            # Mean of all turns; nan where one has no number.
+            cells = [row[ranking.column] for row in rows]
+            numbers = [math.nan if cell is None else float(cell) for cell in cells]
+            value = math.fsum(numbers) / len(numbers) if numbers else math.nan
             turned = ranking.low + ranking.high - value
             self._values[slot.ranking][item, slot.index] = turned if slot.is_reversed else value
 
@@ -280,17 +283,14 @@ class Blocks:
     def _advance(self) -> None:
         while True:
             while self.n_open < min(self._n_ended + LAG, self.layout.n_blocks):
-                self._open(self.n_open)
+                first, last = self._first(self.n_open), self._first(self.n_open + 1)
+                self._n_left.append(int((self._units[first:last, self._deciding] == 0).sum()))
+                self.n_open += 1
             if self._n_ended >= self.n_open or self._n_left[self._n_ended]:
                 return
             if self._n_ended < self._unfinished:
                 self._look(self._n_ended)
             self._n_ended += 1
-
-    def _open(self, block: int) -> None:
-        units = self._units[self._first(block) : self._first(block + 1)]
-        self._n_left.append(int((units[:, self._deciding] == 0).sum()))
-        self.n_open += 1
 
     def _look(self, block: int) -> None:
         before = self.needed(self.n_open)
@@ -326,9 +326,3 @@ class Blocks:
             return bool(pairs[slot.index])
         test = self.tests[slot.ranking]
         return any(pairs[n] and slot.index in pair for n, pair in enumerate(test.pairs))
-
-
-def _mean(values: Iterator[Any]) -> float:
-    """Of all turns; nan where one has no number."""
-    found = [math.nan if value is None else float(value) for value in values]
-    return math.fsum(found) / len(found) if found else math.nan

@@ -12,15 +12,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
-from asyncio_throttle.throttler import Throttler
-
 from orchestrator.ask import Request
 from orchestrator.backend import Backend
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler._link import Link, send, throttler
 from orchestrator.scheduler.admission import Admission
-from orchestrator.scheduler.core import Core, ModelState, Retried, Settled
+from orchestrator.scheduler.core import Core, ModelState, Settled
 
 Connect = Callable[[str], Awaitable[Backend | Failure]]
 T = TypeVar("T")
@@ -99,7 +97,10 @@ class Scheduler:
                 finally:
                     if self._error is not None:
                         raise self._error
-                self._wake_all()
+                for link in self._links.values():
+                    for waiter in link.idle:
+                        if not waiter.done():
+                            waiter.set_result(None)
 
     async def _close(self) -> None:
         self._group = None
@@ -251,17 +252,14 @@ class Scheduler:
             link.n_workers += 1
             self._group.create_task(self._work(link))
 
-    def _wake_all(self) -> None:
-        for link in self._links.values():
-            for waiter in link.idle:
-                if not waiter.done():
-                    waiter.set_result(None)
-
     async def _work(self, link: Link) -> None:
         while not self._stopping:
             request = self._core.take(link.model, self._loop.time())
             if request is None:
-                await self._idle(link)
+                self._set_timer(link)
+                waiter: asyncio.Future[None] = self._loop.create_future()
+                link.idle.append(waiter)
+                await waiter
                 continue
             if link.idle and self._core.has_ready(link.model):
                 # After an outage nobody else would wake the others.
@@ -275,7 +273,9 @@ class Scheduler:
         latency_s = 0.0
         failure = await self._link_up(link)
         if failure is None and link.throttle is not None:
-            await self._pace(link, link.throttle)
+            # The rate cap; one worker at a time, because the throttler polls.
+            async with link.pacing:
+                await self._until_stop(link.throttle.acquire)
         if failure is not None:
             now = self._loop.time()
             ends = self._core.not_connected(request, failure, now)
@@ -296,8 +296,16 @@ class Scheduler:
                 return
             ends = self._core.done(request, outcome, now)
         for end in ends:
-            self._report(end, latency_s, now)
-        self._make_room()
+            if isinstance(end, Settled):
+                self._ends.settled(end.request, end.outcome, latency_s)
+            else:
+                self._ends.retried(end.request, end.failure, end.at - now)
+                self._set_timer(self._links[end.request.ask.model])
+        if self._core.is_full:
+            # Requests waited for one to end.
+            self._core.is_full = False
+            for other in self._links.values():
+                self._fill(other)
 
     def _is_admitted(self, request: Request) -> bool:
         admission = Admission.STOP if self._stopping else self._ends.may_send(request)
@@ -306,19 +314,6 @@ class Scheduler:
         elif admission is Admission.WAIT:
             self._core.is_full = True
         return admission is Admission.SEND
-
-    def _make_room(self) -> None:
-        """Let requests go on that waited for one to end."""
-        if self._core.is_full:
-            self._core.is_full = False
-            for link in self._links.values():
-                self._fill(link)
-
-    async def _idle(self, link: Link) -> None:
-        self._set_timer(link)
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        link.idle.append(waiter)
-        await waiter
 
     def _set_timer(self, link: Link) -> None:
         at = self._core.wake_at(link.model)
@@ -333,18 +328,6 @@ class Scheduler:
         link.timer = None
         for _ in range(min(len(link.idle), self._core.models[link.model].n_queued) or 1):
             self._wake(link)
-
-    def _report(self, end: Settled | Retried, latency_s: float, now: float) -> None:
-        if isinstance(end, Settled):
-            self._ends.settled(end.request, end.outcome, latency_s)
-        else:
-            self._ends.retried(end.request, end.failure, end.at - now)
-            self._set_timer(self._links[end.request.ask.model])
-
-    async def _pace(self, link: Link, throttle: Throttler) -> None:
-        """Wait for the rate cap; one worker at a time, because the throttler polls."""
-        async with link.pacing:
-            await self._until_stop(throttle.acquire)
 
     async def _link_up(self, link: Link) -> Failure | None:
         """See to it that there is a connection; None where there is one, or the run stops.

@@ -81,9 +81,11 @@ class Window:
             n_bytes: Memory of the open units' texts.
         """
         self.scanning = False
-        if n_open >= self._most_open() or (
-            n_open and n_bytes + _UNIT_BYTES * n_open >= self._max_bytes
-        ):
+        most_open = self._max_open
+        if self._limit is not None:
+            most_open = max(most_open, sum(map(self._room, self._asked)))
+        is_heavy = n_open > 0 and n_bytes + _UNIT_BYTES * n_open >= self._max_bytes
+        if n_open >= most_open or is_heavy:
             return None
         oldest = self._pop_oldest(waiting)
         return self._fresh(waiting) if oldest is None else oldest
@@ -91,8 +93,11 @@ class Window:
     def end(self, position: int) -> None:
         """A unit has ended: those of its item that needed it may have become ready."""
         self._ended[position] = 1
+        n_per_item = self._plan.n_per_item
         for other in self._plan.fed_by(position):
-            if self._is_met(other) and not self._ended[other] and self._is_ready(other):
+            # Items come in any order, but each as a whole.
+            is_met = other <= self._met or other // n_per_item != self._met // n_per_item
+            if is_met and not self._ended[other] and self._is_ready(other):
                 self._put(other, self._plan.gate(other))
                 self.n_aside -= 1
 
@@ -108,11 +113,6 @@ class Window:
     def empty(self) -> bool:
         """True if every position was handed out."""
         return self.exhausted and self.n_aside == 0
-
-    def _most_open(self) -> int:
-        if self._limit is None:
-            return self._max_open
-        return max(self._max_open, sum(map(self._room, self._asked)))
 
     def _room(self, model: str) -> int:
         """Units that may wait for a model."""
@@ -157,11 +157,6 @@ class Window:
                 self._put(position, gate)
         self.scanning = True
         return None
-
-    def _is_met(self, position: int) -> bool:
-        """Of a unit whose item was begun: items come in any order, but each as a whole."""
-        n_per_item = self._plan.n_per_item
-        return position <= self._met or position // n_per_item != self._met // n_per_item
 
     def _is_ready(self, position: int) -> bool:
         return all(self._ended[needed] for needed in self._plan.needs(position))
