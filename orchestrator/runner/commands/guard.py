@@ -157,7 +157,7 @@ def _ends_by_sigterm() -> Iterator[None]:
 
 
 def _package() -> str:
-    return str(Path(__file__).resolve().parents[2])
+    return str(Path(__file__).resolve().parents[3])
 
 
 def _say(text: str) -> None:
