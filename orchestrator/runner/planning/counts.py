@@ -2,20 +2,28 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
 
-from orchestrator.contracts.method import Stage
 from orchestrator.records import Failure, Outcome
 from orchestrator.runner.planning.budget import Price
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.stopping import new_blocks, open_blocks
-from orchestrator.runner.planning.tally import Asked, Group, Lookup, Tally, by_end, count, drawn
+from orchestrator.runner.planning.tally import (
+    Group,
+    Lookup,
+    Mark,
+    Tally,
+    by_end,
+    count,
+    drawn,
+    mark_of,
+)
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.store import Store
-from orchestrator.units import Part, Plan, PlanCount, StageCount
+from orchestrator.units import Plan, PlanCount, StageCount
 
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
 # low: an estimate that is too high disappoints nobody.
@@ -205,21 +213,20 @@ def systems_of(prepared: Prepared) -> dict[str, str]:
 
 
 def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
-    planned = plan.stages()
     unneeded = _unneeded(plan, tally)
-    held, missing = _by_stage(tally.held, planned), _by_stage(tally.missing, planned)
     stages = []
-    for part, stage in planned:
+    for part, stage in plan.stages():
+        mark = mark_of(stage)
         n_times = tally.n_turns if stage.per_turn else tally.n_items
         total = stage.per_item * n_times
-        skipped = min(total, unneeded[stage.name, stage.model, stage.draw])
-        key = (part.name, stage.ask, stage.model)
-        have = min(held[key], total - skipped)
-        held[key] -= have
-        # What is asked after an answer that is not there yet is not among what is missing.
-        exact = stage.exact and n_times == tally.n_items
-        left = missing[key] if exact else total
-        left = min(left, total - skipped - have)
+        skipped = min(total, unneeded[mark])
+        have = min(tally.held[mark], total - skipped)
+        # Not what is missing now: a rewriting is asked only after its answer is there. But a unit
+        # that has ended, as one whose answer failed, asks nothing more.
+        n_open = tally.open_turns[mark] if stage.per_turn else tally.open_items[mark]
+        # Estimates from some of the items are rounded one by one.
+        still_open = max(0, stage.per_item * n_open - tally.held_open[mark])
+        left = min(still_open, total - skipped - have)
         stages.append(
             StageCount(
                 name=stage.name,
@@ -227,7 +234,7 @@ def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
                 total=total,
                 held=have,
                 left=left,
-                exact=exact,
+                exact=stage.exact and n_times == tally.n_items,
                 max_tokens=stage.max_tokens * left,
                 not_needed=skipped,
                 method=part.name,
@@ -236,43 +243,26 @@ def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
     return stages
 
 
-def _by_stage(asked: Asked, planned: Sequence[tuple[Part, Stage]]) -> Asked:
-    """Return requests by the method whose stage counts them.
-
-    A draw that several methods share is asked by any of them and counted with the first.
-    """
-    own = dict.fromkeys((part.name, stage.ask, stage.model) for part, stage in planned)
-    first = {(ask, model): method for method, ask, model in reversed(own)}
-    found: Asked = Counter()
-    for (method, ask, model), n in asked.items():
-        is_own = (method, ask, model) in own
-        found[method if is_own else first.get((ask, model), method), ask, model] += n
-    return found
-
-
-def _unneeded(plan: Plan, tally: Tally) -> Counter[tuple[str, str, str]]:
-    """Requests of units that are not needed, by name, model and draw of their stage."""
-    found: Counter[tuple[str, str, str]] = Counter()
+def _unneeded(plan: Plan, tally: Tally) -> Counter[Mark]:
+    """Requests of units that are not needed, by stage."""
+    found: Counter[Mark] = Counter()
     for which, n_items in tally.skipped.items():
         part, combination = plan.combinations[which]
         asked = combination.judge or combination.models[-1]
         for stage in part.stages(combination.models):
             if stage.model == asked:
                 n_times = tally.skipped_turns[which] if stage.per_turn else n_items
-                found[stage.name, stage.model, stage.draw] += stage.per_item * n_times
+                found[mark_of(stage)] += stage.per_item * n_times
     return found
 
 
-def _observations(missing: Asked, plan: Plan) -> list[StageCount]:
+def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCount]:
     """Stored draws that lack what is to be observed: their tokens are scored, not drawn again."""
     planned = {(stage.ask, stage.model) for _, stage in plan.stages()}
-    scored: Counter[str] = Counter()
-    for (_, kind, model), n in missing.items():
-        if kind == "score" and (kind, model) not in planned:
-            scored[model] += n
     return [
         StageCount("observations", model, n, 0, n, exact=True, max_tokens=0)
-        for model, n in sorted(scored.items())
+        for (kind, model), n in sorted(missing.items())
+        if kind == "score" and (kind, model) not in planned
     ]
 
 

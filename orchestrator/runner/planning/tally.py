@@ -11,15 +11,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.contracts.method import Combination, Stage
 from orchestrator.driver import Driver
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.blocks import Blocks
-from orchestrator.units import Plan
+from orchestrator.units import Part, Plan
 
 Ints = NDArray[np.int64]
 Lookup = Callable[[bytes], Outcome | Failure | None]
-Asked = Counter[tuple[str, str, str]]
-"""Requests by the method that asks first, kind of ask, and model."""
+Mark = tuple[str, str, str]
+"""Name, model and draw of a stage: stages that are alike in them are one."""
 
 
 class Tally(msgspec.Struct):
@@ -28,16 +29,23 @@ class Tally(msgspec.Struct):
     Attributes:
         n_items: Items.
         n_turns: Their turns.
-        held: Asks that the store answers, each key once.
-        missing: Asks that it does not, likewise.
+        held: Asks that the store answers by stage of the plan, each key once.
+        held_open: Those of `held` in items where a unit that has the stage waits for an answer.
+        open_items: Such items, by stage.
+        open_turns: Their turns.
+        missing: Asks that the store does not answer, by kind and model, each key once. What is
+            asked only after one of them is answered is not among them.
         skipped: Items whose unit is not needed, by combination.
         skipped_turns: Their turns.
     """
 
     n_items: int = 0
     n_turns: int = 0
-    held: Asked = msgspec.field(default_factory=Counter)
-    missing: Asked = msgspec.field(default_factory=Counter)
+    held: Counter[Mark] = msgspec.field(default_factory=Counter)
+    held_open: Counter[Mark] = msgspec.field(default_factory=Counter)
+    open_items: Counter[Mark] = msgspec.field(default_factory=Counter)
+    open_turns: Counter[Mark] = msgspec.field(default_factory=Counter)
+    missing: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     skipped: Counter[int] = msgspec.field(default_factory=Counter)
     skipped_turns: Counter[int] = msgspec.field(default_factory=Counter)
 
@@ -46,6 +54,9 @@ class Tally(msgspec.Struct):
             self.n_items + other.n_items,
             self.n_turns + other.n_turns,
             self.held + other.held,
+            self.held_open + other.held_open,
+            self.open_items + other.open_items,
+            self.open_turns + other.open_turns,
             self.missing + other.missing,
             self.skipped + other.skipped,
             self.skipped_turns + other.skipped_turns,
@@ -115,8 +126,9 @@ def count(
         advance: Called with the number of items that are counted now.
     """
     tally = Tally()
+    stages = _Stages(plan)
     for index in group.driven:
-        _drive_item(plan, index, lookup, systems, blocks, tally)
+        _drive_item(plan, stages, index, lookup, systems, blocks, tally)
         advance(1)
     return _scaled(tally, group) if group.is_sample else tally
 
@@ -132,14 +144,61 @@ def _scaled(tally: Tally, group: Group) -> Tally:
         len(group.items),
         round(tally.n_turns * times),
         grown(tally.held),
+        grown(tally.held_open),
+        grown(tally.open_items),
+        grown(tally.open_turns),
         grown(tally.missing),
         grown(tally.skipped),
         grown(tally.skipped_turns),
     )
 
 
-def _drive_item(
+class _Stages:
+    """Stages that the units of an item have, and the stage that a request belongs to."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._planned = {mark_of(stage): stage for _, stage in plan.stages()}
+        self.of_unit = [self._of_unit(*combination) for combination in plan.combinations]
+
+    def _of_unit(self, part: Part, combination: Combination) -> list[Mark]:
+        """Return the stages of one unit; those of its method where it names one of its own."""
+        own = [mark_of(stage) for stage in part.stages(combination.models)]
+        if all(mark in self._planned for mark in own):
+            return own
+        return [mark_of(stage) for stage in part.stages()]
+
+    def place(
+        self, which: int, kind: str, model: str, n_turns: int, taken: Counter[Mark]
+    ) -> Mark | None:
+        """Return the stage of a request: the first of its unit that still lacks one.
+
+        Another method's where the unit has none, as answers are a stage of the method that draws
+        them alone; None where no stage lacks one.
+
+        Args:
+            which: The unit that asks, among those of its item.
+            kind: Of the request.
+            model: Asked.
+            n_turns: Of the item.
+            taken: Requests of the item that have their stage.
+        """
+        for mark in (*self.of_unit[which], *self._planned):
+            stage = self._planned[mark]
+            if (stage.ask, stage.model) == (kind, model):
+                n_times = n_turns if stage.per_turn else 1
+                if taken[mark] < stage.per_item * n_times:
+                    return mark
+        return None
+
+
+def mark_of(stage: Stage) -> Mark:
+    """Return the properties in which equal stages of several methods agree."""
+    return stage.name, stage.model, stage.draw
+
+
+def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
     plan: Plan,
+    stages: _Stages,
     index: int,
     lookup: Lookup,
     systems: Mapping[str, str],
@@ -156,6 +215,7 @@ def _drive_item(
     tally.n_turns += n_turns
     found: dict[bytes, Outcome | Failure | None] = {}
     seen: set[bytes] = set()
+    held: Counter[Mark] = Counter()
     which = 0
 
     def remember(key: bytes) -> Outcome | Failure | None:
@@ -163,12 +223,14 @@ def _drive_item(
             found[key] = lookup(key)
         return found[key]
 
-    def held(key: bytes, kind: str, model: str) -> None:
+    def watch(key: bytes, kind: str, model: str) -> None:
         if key not in seen:
             seen.add(key)
-            tally.held[plan.part(which).name, kind, model] += 1
+            mark = stages.place(which, kind, model, n_turns, held)
+            if mark is not None:
+                held[mark] += 1
 
-    driver = Driver(plan, remember, systems, watch=held)
+    driver = Driver(plan, remember, systems, watch=watch)
     needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
     for which in range(plan.n_per_item):
         if needed is None or needed[which]:
@@ -176,8 +238,11 @@ def _drive_item(
         else:
             tally.skipped[which] += 1
             tally.skipped_turns[which] += n_turns
-    tally.missing.update(
-        (plan.part(request.position).name, request.kind, request.ask.model)
-        for request in driver.outbox
-    )
+    waiting = {unit.position - first for request in driver.outbox for unit, _ in request.waiters}
+    tally.held.update(held)
+    for mark in {mark for unit in waiting for mark in stages.of_unit[unit]}:
+        tally.open_items[mark] += 1
+        tally.open_turns[mark] += n_turns
+        tally.held_open[mark] += held[mark]
+    tally.missing.update((request.kind, request.ask.model) for request in driver.outbox)
     driver.close()
