@@ -128,7 +128,11 @@ class Dataset:
             raise DatasetError(
                 f"{self.name}: item {index + 1} changed while it was in use; start the command anew"
             )
-        return item if item.key else msgspec.structs.replace(item, key=self._key(item, index))
+        if item.key:
+            return item
+        ordinal = 0 if self._ordinals is None else int(self._ordinals[index])
+        key = f"{key_hash(item):016x}{f'-{ordinal + 1}' if ordinal else ''}"
+        return msgspec.structs.replace(item, key=key)
 
     def place(self, index: int) -> int:
         """The 0-based place in the source of the item at an index."""
@@ -203,11 +207,6 @@ class Dataset:
 
         placed = sorted((mark(cluster), cluster) for cluster in members.values())
         return [index for _, cluster in placed for index in cluster]
-
-    def _key(self, item: Item, index: int) -> str:
-        ordinal = 0 if self._ordinals is None else int(self._ordinals[index])
-        key = f"{key_hash(item):016x}"
-        return f"{key}-{ordinal + 1}" if ordinal else key
 
 
 class DatasetKind(Plugin[ConfigT], ABC):

@@ -63,7 +63,12 @@ def answer_row(row: Mapping[str, Any], names: Names) -> AnswerRow:
             f"neither a key ({', '.join(_KEYS)}) nor a prompt ({', '.join(_PROMPTS)}) to find its "
             f"item by; say which by 'key' or 'prompt'"
         )
-    return AnswerRow(key, prompt, _first(row, _GENERATORS), _turn(row), _samples(row, names))
+    turn = row.get("turn")
+    if turn is None:
+        turn = 0
+    elif isinstance(turn, bool) or not isinstance(turn, int) or not 0 < turn < _MANY:
+        raise FormError(f"'turn' must be a number from 1, not {turn!r:.40}")
+    return AnswerRow(key, prompt, _first(row, _GENERATORS), turn, _samples(row, names))
 
 
 def has_generator(columns: Sequence[str]) -> bool:
@@ -98,15 +103,6 @@ def _evaluation_harness_prompt(row: Mapping[str, Any]) -> str:
     if isinstance(sent, Sequence) and sent and isinstance(sent[0], Sequence) and sent[0]:
         return _plain(sent[0][0])
     return ""
-
-
-def _turn(row: Mapping[str, Any]) -> int:
-    turn = row.get("turn")
-    if turn is None:
-        return 0
-    if isinstance(turn, bool) or not isinstance(turn, int) or not 0 < turn < _MANY:
-        raise FormError(f"'turn' must be a number from 1, not {turn!r:.40}")
-    return turn
 
 
 def _samples(row: Mapping[str, Any], names: Names) -> tuple[tuple[str, ...], ...]:

@@ -80,28 +80,19 @@ class AnswerFile:
             place = self._place(address)
             if place is None:
                 continue
-            row = self._row(place)
-            if isinstance(row, Failure):
-                return row
-            if self._is_of(row, item):
+            try:
+                row = answer_row(self._rows.row(place), self._names)
+            except (FormError, DatasetError) as error:
+                return _no_answer(f"{self._rows.where(place)}: {error}")
+            # Equal keys may be an accident: unless the column was named, prompts must agree.
+            is_sure = self._names.key or not row.prompt or row.turn > 1
+            if is_sure or row.prompt.strip() == item.prompt.strip():
                 return self._text_of(row, item, ask)
             said = (
                 f"{self._rows.where(place)} has the key {item.key!r}, but another prompt; if they "
                 f"belong together, say so by 'key'"
             )
         return _no_answer(said)
-
-    def _row(self, place: int) -> AnswerRow | Failure:
-        try:
-            return answer_row(self._rows.row(place), self._names)
-        except (FormError, DatasetError) as error:
-            return _no_answer(f"{self._rows.where(place)}: {error}")
-
-    def _is_of(self, row: AnswerRow, item: Item) -> bool:
-        """Equal keys may be an accident: unless the column was named, prompts must agree."""
-        if self._names.key or not row.prompt or row.turn > 1:
-            return True
-        return row.prompt.strip() == item.prompt.strip()
 
     def _text_of(self, row: AnswerRow, item: Item, ask: GenerateAsk) -> Generation | Failure:
         if ask.repeat >= len(row.samples):
@@ -194,7 +185,10 @@ def _index(
             if address is None:
                 continue
             other = places.setdefault(address, index)
-            if other in {index, _SEVERAL} or not _differ(rows, names, other, index):
+            if other in {index, _SEVERAL}:
+                continue
+            one, two = (answer_row(rows.row(place), names) for place in (other, index))
+            if one.samples == two.samples:
                 continue
             if address == by_prompt and by_key is not None:
                 places[address] = _SEVERAL
@@ -206,10 +200,6 @@ def _index(
     order = np.argsort(hashes)
     values = np.fromiter(places.values(), np.int32, len(places))
     return hashes[order], values[order]
-
-
-def _differ(rows: Rows, names: Names, one: int, other: int) -> bool:
-    return answer_row(rows.row(one), names).samples != answer_row(rows.row(other), names).samples
 
 
 def _addresses(key: str, prompt: str, turn: int) -> tuple[int, ...]:

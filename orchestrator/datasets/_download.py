@@ -101,7 +101,8 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
     """
     if path.is_file():
         return verified(path, remote.sha256)
-    _check_address(remote.url)
+    if urlsplit(remote.url).scheme not in _SCHEMES:
+        raise DatasetError(f"{remote.url}: only http and https addresses are fetched")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path):
@@ -188,7 +189,8 @@ def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
     etag = _read_text(_etag_path(part))
     wanted = {"Range": f"bytes={have}-", "If-Range": etag} if have and etag else {}
     with _dropped_if_wrong(part), _opened(remote, wanted, patience) as reply:
-        goes_on = reply.status == _PARTIAL and _begins_at(reply.headers, have)
+        there = reply.headers.get("Content-Range") or ""
+        goes_on = reply.status == _PARTIAL and there.startswith(f"bytes {have}-")
         have = have if goes_on else 0
         _write(_etag_path(part), (reply.headers.get("ETag") or "").encode())
         length = reply.headers.get("Content-Length")
@@ -247,17 +249,13 @@ def _opened(
         if error.code in _PASSING or error.code == _RANGE_WRONG:
             kind = _RangeError if error.code == _RANGE_WRONG else _PassingError
             raise kind(f"the server says {error.code} {error.reason}") from error
-        raise DatasetError(_refused(remote, error)) from error
+        said = f"{remote.url}: the server says {error.code} {error.reason}"
+        if error.code in {401, 403}:
+            said += "; a dataset that asks for consent needs it, and HF_TOKEN in the environment"
+        raise DatasetError(said) from error
     except _BROKEN as error:
         reason = getattr(error, "reason", None) or error
         raise _PassingError(str(reason) or type(error).__name__) from error
-
-
-def _refused(remote: Remote, error: urllib.error.HTTPError) -> str:
-    said = f"{remote.url}: the server says {error.code} {error.reason}"
-    if error.code not in {401, 403}:
-        return said
-    return f"{said}; a dataset that asks for consent needs it, and HF_TOKEN in the environment"
 
 
 def _again(call: Callable[[], T], url: str, patience: Patience) -> T:
@@ -301,11 +299,6 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 _opener: Final = urllib.request.build_opener(_Redirects)
 
 
-def _check_address(url: str) -> None:
-    if urlsplit(url).scheme not in _SCHEMES:
-        raise DatasetError(f"{url}: only http and https addresses are fetched")
-
-
 @contextmanager
 def _dropped_if_wrong(part: Path) -> Iterator[None]:
     """Delete a part that the server can't continue, so that the next attempt starts over."""
@@ -314,10 +307,6 @@ def _dropped_if_wrong(part: Path) -> Iterator[None]:
     except _RangeError:
         _drop(part)
         raise
-
-
-def _begins_at(headers: HTTPMessage, offset: int) -> bool:
-    return (headers.get("Content-Range") or "").startswith(f"bytes {offset}-")
 
 
 @contextmanager

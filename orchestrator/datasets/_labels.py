@@ -43,11 +43,14 @@ def read_labels(path: Path) -> pl.DataFrame:
         DatasetError: If it has no column for items or labels, or with every row that lacks them.
     """
     rows = open_rows(path, path.name)
-    columns = {part: _column(part, rows.columns) for part in _COLUMNS}
+    columns = {
+        part: next((name for name in names if name in rows.columns), None)
+        for part, names in _COLUMNS.items()
+    }
     for part in ("item", "label"):
         if columns[part] is None:
-            names = ", ".join(_COLUMNS[part])
-            raise DatasetError(f"{path.name}: no column for the {part}: none of {names}")
+            usual = ", ".join(_COLUMNS[part])
+            raise DatasetError(f"{path.name}: no column for the {part}: none of {usual}")
     if (columns["model_a"] is None) != (columns["model_b"] is None):
         raise DatasetError(f"{path.name}: a pair needs both 'model_a' and 'model_b'")
     faults = Faults()
@@ -59,10 +62,6 @@ def read_labels(path: Path) -> pl.DataFrame:
             faults.add(rows.where(index), str(error))
     faults.check()
     return pl.DataFrame(found, schema=SCHEMA, orient="row")
-
-
-def _column(part: str, there: tuple[str, ...]) -> str | None:
-    return next((name for name in _COLUMNS[part] if name in there), None)
 
 
 def _label(row: Mapping[str, Any], columns: Mapping[str, str | None]) -> tuple[Any, ...]:

@@ -46,16 +46,12 @@ class DemoItem:
     reference: str
 
 
-def _swap(symbols: Sequence[str]) -> list[str]:
-    return [symbols[-1], *symbols[1:-1], symbols[0]]
-
-
 _Transform = Callable[[Sequence[str]], list[str]]
 _TASKS: dict[str, tuple[str, _Transform]] = {
     "reverse": ("Reverse", lambda symbols: list(reversed(symbols))),
     "sort": ("Sort", sorted),
     "repeat": ("Repeat", list),
-    "swap": ("Swap first and last", _swap),
+    "swap": ("Swap first and last", lambda symbols: [symbols[-1], *symbols[1:-1], symbols[0]]),
     "rotate": ("Rotate", lambda symbols: [*symbols[1:], symbols[0]]),
     "first": ("First", lambda symbols: [symbols[0]]),
     "last": ("Last", lambda symbols: [symbols[-1]]),
