@@ -59,14 +59,12 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     few = f", {listed} alternatives where {asked} were asked for" if listed < asked else ""
     state = WARNING if few else GOOD
     findings.append(Finding("logprobs", YES, state, f"of each drawn token{few}"))
-    return [*findings, _ids(found, position), _drawn(position)]
-
-
-def _ids(found: Chat, position: Position) -> Finding:
     if found.token_ids is not None or position.drawn.token_id is not None:
-        return Finding("token_ids", YES, GOOD, "the ids of drawn tokens are given")
-    said = "token ids are not given: answers are scored by their text, tokenised anew"
-    return Finding("token_ids", NO, WARNING, said)
+        ids = Finding("token_ids", YES, GOOD, "the ids of drawn tokens are given")
+    else:
+        said = "token ids are not given: answers are scored by their text, tokenised anew"
+        ids = Finding("token_ids", NO, WARNING, said)
+    return [*findings, ids, _drawn(position)]
 
 
 def _drawn(position: Position) -> Finding:
@@ -300,17 +298,14 @@ def mixing(alone: Sequence[HttpReply], together: Sequence[HttpReply]) -> Finding
 def _same(left: Chat | None, right: Chat | None) -> bool:
     if left is None or right is None or len(left.positions) != len(right.positions):
         return False
-    return all(
-        one.drawn.token == other.drawn.token
-        and len(one.top) == len(other.top)
-        and _near(one.logprobs(), other.logprobs())
-        for one, other in zip(left.positions, right.positions, strict=True)
-    )
-
-
-def _near(left: Mapping[str, float], right: Mapping[str, float]) -> bool:
-    # The last of the alternatives may be another where two are equally likely.
-    shared = left.keys() & right.keys()
-    return len(shared) >= len(left) - 1 and all(
-        math.isclose(left[token], right[token], abs_tol=NOISE) for token in shared
-    )
+    for one, other in zip(left.positions, right.positions, strict=True):
+        if one.drawn.token != other.drawn.token or len(one.top) != len(other.top):
+            return False
+        here, there = one.logprobs(), other.logprobs()
+        shared = here.keys() & there.keys()
+        # The last of the alternatives may be another where two are equally likely.
+        if len(shared) < len(here) - 1 or not all(
+            math.isclose(here[token], there[token], abs_tol=NOISE) for token in shared
+        ):
+            return False
+    return True

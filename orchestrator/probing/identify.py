@@ -4,7 +4,7 @@ Source: the routes of vLLM 0.32, SGLang 0.5.23, TGI 3.3 and llama.cpp's server; 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.probing.replies import HttpReply, text_in
 
@@ -40,8 +40,9 @@ def identify(replies: Mapping[str, HttpReply]) -> str:
         return "embedded"
     if text_in(version, "version").startswith("fake-"):
         return "fake"
-    owner = _OWNERS.get(_owner(tables.get("/v1/models", {})))
-    if owner is not None:
+    models = tables.get("/v1/models", {}).get("data")
+    first = models[0] if isinstance(models, list) and models else {}
+    if isinstance(first, dict) and (owner := _OWNERS.get(text_in(first, "owned_by"))) is not None:
         return owner
     info = tables.get("/info", {})
     told = {
@@ -52,17 +53,6 @@ def identify(replies: Mapping[str, HttpReply]) -> str:
         "vllm": "version" in version,
     }
     return next((kind for kind, is_it in told.items() if is_it), "openai")
-
-
-def _owner(models: Mapping[str, Any]) -> str:
-    entry = _first(models)
-    return text_in(entry, "owned_by")
-
-
-def _first(models: Mapping[str, Any]) -> Mapping[str, Any]:
-    data = models.get("data")
-    entry = data[0] if isinstance(data, list) and data else {}
-    return entry if isinstance(entry, dict) else {}
 
 
 def model_names(models: HttpReply | None) -> tuple[str, ...]:

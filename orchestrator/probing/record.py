@@ -112,12 +112,7 @@ def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
         earlier = before.find(finding.name)
         if UNKNOWN not in (earlier.value, finding.value) and earlier.value != finding.value:
             found.append(f"{finding.name} was {earlier.value}, is {finding.value}")
-    return [*found, *_another_model(before, now)]
-
-
-def _another_model(before: ProbeRecord, now: ProbeRecord) -> list[str]:
-    """Describe signs that another model answers under the same name."""
-    found = []
+    # Signs that another model answers under the same name.
     alike = likeness.compare(before.seen, now.seen)
     if alike is not None and alike.mean > before.limit:
         found.append(

@@ -69,7 +69,10 @@ def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) 
         return Verdict(method, IMPOSSIBLE, *refused)
     match need.ask:
         case "generate":
-            return _generation(method, need, record)
+            drawn = _by(method, record.find("generate"), {YES: EXACT})
+            if drawn.verdict != EXACT or not need.examples:
+                return drawn
+            return _tried(method, need, record)
         case "score":
             return _by(method, record.find("score"), {"consistent": EXACT, "noisy": BOUNDED})
         case "choose":
@@ -111,19 +114,11 @@ def _choice(method: str, need: Need, record: ProbeRecord) -> Verdict:
     return Verdict(method, BOUNDED, why, long.remedy)
 
 
-def _generation(method: str, need: Need, record: ProbeRecord) -> Verdict:
-    drawn = _by(method, record.find("generate"), {YES: EXACT})
-    if drawn.verdict != EXACT or not need.examples:
-        return drawn
-    return _tried(method, need, record)
-
-
 def _tried(method: str, need: Need, record: ProbeRecord) -> Verdict:
     """Return the worst verdict of the examples; of equally bad ones the last, which asks most."""
-    tried = [_by_state(method, record.find(name_of(one))) for one in reversed(need.examples)]
+    tried = []
+    for example in reversed(need.examples):
+        finding = record.find(name_of(example))
+        word = _BY_STATE[finding.state]
+        tried.append(Verdict(method, word, finding.said, finding.remedy if word != EXACT else ""))
     return max(tried, key=lambda one: _WORST_LAST.index(one.verdict))
-
-
-def _by_state(method: str, finding: Finding) -> Verdict:
-    word = _BY_STATE[finding.state]
-    return Verdict(method, word, finding.said, finding.remedy if word != EXACT else "")

@@ -148,16 +148,13 @@ class _Code(CodeGenerator):
         self.visit(node.node, frame)
         self.write(", ")
         if isinstance(node.arg, nodes.Slice):
-            self._slice(node.arg, frame)
+            self.write("slice(")
+            for part in (node.arg.start, node.arg.stop, node.arg.step):
+                self.write("None") if part is None else self.visit(part, frame)
+                self.write(", ")
+            self.write(")")
         else:
             self.visit(node.arg, frame)
-        self.write(")")
-
-    def _slice(self, node: nodes.Slice, frame: Frame) -> None:
-        self.write("slice(")
-        for part in (node.start, node.stop, node.step):
-            self.write("None") if part is None else self.visit(part, frame)
-            self.write(", ")
         self.write(")")
 
 

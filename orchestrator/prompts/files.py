@@ -150,7 +150,8 @@ def read_wordings(file: Path) -> dict[str, Wording]:
     text = _text(file)
     suffix = file.suffix.lower()
     if suffix == ".jsonl":
-        return dict(_fastchat(line, number) for number, line in _lines(text))
+        lines = enumerate(text.split("\n"), 1)
+        return dict(_fastchat(line, number) for number, line in lines if line.strip())
     if suffix in {".json", ".yaml", ".yml"}:
         return _mapping(text, suffix)
     if suffix == ".py":
@@ -166,10 +167,6 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file.name!r} can't be read: {error}") from error
-
-
-def _lines(text: str) -> list[tuple[int, str]]:
-    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def _fastchat(line: str, number: int) -> tuple[str, Wording]:
