@@ -70,7 +70,11 @@ def analyse_ranking(
         StatisticsError: If the level is not in (0, 1), or a preference not in [0, 1].
     """
     checked_level(confidence_level)
-    table = judgments if isinstance(judgments, Table) else _tabulated(judgments)
+    if isinstance(judgments, Table):
+        table = judgments
+    else:
+        slices = judgments.iter_slices(ROWS_AT_ONCE) if judgments.height else ()
+        table = tabulate(slices, judgments.height)
     if judge is not None:
         table = table.of_judge(judge)
     setting = _Setting(confidence_level, n_resamples)
@@ -81,6 +85,9 @@ def analyse_ranking(
     hard = table.sums(table.mode_wins())
     mode_models = _model_ratings(setting.rate(hard, table, mode_rng), hard, table)
     approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)
+    uncertainty = UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED
+    if table.n_clusters != table.n_items_used:
+        uncertainty = f"{BY_CLUSTER}{uncertainty[uncertainty.index(',') :]}"
     found = RankingAnalysis(
         judge=judge,
         judges=table.judges,
@@ -104,20 +111,12 @@ def analyse_ranking(
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         method=METHOD,
-        uncertainty=_uncertainty(table),
+        uncertainty=uncertainty,
         notes=_notes(table, rated, models),
     )
-    return _distrusted(found, _warning(table))
-
-
-def _warning(table: Table) -> str:
-    """A warning where a judge would mostly have said something else than a label."""
-    return distrust(
-        {
-            judge: table.of_judge(judge).floats("coverage_ab", "coverage_ba")
-            for judge in table.judges
-        }
-    )
+    coverage = ("coverage_ab", "coverage_ba")
+    by_judge = {judge: table.of_judge(judge).floats(*coverage) for judge in table.judges}
+    return _distrusted(found, distrust(by_judge))
 
 
 def _distrusted(found: RankingAnalysis, warning: str) -> RankingAnalysis:
@@ -144,13 +143,6 @@ def _of_open_rank(models: Sequence[ModelRating]) -> tuple[ModelRating, ...]:
     )
 
 
-def _uncertainty(table: Table) -> str:
-    words = UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED
-    if table.n_clusters == table.n_items_used:
-        return words
-    return f"{BY_CLUSTER}{words[words.index(',') :]}"
-
-
 @dataclass(frozen=True, slots=True)
 class _Setting:
     confidence_level: float
@@ -164,12 +156,6 @@ class _Setting:
             n_resamples=self.n_resamples,
             rng=rng,
         )
-
-
-def _tabulated(judgments: pl.DataFrame) -> Table:
-    """A frame of judgments as a table; it may be empty."""
-    slices = judgments.iter_slices(ROWS_AT_ONCE) if judgments.height else ()
-    return tabulate(slices, judgments.height)
 
 
 def _number(value: float) -> float | None:
@@ -341,7 +327,9 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
         least = f"{APPROXIMATE_BELOW} {'items' if alone else 'clusters of items'}"
         notes.append(f"intervals are approximate: under {least} for {', '.join(few)}")
     for model in models:
-        if model.n_clusters > 1 and model.rating is not None and _no_interval(model):
+        bounded = model.low is not None or model.high is not None
+        has_interval = bounded or model.low_open or model.high_open
+        if model.n_clusters > 1 and model.rating is not None and not has_interval:
             notes.append(f"{model.model}: every item says the same, no spread for an interval")
         elif model.rating is not None and (model.low_open or model.high_open):
             side = "below" if model.low_open else "above"
@@ -351,8 +339,3 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
                 f"{model.model} is not bounded {both}: no finite rating in {share} of resamples"
             )
     return tuple(notes)
-
-
-def _no_interval(model: ModelRating) -> bool:
-    bounded = model.low is not None or model.high is not None
-    return not (bounded or model.low_open or model.high_open)

@@ -77,20 +77,15 @@ def _place_fault(folder: Path) -> str:
     else:
         return ""
     place = folder.resolve()
-    if _is_trusted(place):
+    said = {Path(entry) for entry in os.environ.get(TRUSTED, "").split(os.pathsep)}
+    # A relative one would be another in each working directory.
+    trusted = {entry.resolve() for entry in said if entry.is_absolute()}
+    if any(one in trusted for one in (place, *place.parents)):
         return ""
     # A list of folders can't name this one otherwise.
     if os.pathsep in str(place):
         return fault
     return f"{fault} (if you trust them, set {TRUSTED}={shlex.quote(str(place))})"
-
-
-def _is_trusted(folder: Path) -> bool:
-    """Return whether the user said so of a resolved folder, or of one above it."""
-    said = {Path(entry) for entry in os.environ.get(TRUSTED, "").split(os.pathsep)}
-    # A relative one would be another in each working directory.
-    places = {entry.resolve() for entry in said if entry.is_absolute()}
-    return any(one in places for one in (folder, *folder.parents))
 
 
 def _name(uid: int) -> str:

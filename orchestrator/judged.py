@@ -160,7 +160,9 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
     missing = [pl.DataFrame(schema=dict.fromkeys(_OF_MISSING, pl.String()))]
     n = 0
     for rows in slices:
-        is_given = _is_given(rows)
+        known = (pl.col("status") == "ok") & pl.col("prefer_a").is_finite().fill_null(value=False)
+        known &= pl.col("mode_pre").is_finite().fill_null(value=False)
+        is_given = rows.select(known.fill_null(value=False)).to_series()
         begin, n = n, n + int(is_given.sum())
         for column, values in _numbers(rows, is_given, names).items():
             used[column][begin:n] = values
@@ -184,12 +186,6 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
         names["judge"].sorted,
         names["category"].sorted,
     )
-
-
-def _is_given(rows: pl.DataFrame) -> pl.Series:
-    given = (pl.col("status") == "ok") & pl.col("prefer_a").is_finite().fill_null(value=False)
-    given &= pl.col("mode_pre").is_finite().fill_null(value=False)
-    return rows.select(given.fill_null(value=False)).to_series()
 
 
 def _numbers(

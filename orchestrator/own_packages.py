@@ -27,9 +27,11 @@ def claim(name: str) -> ModuleType:
     folder = _HOME / name
     present = sys.modules.get(name)
     if present is not None:
-        if not _is_in(present, folder):
+        there = list(getattr(present, "__path__", ()))
+        if not any(Path(entry).resolve() == folder for entry in there):
+            origin = there[0] if there else present.__file__
             raise PluginError(
-                f"the package {name!r} of {_origin(present)} was imported before orchestrator's "
+                f"the package {name!r} of {origin} was imported before orchestrator's "
                 f"own {name!r}, which this run needs; rename yours, or start the run from another "
                 f"process (orchestrator run RECIPE)"
             )
@@ -45,14 +47,6 @@ def claim(name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _is_in(module: ModuleType, folder: Path) -> bool:
-    return any(Path(entry).resolve() == folder for entry in getattr(module, "__path__", ()))
-
-
-def _origin(module: ModuleType) -> str:
-    return str(next(iter(getattr(module, "__path__", ())), None) or module.__file__)
 
 
 def main(arguments: list[str]) -> None:

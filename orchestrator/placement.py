@@ -174,19 +174,16 @@ def _piece(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
         able = Counter(gpu.total for gpu in inventory.gpus if gpu.usable >= least)
         if max(able.values(), default=0) >= n_gpus:
             return _Piece(demand.name, n_gpus, least, max(least, footprint.wanted(n_gpus)))
-    return Impossible(demand.name, _why(footprint, [gpu.usable for gpu in inventory.gpus]))
-
-
-def _why(footprint: Footprint, usable: Sequence[int]) -> str:
     needs = " or ".join(
         f"{_gib(footprint.least(n))} on each of {n} GPUs" if n > 1 else _gib(footprint.least(1))
         for n in sorted(footprint.splits)
     )
-    there = ", ".join(_gib(n_bytes) for n_bytes in usable) or "no GPU"
-    return (
+    there = ", ".join(_gib(gpu.usable) for gpu in inventory.gpus) or "no GPU"
+    return Impossible(
+        demand.name,
         f"it needs at least {needs} (weights {_gib(footprint.weights)}, cache of one longest "
         f"sequence {_gib(footprint.cache)}, overhead {_gib(footprint.overhead)}); usable here: "
-        f"{there}"
+        f"{there}",
     )
 
 
