@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs constraints sbom licences clean
+.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -82,6 +82,9 @@ schema: setup ## write recipes/schema.json (for editors) and the tables of docs/
 
 docs: setup ## build the documentation site into build/docs (strict, without network)
 	@$(BIN)/python tools/docs.py
+
+pictures: setup ## make the pictures of the documentation anew from runs (most of an hour; ARGS="ranking report …")
+	$(BIN)/python tools/all_pictures.py $(ARGS)
 
 bench: setup ## measure all targets and write docs/performance.md (an hour; nothing else should run)
 	$(BIN)/python benchmarks/start_up.py --write

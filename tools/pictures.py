@@ -112,6 +112,8 @@ def main() -> int:
         result = orchestrator.load(options.run)
         title = f"orchestrator report {options.run.name}"
         chosen = [table for table in result.tables if table.key in options.table]
+        if missing := set(options.table) - {table.key for table in chosen}:
+            sys.exit(f"{options.run} has no table {', '.join(sorted(missing))}")
         if chosen:
             name = options.table[0].replace(".", "_")
             _draw(options.to / name, Group(*map(generic_table, chosen)), title)

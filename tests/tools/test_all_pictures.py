@@ -1,0 +1,20 @@
+"""The command that makes the pictures knows every picture of the documentation, and its recipe."""
+
+from pathlib import Path
+
+from tools import all_pictures
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_each_picture_in_the_documentation_is_made_by_the_command():
+    made = {*all_pictures.TABLES, "report", "viewer", "ranking_sample", "live_sample"}
+    kept = {path.stem for path in (ROOT / "docs" / "images").iterdir() if path.suffix != ".png"}
+    assert kept == made
+
+
+def test_each_picture_is_of_a_bundled_recipe():
+    for name, (recipe, keys) in all_pictures.TABLES.items():
+        assert (ROOT / "recipes" / f"{recipe}.yaml").is_file()
+        # The first table gives the picture its name.
+        assert not keys or keys[0].replace(".", "_") == name

@@ -1,0 +1,89 @@
+"""Make the pictures of the documentation anew, each from a run of the recipe that it shows.
+
+`python tools/all_pictures.py [NAME ...]`, called by `make pictures`: those named (ranking, report,
+…), or all. Runs are kept in runs/pictures; a recipe that was run there is only continued, so delete
+the folder to begin anew. All of them take most of an hour on two cores. Needs chromium.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+RUNS: Final = ROOT / "runs" / "pictures"
+# Name of a picture: the recipe that is run for it, and the keys of the tables that it shows (the
+# first gives the picture its name); no tables for the ranking of the run.
+TABLES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "ranking": ("pairwise_ranking", ()),
+    "align_bench_ratings": ("judges", ("align_bench.ratings",)),
+    "alpaca_eval": ("alpaca_eval", ("alpaca_eval", "alpaca_eval.lengths")),
+    "auto_j_ratings": ("judges", ("auto_j.ratings",)),
+    "conflict": ("conflict", ("conflict",)),
+    "consistency": ("consistency", ("consistency",)),
+    "critique_llm_ratings": ("judges", ("critique_llm.ratings",)),
+    "glass_box": ("glass_box", ("glass_box", "meta_evaluation.categories")),
+    "judge_accuracy_pointwise": (
+        "judge_accuracy",
+        ("judge_accuracy.pointwise", "judge_accuracy.pairwise"),
+    ),
+    "mt_bench_judge_ratings": ("mt_bench", ("mt_bench_judge.ratings", "mt_bench_judge.wins")),
+    "pairwise_scoring_scores": (
+        "pairwise_scoring",
+        ("pairwise_scoring.scores", "pairwise_scoring.estimators"),
+    ),
+    "peer_elo": ("peer_elo", ("peer_elo", "peer_elo.length")),
+    "pointwise_scores": ("pointwise", ("pointwise.scores", "pointwise.estimators")),
+    "probdiff": ("probdiff", ("probdiff", "probdiff.pairs")),
+    "samples": ("curve", ("samples",)),
+}
+OTHERS: Final = ("sample", "report", "viewer")
+ITEM: Final = 3
+
+
+def main() -> None:
+    """Run what is needed and draw; exit code 1 if a command fails."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all if omitted")
+    names = parser.parse_args().names or [*TABLES, *OTHERS]
+    if unknown := sorted(set(names) - {*TABLES, *OTHERS}):
+        sys.exit(
+            f"no such picture: {', '.join(unknown)}; there are {', '.join([*TABLES, *OTHERS])}"
+        )
+    for name in names:
+        draw(name)
+
+
+def draw(name: str) -> None:
+    """Make one picture, and first the run that it shows."""
+    match name:
+        case "sample":
+            _call("tools/pictures.py", "--sample")
+        case "report":
+            run = _run("validate")
+            _call("-m", "orchestrator", "report", str(run), "--html", str(run / "report.html"))
+            _call("tools/report_picture.py", str(run / "report.html"))
+        case "viewer":
+            run = _run("pairwise_ranking")
+            _call("tools/view_picture.py", str(run.parent), run.name, str(ITEM))
+        case _:
+            recipe, keys = TABLES[name]
+            tables = [argument for key in keys for argument in ("--table", key)]
+            _call("tools/pictures.py", "--run", str(_run(recipe)), *tables)
+
+
+def _run(recipe: str) -> Path:
+    run = RUNS / recipe
+    options = ("--run-dir", str(run), "--display", "none")
+    _call("-m", "orchestrator", "run", recipe, *options, quiet=True)
+    return run
+
+
+def _call(*arguments: str, quiet: bool = False) -> None:
+    output = subprocess.DEVNULL if quiet else None
+    subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, stdout=output)
+
+
+if __name__ == "__main__":
+    main()
