@@ -21,7 +21,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(abc|asyncio|collections|msgspec|os|pathlib|polars|pydantic|numpy|typing|types)\..*|PathLike|pl\.DataFrame|Columns|Context|Source",
+        r"(abc|annotated_types|asyncio|collections|msgspec|os|pathlib|polars|pydantic|numpy|typing|types)\..*|PathLike|pl\.DataFrame|Columns|Context|Source",
     ),
     ("py:.*", r"orchestrator\.(?!plugin\.)\w+\..*"),
 ]
@@ -49,3 +49,5 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # Attributes that a docstring lists and the class also declares would be described twice.
 napoleon_use_ivar = True
+# Types are in the signatures; a colon in `Returns:` belongs to its sentence.
+napoleon_custom_sections = [("Returns", "rubric")]

@@ -109,7 +109,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> bytes:
-        """Hash of all items in their order: the same for the same content, wherever it lies."""
+        """Hash of all items in their order, the same for the same content wherever it lies."""
         return self._fingerprint
 
     def __len__(self) -> int:
