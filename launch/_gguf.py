@@ -65,7 +65,7 @@ def read(file: Path) -> Header:
         with file.open("rb") as stream:
             return _Reader(stream, file.stat().st_size).header()
     except (ValueError, OverflowError) as error:
-        raise LaunchError(f"{file}: the GGUF header can't be read: {error}") from error
+        raise LaunchError(f"{file}: the GGUF header cannot be read: {error}") from error
 
 
 class _Reader:

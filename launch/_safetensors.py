@@ -102,7 +102,7 @@ def tensors(file: Path) -> Iterator[Tensor]:
             first, last = tensor["data_offsets"]
             yield Tensor(name, str(tensor["dtype"]), int(last) - int(first))
         except (TypeError, KeyError, ValueError) as error:
-            raise LaunchError(f"{file}: the header of {name!r} can't be read: {error}") from error
+            raise LaunchError(f"{file}: the header of {name!r} cannot be read: {error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -114,14 +114,14 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         return _parsed(path.read_bytes(), path)
     except OSError as error:
-        raise LaunchError(f"{path} can't be read: {error.strerror or error}") from error
+        raise LaunchError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _parsed(content: bytes, path: Path) -> dict[str, Any]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise LaunchError(f"{path} can't be read: {error}") from error
+        raise LaunchError(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict):
         raise LaunchError(f"{path} holds no JSON object")
     return found

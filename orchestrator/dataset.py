@@ -126,7 +126,7 @@ class Dataset:
         item = self._read(self.place(index))
         if item_digest(item) != self._digests[index].tobytes():
             raise DatasetError(
-                f"{self.name}: item {index + 1} changed while it was in use; start the command anew"
+                f"{self.name}: item {index + 1} changed while it was in use; run the command again"
             )
         if item.key:
             return item

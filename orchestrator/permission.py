@@ -66,7 +66,7 @@ def allow(folder: Path) -> Path:
     """
     resolved = folder.resolve()
     if not resolved.is_dir():
-        raise UsageError(f"{folder}: there is no such folder")
+        raise UsageError(f"{folder}: no such folder")
     if resolved in {*_file().parents, *_file().resolve().parents}:
         raise UsageError(
             f"{resolved} also holds your configuration ({_file()}); allow a smaller folder that "
@@ -114,7 +114,7 @@ def _read() -> list[Path]:
     except FileNotFoundError:
         return []
     except (OSError, msgspec.DecodeError) as error:
-        fault = f"{file} can't be read: {error}"
+        fault = f"{file} cannot be read: {error}"
     if fault:
         _log.warning("%s; no folder is allowed to run code until that is mended", fault)
     return [Path(one) for one in found if Path(one).is_absolute()]

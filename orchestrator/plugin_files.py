@@ -133,7 +133,7 @@ def _imported(name: str, file: Path, source: bytes) -> ModuleType:
 
 def _missing(file: Path, error: Exception) -> str:
     if not isinstance(error, FileNotFoundError):
-        return f"{file} can't be read: {getattr(error, 'strerror', None) or error}"
+        return f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
     beside = file.parent.iterdir() if answers(file.parent, Path.is_dir) else ()
     names = sorted(one.name for one in beside if one.suffix == SUFFIX)
     there = f"; in that folder there are {', '.join(names)}" if names else ""

@@ -109,7 +109,7 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
             if not path.is_file():
                 _fetch(remote, path, patience or Patience())
     except OSError as error:
-        raise DatasetError(f"{path}: can't be written: {error.strerror or error}") from error
+        raise DatasetError(f"{path}: cannot be written: {error.strerror or error}") from error
     return verified(path, remote.sha256)
 
 

@@ -29,7 +29,7 @@ class LineFile:
         try:
             self._fd = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise DatasetError(f"{shown}: can't be read: {error.strerror}") from error
+            raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
         weakref.finalize(self, os.close, self._fd)
         self._size = os.fstat(self._fd).st_size
         self.begin = len(_BOM) if os.pread(self._fd, len(_BOM), 0) == _BOM else 0

@@ -45,7 +45,7 @@ def to_json_lines(given: object) -> bytes:
             columns = {str(name): plain(_builtin(value)) for name, value in row.items()}
             lines.append(msgspec.json.encode(columns))
         except (RecursionError, UnicodeEncodeError, ValueError) as error:
-            raise DatasetError(f"{_GIVEN}: row {place} can't be written: {error}") from error
+            raise DatasetError(f"{_GIVEN}: row {place} cannot be written: {error}") from error
     if not lines:
         raise DatasetError(f"{_GIVEN} {NO_ITEMS}")
     return b"\n".join(lines) + b"\n"

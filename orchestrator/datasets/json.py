@@ -41,7 +41,7 @@ class JsonRows:
             text = path.read_text(encoding="utf-8-sig")
             found = msgspec.json.decode(text)
         except OSError as error:
-            raise DatasetError(f"{shown}: can't be read: {error.strerror}") from error
+            raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise DatasetError(f"{shown}: not UTF-8 text; save the file as UTF-8") from error
         except (msgspec.MsgspecError, RecursionError) as error:

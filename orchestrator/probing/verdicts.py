@@ -64,7 +64,7 @@ def verdict(
 
 def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) -> Verdict:
     if lacking := sorted(set(need.features) - features):
-        return Verdict(method, IMPOSSIBLE, f"it does not give {', '.join(lacking)}", _FEATURES)
+        return Verdict(method, IMPOSSIBLE, f"it does not provide {', '.join(lacking)}", _FEATURES)
     if refused := _too_many(need, record):
         return Verdict(method, IMPOSSIBLE, *refused)
     match need.ask:

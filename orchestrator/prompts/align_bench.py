@@ -54,7 +54,7 @@ def _json(file: Path) -> Any:  # noqa: ANN401 (checked by the model)
     try:
         return json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file.name} can't be read: {error}") from error
+        raise ValueError(f"{file.name} cannot be read: {error}") from error
 
 
 FROM_FOLDER: Final = BeforeValidator(_read, json_schema_input_type=str | dict[str, Any] | None)

@@ -166,7 +166,7 @@ def _text(file: Path) -> str:
             raise ValueError(f"{file.name!r} is larger than {_MOST_BYTES:,} bytes")
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file.name!r} can't be read: {error}") from error
+        raise ValueError(f"{file.name!r} cannot be read: {error}") from error
 
 
 def _fastchat(line: str, number: int) -> tuple[str, Wording]:

@@ -33,7 +33,7 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
     try:
         content = _content(folder / expanded(path))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path!r} can't be read: {_why(error)}") from error
+        raise ValueError(f"{path!r} cannot be read: {_why(error)}") from error
     if len(content) > _MOST_BYTES:
         raise ValueError(f"{path!r} is larger than {_MOST_BYTES:,} bytes; is it a template?")
     try:

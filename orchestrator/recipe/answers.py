@@ -27,8 +27,8 @@ class GivenAnswers(Settings):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.path is None) == (self.field is None):
-            raise ValueError("needs either 'path' (a file) or 'field' (a column of the dataset)")
+            raise ValueError("give either 'path' (a file) or 'field' (a column of the dataset)")
         of_file = [name for name in ("generator", "key", "prompt", "text") if getattr(self, name)]
         if self.field is not None and of_file:
-            raise ValueError(f"{of_file[0]!r} goes with 'path', not with 'field'")
+            raise ValueError(f"{of_file[0]!r} can be used only with 'path', not with 'field'")
         return self

@@ -23,8 +23,10 @@ LITERAL_KEY: Final = re.compile(
 )
 
 _PATTERNS: Final = {
-    NAME_PATTERN: "may have letters, digits, '_', '.' and '-' only, and begins with no '.' or '-'",
-    KEY_PATTERN: "may have no spaces, no slashes and no control characters",
+    NAME_PATTERN: (
+        "must consist of letters, digits, '_', '.' and '-', and must not start with '.' or '-'"
+    ),
+    KEY_PATTERN: "must not contain spaces, slashes or control characters",
     VARIABLE_PATTERN: "must be the name of an environment variable, not the key itself",
 }
 _TYPES: Final = {
@@ -44,13 +46,13 @@ _TYPES: Final = {
 }
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], listed: str = "available") -> str:
     """The end of a message: the nearest name, or a list of what there is."""
     names = [str(name) for name in known]
     near = difflib.get_close_matches(word, names, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; there are {', '.join(names)}" if names else ""
+    return f"; {listed}: {', '.join(names)}" if names else ""
 
 
 def joined(path: Path) -> str:
@@ -115,8 +117,8 @@ def _fits_better(other: ErrorDetails, detail: ErrorDetails) -> bool:
 def refuse_secrets(written: Written) -> list[Fault]:
     """A fault for each key that stands in a recipe; none of them shows the key."""
     message = (
-        "a key never stands in a recipe, nor on a command line; put it into an environment "
-        "variable and name that by 'api_key_env: NAME'"
+        "do not write an API key in a recipe or on a command line; set it in an environment "
+        "variable and give its name as 'api_key_env: NAME'"
     )
     return [
         written.fault(path, f"{joined(path)}: {message}")
@@ -134,8 +136,8 @@ def refuse_secrets_for_servers(written: Written) -> list[Fault]:
     return [
         written.fault(
             path,
-            f"{joined(path)} looks like a secret, which would be stored with the run; set it in "
-            f"your environment and name it by 'api_key_env: NAME', which is sent as the key",
+            f"{joined(path)} looks like a secret and would be stored with the run; set it in "
+            "an environment variable and give its name as 'api_key_env: NAME'",
         )
         for path, value in walk(written.data)
         if path[:1] == ("models",)
@@ -183,7 +185,8 @@ def _message(detail: ErrorDetails, path: Path, prefix: Path, model: type[BaseMod
         return about(path[:-1], f"{path[-1]!r} is missing{_purpose(model, path[len(prefix) :])}")
     if kind == "extra_forbidden":
         known = [name for name in _fields(model, path[len(prefix) : -1]) if name != path[-1]]
-        return about(path[:-1], f"no setting {path[-1]!r}{nearest(str(path[-1]), known)}")
+        near = nearest(str(path[-1]), known, "accepted")
+        return about(path[:-1], f"unknown setting {path[-1]!r}{near}")
     return about(path, complaint(detail) + _got(detail, path))
 
 

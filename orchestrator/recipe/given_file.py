@@ -14,7 +14,7 @@ def _found(value: str, info: ValidationInfo) -> str:
         return value  # a run that is done names it by its whole path
     file = Path(folder) / expanded(value)
     if not answers(file, Path.is_file):
-        raise ValueError(f"there is no file {value!r}")
+        raise ValueError(f"no such file: {value!r}")
     return str(file.resolve())
 
 

@@ -66,7 +66,7 @@ def load(
     try:
         content = file.read_bytes()
     except OSError as error:
-        message = f"can't be read: {error.strerror or error}"
+        message = f"cannot be read: {error.strerror or error}"
         raise RecipeError([Fault(str(file), 0, message)]) from error
     return loads(content, file, overrides=overrides, limit=limit, allow_code=allow_code)
 
@@ -136,7 +136,7 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
         name = given.stem if given.suffix else given.name
         if name in recipes:
             return recipes[name]
-    what = "is a folder, not a recipe file" if given.is_dir() else "there is no such recipe"
+    what = "is a folder, not a recipe file" if given.is_dir() else "no such recipe"
     raise UsageError(f"{given}: {what}{nearest(given.stem, recipes)}")
 
 
@@ -153,7 +153,7 @@ class _Loading:
     def recipe(self, limit: int | None) -> tuple[Recipe | None, list[Fault]]:
         data = self._written.data
         if not isinstance(data, dict):
-            what = "it is empty; " if data is None else ""
+            what = "the file is empty; " if data is None else ""
             self._fault((), f"{what}a recipe is a mapping of 'name:', 'models:', 'dataset:', …")
             return None, self._faults
         self._faults += refuse_secrets(self._written)
@@ -195,7 +195,9 @@ class _Loading:
 
     def _common(self, data: dict[str, Any]) -> RecipeFile | None:
         if data.get("name") is None and not re.match(NAME_PATTERN, self._file.stem):
-            message = f"'name' is missing, and the file's name {self._file.stem!r} can't be one"
+            message = (
+                f"'name' is missing, and the file name {self._file.stem!r} is not a valid name"
+            )
             self._fault(("name",), message)
         try:
             return RecipeFile.model_validate(data)
@@ -212,7 +214,7 @@ class _Loading:
         path = found.config.path
         file = existing(path, self._file.parent)
         if file is None or not file.is_file():
-            what = f"there is no file {path!r}" if file is None else f"{path!r} is a folder"
+            what = f"no such file: {path!r}" if file is None else f"{path!r} is a folder"
             message = f"dataset.path: {what}{_near_file(self._file.parent / path)}"
             self._fault(("dataset", "path"), message)
             return None
@@ -241,8 +243,8 @@ class _Loading:
         if list(schema_of(plugin).items()) != list(schema_of(type(other.method)).items()):
             self._fault(
                 (*path, "kind"),
-                f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} have the frame {frame!r} "
-                f"with different columns; give each a 'frame' of its own",
+                f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} write the frame "
+                f"{frame!r} with different columns; set a different 'frame' for each",
             )
 
     def _check_names(self, methods: Sequence[MethodRef]) -> None:
@@ -252,7 +254,7 @@ class _Loading:
             if name in names[:index]:
                 self._fault(
                     ("methods", index),
-                    f"methods.{index}: there is another method called {name!r}; give each a 'name'",
+                    f"methods.{index}: duplicate method name {name!r}; give each method a 'name'",
                 )
 
     def _analyses(self, data: dict[str, Any]) -> list[AnalysisRef]:
@@ -278,10 +280,10 @@ class _Loading:
             config = one.statistic.config
             method = known.get(config.method)
             if method is None:
-                message = f"no method {config.method!r}{nearest(config.method, known)}"
+                message = f"unknown method {config.method!r}{nearest(config.method, known)}"
                 self._fault((*path, "method"), f"{joined(path)}.method: {message}")
             elif config.column not in (numbers := columns_of_numbers(method)):
-                message = f"no column of numbers {config.column!r}{nearest(config.column, numbers)}"
+                message = f"no numeric column {config.column!r}{nearest(config.column, numbers)}"
                 self._fault((*path, "column"), f"{joined(path)}.column: {message}")
         return settings.model_copy(update={"of": found})
 
@@ -292,11 +294,11 @@ class _Loading:
             path = ("reuse", index)
             run = existing(said, self._file.parent)
             if run is None or not answers(run / STORE_NAME, Path.is_file):
-                what = "there is no folder" if run is None else "no run is kept in"
+                what = "no such folder:" if run is None else "no run found at"
                 near = _near_file(self._file.parent / said) if run is None else ""
                 self._fault(path, f"reuse.{index}: {what} {said!r}{near}")
             elif any(other.path == str(run) for other in found):
-                self._fault(path, f"reuse.{index}: {said!r} is named twice")
+                self._fault(path, f"reuse.{index}: duplicate run {said!r}")
             else:
                 place = self._written.fault(path, f"reuse.{index}: ")
                 found.append(ReusedRun(str(run), said, place))
@@ -316,10 +318,10 @@ class _Loading:
                 if not isinstance(name, str):
                     continue  # the method's Config has said so
                 if name not in models:
-                    message = f"no model {name!r}{nearest(name, models)}"
+                    message = f"unknown model {name!r}{nearest(name, models)}"
                     self._fault(here, f"{joined(path)}.{role}: {message}")
                 elif name in names[:index]:
-                    self._fault(here, f"{joined(path)}.{role}: {name!r} is named twice")
+                    self._fault(here, f"{joined(path)}.{role}: duplicate model {name!r}")
 
     def _check_left_out(self, recipe: Recipe, index: int, method: MethodRef) -> None:
         """Candidates that nobody named are enough for the method."""
@@ -335,8 +337,8 @@ class _Loading:
         except ValidationError as error:
             wrong = [complaint(found) for found in error.errors()]
             message = (
-                f"methods.{index}: 'candidates' are left out, so the models that judge nowhere "
-                f"are meant ({', '.join(names) or 'there are none'}): {'; '.join(wrong)}"
+                f"methods.{index}: 'candidates' is not set and defaults to the models that are "
+                f"not judges ({', '.join(names) or 'none'}): {'; '.join(wrong)}"
             )
             self._fault(("methods", index), message)
 

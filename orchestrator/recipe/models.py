@@ -57,7 +57,9 @@ class ModelLoader:
                 urls = _plain_urls(own.base_url)
                 n_servers = len(urls) or own.replicas
                 if own.min_servers > n_servers:
-                    said = f"{own.min_servers}, but the model has {n_servers} in all"
+                    said = (
+                        f"must be at most the number of servers, {n_servers}, got {own.min_servers}"
+                    )
                     self._fault(name, "min_servers", said)
                 found[name] = ModelSpec(
                     name=name,
@@ -86,26 +88,26 @@ class ModelLoader:
         if not given:
             hint = (
                 "'server' (launched here, with 'weights'), 'base_url' (running elsewhere) or "
-                "'answers' (a file of what it said)"
+                "'answers' (a file of its answers)"
             )
             self._fault(name, "", f"needs {hint}")
         elif len(given) > 1:
             first, second = given[:2]
-            self._fault(name, second, f"there is {_article(first)} too; a model has one of the two")
+            self._fault(name, second, f"conflicts with {first!r}; give only one of them")
         elif given == ["server"] and not _given(entry, "weights"):
             what = "a folder, a hub id, or 'bundled:NAME'"
-            self._fault(name, "", f"'weights' are missing: {what}")
+            self._fault(name, "", f"'weights' is missing; give {what}")
         if len(given) == 1:
             self._check_keys(name, entry, given[0])
         if entry.get("template") == "none" and _given(entry, "system"):
-            self._fault(name, "system", "a base model (template: none) has no system prompt")
+            self._fault(name, "system", "a base model (template: none) cannot have a system prompt")
 
     def _check_keys(self, name: str, entry: Mapping[str, Any], way: str) -> None:
         """Keys that go with another way to a model are faults."""
         for key in dict.fromkeys(key for keys in _WAYS.values() for key in keys):
             if key not in _WAYS[way] and _given(entry, key):
                 others = " or ".join(repr(other) for other in _WAYS if key in _WAYS[other])
-                self._fault(name, key, f"goes with {others}, not with {way!r}")
+                self._fault(name, key, f"can be used only with {others}, not with {way!r}")
 
     def _plug_ins(self, name: str, entry: Mapping[str, Any]) -> tuple[PluginRef | None, str, Any]:
         path = ("models", name)
@@ -122,7 +124,7 @@ class ModelLoader:
         if backend is None:
             return server, speaks, None
         if server and backend.kind != speaks:
-            message = f"{server.kind!r} is spoken to by {speaks!r}, not by {backend.kind!r}"
+            message = f"server {server.kind!r} needs backend {speaks!r}, not {backend.kind!r}"
             self._fault(name, "backend", message)
         return server, backend.kind, backend.config
 
@@ -134,7 +136,9 @@ class ModelLoader:
         if isinstance(urls, list):
             plain = [url.rstrip("/") for url in urls if isinstance(url, str)]
             if not urls or len(set(plain)) < len(plain):
-                self._fault(name, "base_url", "must be one address, or several different ones")
+                self._fault(
+                    name, "base_url", "must be one address or a list of different addresses"
+                )
 
     def _check_url(self, name: str, url: object) -> None:
         if not isinstance(url, str):
@@ -145,11 +149,13 @@ class ModelLoader:
         except ValueError:
             host, parts = None, urlsplit("")
         if parts.username or parts.password:
-            self._fault(name, "base_url", "holds a user or a password; use 'api_key_env'")
+            self._fault(
+                name, "base_url", "must not contain a user name or password; use 'api_key_env'"
+            )
         elif parts.scheme not in {"http", "https"} or not host:
-            self._fault(name, "base_url", "must be an address such as http://127.0.0.1:8000")
+            self._fault(name, "base_url", "must be a URL such as http://127.0.0.1:8000")
         elif parts.query or parts.fragment:
-            self._fault(name, "base_url", "must end before '?' and '#'")
+            self._fault(name, "base_url", "must not contain '?' or '#'")
 
     def _weights(self, name: str, weights: object) -> str | None:
         """An absolute path where there is such a file or folder; hub ids as they are."""
@@ -159,7 +165,7 @@ class ModelLoader:
         if found is not None:
             return str(found)
         if weights.startswith((".", "/", "~")):
-            self._fault(name, "weights", f"there is no {weights!r}")
+            self._fault(name, "weights", f"no such file or folder: {weights!r}")
         return weights
 
     def _answers(self, name: str, answers: GivenAnswers | None) -> GivenAnswers | None:
@@ -168,7 +174,7 @@ class ModelLoader:
             return answers
         file = existing(answers.path, self._base)
         if file is None or not file.is_file():
-            what = "there is no file" if file is None else "it is a folder:"
+            what = "no such file:" if file is None else "is a folder:"
             self._fault(name, "answers", f"{what} {answers.path!r}")
             return answers
         return answers.model_copy(update={"path": str(file)})
@@ -182,10 +188,6 @@ def existing(path: str, base: Path) -> Path | None:
     """The absolute path of what is there, looked for from `base`, then from the working folder."""
     places = (folder / expanded(path) for folder in (base, Path.cwd()))
     return next((place.resolve() for place in places if answers(place, Path.exists)), None)
-
-
-def _article(way: str) -> str:
-    return "'answers'" if way == "answers" else f"a {way!r}"
 
 
 def _given(entry: Mapping[str, Any], key: str) -> bool:

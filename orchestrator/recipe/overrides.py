@@ -52,7 +52,7 @@ class Written:
         target, equals, written = text.partition("=")
         label = f"--set {target}=…" if SECRET.search(target) else f"--set {text}"
         if not equals or not target:
-            self.faults.append(Fault(label, 0, "write it as name.of.setting=value"))
+            self.faults.append(Fault(label, 0, "expected name.of.setting=value"))
             return
         try:
             value = parse(written, label)
@@ -100,8 +100,8 @@ def _split_key(mapping: dict[str, Any], steps: list[str]) -> tuple[str, list[str
 def _index(data: list[Any], step: str, path: Path) -> int:
     if not re.fullmatch(r"[0-9]{1,6}", step) or int(step) > len(data):
         raise ValueError(
-            f"{_shown(path)} is a list of {len(data)}; say which by 0 to {len(data)} "
-            f"({len(data)} adds one), not {step!r}"
+            f"{_shown(path)} is a list of {len(data)}; give an index from 0 to {len(data)} "
+            f"({len(data)} appends), not {step!r}"
         )
     return int(step)
 

@@ -113,9 +113,9 @@ class Plugs:
             return None
         kind = value.get("kind")
         if not isinstance(kind, str):
-            what = "'kind' is missing" if kind is None else "'kind' must be a word"
+            what = "'kind' is missing" if kind is None else "'kind' must be text"
             there = ", ".join(_kinds(family))
-            self._fault((*path, "kind"), about(path, f"{what}; there are {there}"))
+            self._fault((*path, "kind"), about(path, f"{what}; available: {there}"))
             return None
         return kind
 
@@ -139,7 +139,7 @@ class Plugs:
         suffix = PurePath(file).suffix.lower()
         if suffix in known:
             return self.ref(plugins.DATASETS, known[suffix], value, path)
-        message = f"can't tell the kind of {file!r} from its name; give a 'kind', or a file in "
+        message = f"cannot detect the kind of {file!r} from its suffix; set 'kind', or use one of "
         self._fault((*path, "path"), about(path, message + ", ".join(known)))
         return None
 

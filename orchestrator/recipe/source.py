@@ -20,7 +20,7 @@ MAX_CHARACTERS: Final = 1_000_000
 MAX_VALUES: Final = 20_000
 MAX_DEPTH: Final = 50
 
-_TOO_MANY: Final = f"more than {MAX_VALUES:,} values, aliases counted"
+_TOO_MANY: Final = f"more than {MAX_VALUES:,} values, including aliases"
 _TAG: Final = "tag:yaml.org,2002:"
 _NULL: Final = re.compile(r"(?:~|null|Null|NULL|)\Z")
 _BOOL: Final = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
@@ -126,7 +126,7 @@ def parse(text: str, file: str) -> Source:
         RecipeError: If the text can't be read as YAML at all.
     """
     if len(text) > MAX_CHARACTERS:
-        raise _error(file, 1, f"longer than {MAX_CHARACTERS:,} characters; is it a recipe?")
+        raise _error(file, 1, f"longer than {MAX_CHARACTERS:,} characters; is this a recipe?")
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -140,7 +140,7 @@ def parse(text: str, file: str) -> Source:
         raise _error(file, 1, f"nested deeper than {MAX_DEPTH} levels") from error
     except ValueError as error:
         # PyYAML lets int() and chr() fail on version numbers and escapes.
-        raise _error(file, 1, f"not readable as YAML: {error}") from error
+        raise _error(file, 1, f"cannot be read as YAML: {error}") from error
     builder = _Builder(file)
     data = None if node is None else builder.build(node, ())
     return Source(file, data, builder.lines, tuple(builder.faults))
@@ -189,9 +189,9 @@ def _syntax_message(error: yaml.MarkedYAMLError) -> str:
         return _TOO_MANY
     problem = error.problem or "not valid YAML"
     if "'\\t'" in problem:
-        return "a tab; YAML is indented by spaces"
+        return "tab character; indent YAML with spaces"
     if "but found another document" in problem:
-        return "a second document begins here ('---'); a recipe is one document"
+        return "a second document starts here ('---'); a recipe must be one document"
     if "mapping values are not allowed" in problem:
         return "a second ': ' on this line, or a wrong indent; quote text that contains ': '"
     context = f" {error.context}" if error.context else ""
@@ -214,7 +214,7 @@ class _Builder:
         if self.n_values > MAX_VALUES:
             raise _error(self.file, line, _TOO_MANY)
         if len(path) > MAX_DEPTH:
-            message = f"nested deeper than {MAX_DEPTH} levels, or an alias holds itself"
+            message = f"nested deeper than {MAX_DEPTH} levels, or an alias that contains itself"
             raise _error(self.file, line, message)
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return self._mapping(node, path)
@@ -235,13 +235,13 @@ class _Builder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                self._fault(line, "a key must be a word, not a list or a mapping")
+                self._fault(line, "a key must be text, not a list or a mapping")
             elif key_node.tag == _TAG + "merge":
                 merged.append(value_node)
             elif (key := self._text(key_node.value, line)) is None:
                 continue
             elif key in written:
-                self._fault(line, f"{key!r} was already given on line {written[key]}")
+                self._fault(line, f"duplicate key {key!r}, first given on line {written[key]}")
             else:
                 written[key] = line
                 self.lines[*path, key] = line
@@ -255,7 +255,7 @@ class _Builder:
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for source in sources:
             if not isinstance(source, yaml.MappingNode):
-                self._fault(node.start_mark.line + 1, "'<<' takes a mapping or a list of mappings")
+                self._fault(node.start_mark.line + 1, "'<<' needs a mapping or a list of mappings")
                 continue
             # The length of the path bounds an alias that merges itself.
             merged_path = (*path, "<<")
@@ -292,13 +292,13 @@ class _Builder:
         try:
             value.encode()
         except UnicodeEncodeError:
-            self._fault(line, "an escape that is half of a character (a lone surrogate)")
+            self._fault(line, "invalid escape sequence (a lone surrogate)")
             return None
         return value
 
     def _int(self, value: str, line: int) -> int | None:
         if len(value) > len(str(2**64)):
-            self._fault(line, "a whole number beyond 64 bits")
+            self._fault(line, "whole number of more than 64 bits")
             return None
         base = {"0o": 8, "0x": 16}.get(value[:2], 10)
         return int(value, base)

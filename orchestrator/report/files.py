@@ -48,7 +48,7 @@ def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:
         with files.replacing(path) as file:
             writers[form](frame, file)
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def write_about(path: Path, about: Mapping[str, object]) -> None:
@@ -61,7 +61,7 @@ def write_about(path: Path, about: Mapping[str, object]) -> None:
         with files.replacing(path) as file:
             file.write((json.dumps(about, indent=2) + "\n").encode())
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _write_jsonl(frame: pl.DataFrame, file: BinaryIO) -> None:

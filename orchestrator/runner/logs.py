@@ -178,7 +178,7 @@ class RepeatedEvents:
         if n:
             _log.log(
                 logging.WARNING if n >= _MANY else logging.INFO,
-                "%s: %s, tried again after %.1f s (%d so far)",
+                "%s: %s, retrying after %.1f s (%d so far)",
                 model,
                 failure.cause,
                 wait_s,

@@ -139,7 +139,7 @@ def check_belonging(blob: bytes, belonging: bytes) -> None:
     """
     stated = blob[_PREFIX_BYTES + _SUM_BYTES : _CHECKED_PREFIX_BYTES]
     if is_checked(blob) and stated != _sum(belonging):
-        raise damaged("a stored key or its arrays are", "their checksum is another one")
+        raise damaged("a stored key or its arrays are", "their checksum differs")
 
 
 def _checked_body(blob: bytes) -> memoryview:
@@ -158,7 +158,7 @@ def _checked_body(blob: bytes) -> memoryview:
         )
     rest = _PREFIX_BYTES + _SUM_BYTES
     if blob[_PREFIX_BYTES:rest] != _sum(blob[1:2] + blob[rest:]):
-        raise damaged("a stored record is", "its checksum is another one")
+        raise damaged("a stored record is", "its checksum differs")
     return view[_CHECKED_PREFIX_BYTES:]
 
 

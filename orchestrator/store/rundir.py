@@ -118,7 +118,7 @@ class RunDirectory:
         if _mark(path) is not None or not (path / STORE_NAME).exists():
             return []
         _replace(path / _MARK, msgspec.json.encode(_guessed(path)), durable=True)
-        return [f"{_MARK} was damaged or missing, and is written anew"]
+        return [f"{_MARK} was damaged or missing, and was rewritten"]
 
     # -- paths -------------------------------------------------------------------------------------
 
@@ -354,7 +354,7 @@ def _mark(path: Path) -> _Mark | None:
 
 
 def _unmarked(path: Path) -> str:
-    return f"{path / _MARK} is damaged or missing: `orchestrator repair RUN` writes it anew"
+    return f"{path / _MARK} is damaged or missing: `orchestrator repair RUN` rewrites it"
 
 
 def _guessed(path: Path) -> _Mark:
@@ -383,4 +383,4 @@ def _replace(path: Path, content: bytes, *, durable: bool) -> None:
     try:
         files.write(path, content, durable=durable, own=True)
     except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error

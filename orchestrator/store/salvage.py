@@ -232,7 +232,7 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
         was_restored = first_page.restore(copy)
         return schema.connect_damaged(copy), was_restored
     except OSError as error:
-        raise StoreError(f"{copy} can't be written: {error.strerror or error}") from error
+        raise StoreError(f"{copy} cannot be written: {error.strerror or error}") from error
     except schema.OtherVersionError:
         raise
     except (StoreError, RunDirectoryError) as error:

@@ -123,7 +123,7 @@ class Tables:
                 self._connection.execute("VACUUM INTO ?", (str(temporary),))
             temporary.replace(target)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{target}: the copy can't be written: {error}") from error
+            raise StoreError(f"{target}: the copy cannot be written: {error}") from error
 
     def close(self) -> None:
         """Move the write-ahead log into the file and close the connection."""

@@ -145,7 +145,7 @@ def _rows(path: str) -> Rows:
     try:
         rows = _parsed(_text(file), file.suffix.lower())
     except (OSError, ValueError, csv.Error, RecursionError) as error:
-        raise StatisticsError(f"{file.name} can't be read: {error}") from error
+        raise StatisticsError(f"{file.name} cannot be read: {error}") from error
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         raise StatisticsError(f"{file.name} holds no rows")
     return rows

@@ -139,7 +139,7 @@ class StoredItems:
 
     def __init__(self, frames: FrameFiles) -> None:
         if ITEMS not in frames:
-            raise RunDirectoryError("this run has no frame of items; run its recipe once more")
+            raise RunDirectoryError("this run has no frame of items; run its recipe again")
         self._scan = frames.scan(ITEMS)
         self._n = int(self._scan.select(pl.len()).collect().item())
         self._kept: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()

@@ -109,7 +109,7 @@ def _side_folder() -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=above))
     except OSError as error:
-        raise UsageError(f"{above} can't be written: {error.strerror or error}") from error
+        raise UsageError(f"{above} cannot be written: {error.strerror or error}") from error
     try:
         yield folder
     finally:

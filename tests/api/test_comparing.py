@@ -88,7 +88,7 @@ def test_other_opponents_and_other_scores_are_said_and_not_compared(runs, tmp_pa
     three = orchestrator.run(recipe(models=models), run_dir=tmp_path / "three")
     found = orchestrator.compare(runs[0], three)
     assert found.tables == ()
-    assert any("other models met each other" in note for note in found.notes)
+    assert any("the pairs of models differ" in note for note in found.notes)
     methods = [*METHODS, "answers"]
     more = orchestrator.run(recipe(methods=methods), run_dir=tmp_path / "more")
     found = orchestrator.compare(runs[0], more)
@@ -104,7 +104,7 @@ def test_items_of_one_key_and_another_text_are_left_out(tmp_path):
         paths.append(tmp_path / str(place))
     found = orchestrator.compare(*paths)
     assert found.n_shared == 3
-    assert "1 items have the same key but another text: left out." in found.notes
+    assert "1 items with the same key but a different text were excluded." in found.notes
 
 
 def test_what_can_not_be_compared_is_refused(runs, tmp_path):

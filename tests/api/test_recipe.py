@@ -29,15 +29,19 @@ def _here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "place", "message"),
     [
-        ({"budget": {"tokes": 3}}, "budget.tokes", "no setting 'tokes'; did you mean 'tokens'?"),
+        (
+            {"budget": {"tokes": 3}},
+            "budget.tokes",
+            "unknown setting 'tokes'; did you mean 'tokens'?",
+        ),
         ({"methods": ["probdif"]}, "methods[0].kind", "did you mean 'probdiff'?"),
         (
             {"methods": [{**METHODS[0], "judges": ["jugde"]}]},
             "methods[0].judges[0]",
-            "no model 'jugde'; did you mean 'judge'?",
+            "unknown model 'jugde'; did you mean 'judge'?",
         ),
-        ({"models": {"a": {"server": "fake"}}}, "models.a", "'weights' are missing"),
-        ({"name": "a b"}, "name", "may have letters, digits"),
+        ({"models": {"a": {"server": "fake"}}}, "models.a", "'weights' is missing"),
+        ({"name": "a b"}, "name", "must consist of letters, digits"),
         ({"statistics": {"confidence_level": 2}}, "statistics.confidence_level", "less than 1"),
         ({"seed": object()}, "seed", "must be plain data"),
         ({"models": [{"server": "fake", "weights": "a:1"}]}, "models[0]", "'name' is missing"),
@@ -181,7 +185,7 @@ def test_yaml_round_trips(tmp_path):
 
 
 def test_rows_are_written_beside_the_yaml(tmp_path):
-    with pytest.raises(UsageError, match="name a file"):
+    with pytest.raises(UsageError, match="give a file"):
         recipe().to_yaml()
     recipe().to_yaml(tmp_path / "there.yaml")
     found = Recipe.from_yaml("there.yaml")

@@ -108,7 +108,7 @@ def go_on(arena, run_dir):
     """The command, and what it advises where a bit made it take a server for another one."""
     ended = arena.run(run_dir)
     if ended.code == EXIT_USAGE:
-        assert "Go on with --accept-server-change" in ended.words, ended
+        assert "Continue with --accept-server-change" in ended.words, ended
         ended = arena.run(run_dir, "--accept-server-change")
     return ended
 

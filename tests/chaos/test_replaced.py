@@ -12,7 +12,7 @@ from tests.chaos.arena import LONG_S, Arena, end_of, outcomes, same_frames
 from tests.e2e.runs import MODELS, frames
 
 SECTION = "The server"
-SAID = "its server does otherwise than before: …"
+SAID = "its server behaves differently than before: …"
 SLOW = {"route": "chat", "latency_s": 0.15}
 N = 40
 IN_FLIGHT = 4

@@ -37,7 +37,7 @@ def project(here, recipe, monkeypatch):
 def test_every_command_takes_the_permission_and_says_how_to_give_it_once(command):
     for name in COMMANDS:
         said = " ".join(command(name, "--help")[1].split()).rpartition("--allow-code ")[2]
-        assert "(once for a folder: orchestrator allow)" in said[:140], name
+        assert "(permanently for a folder: orchestrator allow)" in said[:140], name
 
 
 def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project, here, caplog):
@@ -98,11 +98,11 @@ def test_a_run_finds_the_file_from_any_folder_and_lives_without_it(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert "mine says hello" in command("report", run, "--allow-code")[1]
-    assert "nothing can be dropped" in command("gc", run, "--allow-code")[1]
+    assert "nothing to delete" in command("gc", run, "--allow-code")[1]
     (project / "my method.py").unlink()
     assert command("report", run, "--allow-code", "--html", "page.html")[0] == EXIT_COMPLETE
     assert "there is no file" in caplog.text
-    assert "can be read and exported all the same" in caplog.text
+    assert "can still be read and exported" in caplog.text
     assert command("export", run, "--allow-code", "--to", "out", "--format", "csv")[0] == 0
     assert (elsewhere / "out" / "answers.csv").read_text().count("my_method") == 6
 

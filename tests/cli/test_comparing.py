@@ -20,4 +20,4 @@ def test_the_command_says_what_the_function_says(command, recipe):
 def test_a_run_that_is_not_there_is_named(command):
     code, _, err = command("compare", "a", "b")
     assert code == EXIT_USAGE
-    assert "a: no run" in err
+    assert "no run found at a" in err

@@ -68,6 +68,6 @@ def test_csv_leaves_numbers_and_lists_alone(text):
 def test_a_file_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "x.csv", tmp_path):
-        with pytest.raises(UsageError, match="can't be written"):
+        with pytest.raises(UsageError, match="cannot be written"):
             write_frame(FRAME, path, "csv")
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

@@ -69,5 +69,5 @@ def test_code_that_a_recipe_names_is_listed_and_not_run(command, recipe, here, m
     assert found["./my method.py"]["about"] == "A method of mine."
     assert found["p_listed.mine"]["origin"] == str(here / "p_listed" / "mine.py")
     assert found["p_listed.mine"]["about"] == "A method of mine."
-    assert "can't be read" in found["./gone.py"]["about"]
+    assert "cannot be read" in found["./gone.py"]["about"]
     assert command("methods", "nowhere.yaml")[0] == EXIT_USAGE

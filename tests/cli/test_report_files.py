@@ -38,7 +38,7 @@ def test_a_report_that_can_not_be_written_is_refused(run, command, here):
     (here / "taken").write_text("", encoding="utf-8")
     code, _, said = command("report", run, "--html", "taken/it.html")
     assert code == 2
-    assert "taken/it.html can't be written" in said
+    assert "taken/it.html cannot be written" in said
 
 
 def test_a_call_that_sends_nothing_keeps_what_the_last_one_counted(command, recipe):

@@ -80,7 +80,7 @@ def test_repair_writes_nothing_into_a_run_of_another_user(command, here, foreign
     foreign()
     code, _, err = command("repair", "runs/other")
     assert (code, files_of(run)) == (2, before)
-    assert "is a run of another user" in err
+    assert "belongs to another user" in err
 
 
 def test_repair_leaves_views_and_triggers_behind(command, here):
@@ -128,7 +128,7 @@ def test_loading_the_run_of_another_user_leaves_no_trace(here, foreign):
     assert result.frames["answers"].height == 1
     assert list(result.frames) == ["answers"]
     assert files_of(run) == before
-    with pytest.raises(OrchestratorError, match="name the file"):
+    with pytest.raises(OrchestratorError, match="give a file"):
         write_html(result)
     assert result._repr_html_()
     assert files_of(run) == before

@@ -76,10 +76,10 @@ def test_a_port_is_a_port(command, port):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nowhere.yaml",), "nowhere.yaml: there is no such recipe"),
+        (("nowhere.yaml",), "nowhere.yaml: no such recipe"),
         (("pairwise_rankng",), "did you mean 'pairwise_ranking'?"),
         (("folder",), "folder: is a folder, not a recipe file"),
-        (("empty.yaml",), "empty.yaml:1: it is empty"),
+        (("empty.yaml",), "empty.yaml:1: the file is empty"),
         (("binary.yaml",), "binary.yaml:2: not UTF-8 text"),
     ],
 )
@@ -185,15 +185,15 @@ def test_a_template_that_can_not_work_is_a_fault_of_the_recipe(command, recipe, 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("foo", "--set foo: write it as name.of.setting=value"),
-        ("=", "--set =: write it as"),
-        ("a.b=1", "no setting 'a'"),
+        ("foo", "--set foo: expected name.of.setting=value"),
+        ("=", "--set =: expected"),
+        ("a.b=1", "unknown setting 'a'"),
         ("dataset.n=many", "must be a whole number, got 'many'"),
         ("dataset.nn=1", "did you mean 'n'?"),
         ("methods.7.judges=x", "methods is a list of 1"),
         ("dataset={", "not valid YAML"),
         ("models.judge.weigths=x", "did you mean 'weights'?"),
-        ("dataset.n=999999999999999999999999", "beyond 64 bits"),
+        ("dataset.n=999999999999999999999999", "more than 64 bits"),
         ("seed=1e400", "must be a finite number"),
         ("limits.max_in_flight=-1", "greater than or equal to 1"),
     ],
@@ -208,12 +208,12 @@ def test_a_wrong_override_is_named(command, recipe, setting, said):
 @pytest.mark.parametrize(
     ("methods", "said"),
     [
-        ([{"kind": "pairwise_ranking", "judges": ["judge", "judge"]}], "is named twice"),
+        ([{"kind": "pairwise_ranking", "judges": ["judge", "judge"]}], "duplicate model"),
         (
             [{"kind": "pairwise_ranking", "judges": ["judge"], "candidates": ["weak"]}],
             "must have at least 2 entries",
         ),
-        ([{"kind": "pairwise_ranking", "judges": ["nobody"]}], "no model 'nobody'"),
+        ([{"kind": "pairwise_ranking", "judges": ["nobody"]}], "unknown model 'nobody'"),
         ([{"kind": "pairwise_ranking", "judges": ["judge", "weak"]}], "at least 2 entries, got 1"),
     ],
 )
@@ -307,10 +307,10 @@ def test_a_folder_that_is_no_run_can_t_be_reused(command, recipe, here, name):
     path = recipe(reuse=["other"])
     code, _, err = command(name, path)
     assert code == 2
-    assert "reuse.0: no run is kept in 'other'" in err
+    assert "reuse.0: no run found at 'other'" in err
     (here / "other" / "store.sqlite").touch()
     code, _, err = command(name, path)
     assert code == 2
     assert f"{path}:" in err
-    assert "reuse.0: 'other' can't be reused" in err
+    assert "reuse.0: 'other' cannot be reused" in err
     assert not (here / "runs").exists()

@@ -173,7 +173,7 @@ def test_other_schemes_are_refused(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said(web, tmp_path):
     (tmp_path / "a").write_text("a file, not a folder")
-    assert "can't be written" in message_of(web, tmp_path / "a" / "file")
+    assert "cannot be written" in message_of(web, tmp_path / "a" / "file")
 
 
 def test_size_and_checksum_are_logged(web, tmp_path, caplog):

@@ -237,7 +237,7 @@ def test_the_log_tells_the_phases_and_holds_no_texts(tmp_path):
     assert "sending begins" in messages
     assert "sending ended" in messages
     assert "starting server weak" in messages
-    assert "ending server weak" in messages
+    assert "stopping server weak" in messages
     assert any(line.get("cause") == "rate_limited" for line in lines)
     assert {"at", "level", "logger", "message"} <= set(lines[0])
     assert (tmp_path / "run" / "log.jsonl").stat().st_mode & 0o077 == 0

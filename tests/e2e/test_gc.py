@@ -44,11 +44,11 @@ def test_what_the_last_recipe_asks_is_kept_and_the_rest_dropped(server, tmp_path
 
     counted = gc(where)
     assert counted.returncode == EXIT_COMPLETE, counted.stderr
-    assert "72 outcomes are asked by the last recipe" in counted.stdout
+    assert "72 outcomes are needed by the last recipe" in counted.stdout
     assert "48 of judge (choose)" in counted.stdout
     assert "nothing was changed" in counted.stdout
     assert (where / "store.sqlite").read_bytes() == before
-    assert "nothing can be dropped" in gc(where, "--keep", "2").stdout
+    assert "nothing to delete" in gc(where, "--keep", "2").stdout
 
     dropped = gc(where, "--drop")
     assert dropped.returncode == EXIT_COMPLETE, dropped.stderr
@@ -73,14 +73,14 @@ def test_a_run_whose_items_changed_is_left_alone(server, tmp_path):
     items.write_text(ITEMS.replace("3", "4"), encoding="utf-8")
     refused = gc(where, "--drop")
     assert refused.returncode == EXIT_USAGE, refused.stdout
-    assert "are not what they were" in refused.stderr
+    assert "a method version have changed" in refused.stderr
     assert "by orchestrator" not in refused.stderr
     (revision,) = (where / "revisions").iterdir()
     revision.write_text(revision_text(read_revision(revision) | {"orchestrator": "0.0.9"}))
     refused = gc(where)
     assert refused.returncode == EXIT_USAGE, refused.stdout
     words = " ".join(refused.stderr.split())
-    assert "another plan now than when it was run by orchestrator 0.0.9" in words
+    assert "a different plan than when it was run by orchestrator 0.0.9" in words
     assert "Run the recipe once more, which asks only what is missing" in words
     items.unlink()
     refused = gc(where, "--drop")

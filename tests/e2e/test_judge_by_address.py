@@ -48,7 +48,7 @@ def test_its_kind_is_found_and_every_label_is_read(judge, tmp_path):
         assert set(found[name]["status"]) == {"ok"}
         assert found[name]["exact"].all() or kind == "vllm"
     log = (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8")
-    assert f"{address} is asked as `backend: {kind}`" in log
+    assert f"{address}, using `backend: {kind}`" in log
 
 
 def test_asked_as_a_plain_endpoint_it_is_refused_before_the_answers(judge, tmp_path):

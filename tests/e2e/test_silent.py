@@ -82,7 +82,7 @@ def test_a_replica_that_vanishes_loses_nothing_and_holds_nobody_up_for_long(tmp_
     judgments = frames(run_dir)["judgments"]
     assert judgments.height == JUDGED
     assert set(judgments["status"]) == {"ok"}
-    assert "server 2 can't be reached" in (run_dir / "log.jsonl").read_text()
+    assert "server 2 is unreachable" in (run_dir / "log.jsonl").read_text()
 
 
 def test_a_lone_server_that_vanishes_for_a_while_loses_nothing(tmp_path):

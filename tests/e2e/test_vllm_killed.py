@@ -119,4 +119,4 @@ def test_a_stopped_run_goes_on_and_completes_although_its_server_is_killed(story
     # What was recorded when SIGTERM came is there as it was.
     assert {item: found[item] for item in story.recorded} == story.recorded
     warnings = [line["message"] for line in log_of(story.run_dir) if line["level"] == "WARNING"]
-    assert "it is started again" in " ".join(warnings)
+    assert "restarting in" in " ".join(warnings)

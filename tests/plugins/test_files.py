@@ -159,10 +159,10 @@ def test_a_missing_file_says_which_there_are(write, tmp_path):
     write("")
     with pytest.raises(PluginError, match=r"there is no file .*my_methd\.py; .* my_method\.py"):
         load(str(tmp_path / "my_methd.py"))
-    with pytest.raises(PluginError, match="can't be read"):
+    with pytest.raises(PluginError, match="cannot be read"):
         load(str(tmp_path / "nul\0.py"))
     (tmp_path / "folder.py").mkdir()
-    with pytest.raises(PluginError, match=r"folder\.py can't be read: Is a directory"):
+    with pytest.raises(PluginError, match=r"folder\.py cannot be read: Is a directory"):
         load(str(tmp_path / "folder.py"))
 
 

@@ -103,7 +103,7 @@ def test_the_name_is_the_file_s_where_none_is_given(tmp_path):
 def test_a_file_name_that_can_t_be_a_name_is_a_fault(tmp_path):
     file = tmp_path / "by file.yaml"
     file.write_text(RECIPE.replace("name: good\n", ""), encoding="utf-8")
-    assert "can't be one" in faults_of(file)[0]
+    assert "is not a valid name" in faults_of(file)[0]
 
 
 def test_an_environment_variable_need_not_be_set_when_a_recipe_is_loaded(file, monkeypatch):
@@ -143,7 +143,7 @@ def test_what_is_resolved_loads_to_the_same_recipe(file):
 
 
 def test_a_file_that_is_not_there_is_a_recipe_error(tmp_path):
-    with pytest.raises(RecipeError, match=r"none\.yaml: can't be read: No such file"):
+    with pytest.raises(RecipeError, match=r"none\.yaml: cannot be read: No such file"):
         load(tmp_path / "none.yaml")
 
 
@@ -213,18 +213,24 @@ def test_the_limit_of_the_command_stands_over_the_file_s(file):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("seed", "write it as name.of.setting=value"),
-        ("=3", "write it as name.of.setting=value"),
+        ("seed", "expected name.of.setting=value"),
+        ("=3", "expected name.of.setting=value"),
         ("seed=[", "not valid YAML"),
         ("seed=x", "seed: must be a whole number, got 'x'"),
-        ("sed=3", "no setting 'sed'; did you mean 'seed'?"),
-        ("budget.request=3", "budget: no setting 'request'; did you mean 'requests'?"),
-        ("budgets.requests=3", "no setting 'budgets'; did you mean 'budget'?"),
-        ("methods.0.judges=[smal]", "methods.0.judges: no model 'smal'; did you mean 'small'?"),
-        ("methods.7.kind=x", "methods is a list of 2; say which by 0 to 2 (2 adds one), not '7'"),
-        ("methods.x=1", "methods is a list of 2; say which by 0 to 2 (2 adds one), not 'x'"),
+        ("sed=3", "unknown setting 'sed'; did you mean 'seed'?"),
+        ("budget.request=3", "budget: unknown setting 'request'; did you mean 'requests'?"),
+        ("budgets.requests=3", "unknown setting 'budgets'; did you mean 'budget'?"),
+        (
+            "methods.0.judges=[smal]",
+            "methods.0.judges: unknown model 'smal'; did you mean 'small'?",
+        ),
+        (
+            "methods.7.kind=x",
+            "methods is a list of 2; give an index from 0 to 2 (2 appends), not '7'",
+        ),
+        ("methods.x=1", "methods is a list of 2; give an index from 0 to 2 (2 appends), not 'x'"),
         ("models.small.server.threads=2", "models.small.server is 'tests.recipe.plugin_server'"),
-        ("a={b: 1, b: 2}", "'b' was already given on line 1"),
+        ("a={b: 1, b: 2}", "duplicate key 'b', first given on line 1"),
     ],
 )
 def test_a_fault_of_an_override_names_the_override(file, override, message):
@@ -256,7 +262,7 @@ def test_a_recipe_is_found_by_path(file):
 
 @pytest.mark.parametrize("name", ["no_such_recipe", "no_such_recipe.yaml", "no/such.yaml"])
 def test_a_recipe_that_is_not_there_is_a_usage_error(name):
-    with pytest.raises(UsageError, match="there is no such recipe"):
+    with pytest.raises(UsageError, match="no such recipe"):
         find(name)
 
 
@@ -283,8 +289,7 @@ def test_the_name_of_a_recipe_is_looked_up_with_a_suggestion():
 def test_two_methods_of_one_kind_need_names(file):
     (fault,) = faults_of(file, "methods.1.name=null")
     assert fault == (
-        "good.yaml:20: methods.1: there is another method called 'plugin_method'; "
-        "give each a 'name'"
+        "good.yaml:20: methods.1: duplicate method name 'plugin_method'; give each method a 'name'"
     )
 
 
@@ -306,7 +311,7 @@ def test_runs_to_reuse_that_are_none_are_faults_with_their_line(file, tmp_path):
     file.write_text(RECIPE + "reuse:\n  - emty\n  - empty\n  - held\n  - held\n", encoding="utf-8")
     line = len(RECIPE.splitlines())
     assert faults_of(file) == [
-        f"good.yaml:{line + 2}: reuse.0: there is no folder 'emty'; did you mean 'empty'?",
-        f"good.yaml:{line + 3}: reuse.1: no run is kept in 'empty'",
-        f"good.yaml:{line + 5}: reuse.3: 'held' is named twice",
+        f"good.yaml:{line + 2}: reuse.0: no such folder: 'emty'; did you mean 'empty'?",
+        f"good.yaml:{line + 3}: reuse.1: no run found at 'empty'",
+        f"good.yaml:{line + 5}: reuse.3: duplicate run 'held'",
     ]

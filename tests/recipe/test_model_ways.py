@@ -46,10 +46,13 @@ def test_the_resolved_entry_leads_to_the_same_model(load_models):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({**URL, "template": "none", "system": "x"}, "a base model .* has no system prompt"),
+        ({**URL, "template": "none", "system": "x"}, "a base model .* cannot have a system prompt"),
         ({**URL, "template": "mine"}, "template"),
         ({**URL, "thinking": {"end": ""}}, "thinking.end"),
-        ({"answers": {"field": "x"}, "thinking": {}}, "goes with 'server' or 'base_url'"),
+        (
+            {"answers": {"field": "x"}, "thinking": {}},
+            "can be used only with 'server' or 'base_url'",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_a_fault(load_models, entry, said):
@@ -61,7 +64,9 @@ def test_a_base_model_that_can_not_judge_is_refused_before_anything_is_sent(load
     method = {"kind": "pairwise_ranking", "judges": ["j"]}
     plain = {**URL, "template": "none", "backend": "openai"}
     loaded = load_models(method, a=URL, b=URL, j=plain)
-    with pytest.raises(UsageError, match=r"by 'j' \(openai\): it can't choose for a base model"):
+    with pytest.raises(
+        UsageError, match=r"by 'j' \(openai\): it cannot choose labels with a base model"
+    ):
         prepare(loaded, tmp_path)
 
 
@@ -84,13 +89,19 @@ def test_one_address_in_a_list_is_as_good_as_alone(load_models):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"base_url": []}, "one address, or several different ones"),
-        ({"base_url": ["http://127.0.0.1:1", "http://127.0.0.1:1/"]}, "several different ones"),
-        ({"base_url": ["http://127.0.0.1:1", "nowhere"]}, "must be an address"),
-        ({**URL, "replicas": 2}, "goes with 'server', not with 'base_url'"),
+        ({"base_url": []}, "one address or a list of different addresses"),
+        (
+            {"base_url": ["http://127.0.0.1:1", "http://127.0.0.1:1/"]},
+            "list of different addresses",
+        ),
+        ({"base_url": ["http://127.0.0.1:1", "nowhere"]}, "must be a URL"),
+        ({**URL, "replicas": 2}, "can be used only with 'server', not with 'base_url'"),
         ({"server": "fake", "weights": "x", "replicas": 0}, "replicas"),
-        ({"server": "fake", "weights": "x", "replicas": 2, "min_servers": 3}, "has 2 in all"),
-        ({**URL, "min_servers": 2}, "has 1 in all"),
+        (
+            {"server": "fake", "weights": "x", "replicas": 2, "min_servers": 3},
+            "number of servers, 2, got 3",
+        ),
+        ({**URL, "min_servers": 2}, "number of servers, 1, got 2"),
     ],
 )
 def test_addresses_and_replicas_that_make_no_sense_are_faults(load_models, entry, said):

@@ -53,7 +53,7 @@ def test_a_secret_is_refused_with_its_place_and_without_its_value(
         loaded(tmp_path, kind, setting, added)
     said = str(caught.value)
     assert f"models.a.backend.{setting}." in said
-    assert "looks like a secret, which would be stored with the run" in said
+    assert "looks like a secret and would be stored with the run" in said
     assert "'api_key_env: NAME'" in said
     assert "r.json:" in said
     assert not any(text in said for text in (SHAPED, HIDDEN, '"short"', "hunter2"))

@@ -71,8 +71,8 @@ def test_every_value_has_its_line():
 def test_a_key_given_twice_is_a_fault_that_names_both_lines():
     source = parse("a: 1\nb: {c: 1,\n  c: 2}\na: 3\n", "f")
     assert [str(fault) for fault in source.faults] == [
-        "f:3: 'c' was already given on line 2",
-        "f:4: 'a' was already given on line 1",
+        "f:3: duplicate key 'c', first given on line 2",
+        "f:4: duplicate key 'a', first given on line 1",
     ]
 
 
@@ -91,7 +91,7 @@ def test_merged_keys_do_not_override_those_written_out():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a:\n\t- b", "f:2: a tab"),
+        ("a:\n\t- b", "f:2: tab character"),
         ("a: 1\n---\nb: 2", "f:2: a second document"),
         ("a: [1", "f:1: not valid YAML"),
         ("a: b: c", "f:1: a second ': '"),
@@ -100,7 +100,7 @@ def test_merged_keys_do_not_override_those_written_out():
         ("a: &x {<<: *x}", "f:1: nested deeper"),
         ("[" * 10_000, "f:1: nested deeper"),
         ("a:\n  \x01", "f:2: the character U\\+0001"),
-        ('"\\U12345678"', "f:1: not readable as YAML"),
+        ('"\\U12345678"', "f:1: cannot be read as YAML"),
         ("a: " + "x" * 1_000_001, "f:1: longer than"),
     ],
 )
@@ -115,11 +115,11 @@ def test_what_is_no_yaml_is_reported_with_its_line(text, message):
         ("a: !!python/name:os.system ", "the tag '!!python/name:os.system' is not supported"),
         ("a: !!int x", "the tag '!!int' is not supported"),
         ("a: !!binary aGk=", "the tag '!!binary' is not supported"),
-        ("? [a]\n: b", "a key must be a word"),
-        ('a: "\\ud800"', "half of a character"),
-        ('"\\ud800": a', "half of a character"),
-        (f"a: {'9' * 30}", "beyond 64 bits"),
-        ("<<: 5", "'<<' takes a mapping"),
+        ("? [a]\n: b", "a key must be text"),
+        ('a: "\\ud800"', "lone surrogate"),
+        ('"\\ud800": a', "lone surrogate"),
+        (f"a: {'9' * 30}", "more than 64 bits"),
+        ("<<: 5", "'<<' needs a mapping"),
     ],
 )
 def test_what_yaml_has_and_a_recipe_has_not_is_a_fault(text, message):

@@ -13,7 +13,7 @@ def a_plan(*, money=None, left=600):
         StageCount("answers", "expert", 400, 100, 300, True, 153_600),  # noqa: FBT003
         StageCount("judgments", "judge", 1200, 1200 - left, left, False, 0),  # noqa: FBT003
     )
-    return PlanCount(200, 600, stages, money, ("at most: what equal answers leave out …",))
+    return PlanCount(200, 600, stages, money, ("at most: equal answers reduce the number …",))
 
 
 def test_a_bound_is_marked_and_so_is_its_sum():

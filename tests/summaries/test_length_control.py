@@ -195,7 +195,7 @@ def test_a_pipe_in_place_of_the_file_is_not_waited_for(world, context_of, tmp_pa
     os.mkfifo(tmp_path / "pipe.csv")
     control = {"difficulties": str(tmp_path / "pipe.csv")}
     (line,) = lines(table(world, control, context_of))
-    assert line["length-controlled"].why == "pipe.csv can't be read: it is no file"
+    assert line["length-controlled"].why == "pipe.csv cannot be read: it is no file"
 
 
 def test_equal_lengths_everywhere_say_why_nothing_is_controlled(world, context_of, by_item):

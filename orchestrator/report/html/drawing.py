@@ -99,5 +99,5 @@ def write_charts(figures: list[Figure], folder: Path) -> list[Path]:
                 files.write(path, content)
                 written.append(path)
     except OSError as error:
-        raise UsageError(f"{folder} can't be written: {error.strerror or error}") from error
+        raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from error
     return written

@@ -27,8 +27,8 @@ def allow(options: argparse.Namespace) -> int:
         _say(f"{permission.revoke(folder)}: recipes and runs in it need --allow-code again")
     else:
         _say(
-            f"{permission.allow(folder)}: recipes and runs in it may run code and programs that "
-            f"they name; orchestrator allow --revoke takes that back"
+            f"{permission.allow(folder)}: recipes and runs in it may run code and programs "
+            "that they name; revoke with: orchestrator allow --revoke"
         )
     return EXIT_COMPLETE
 

@@ -43,7 +43,7 @@ def gc(options: argparse.Namespace) -> int:
     path = newest(run_path(options.run))
     if is_foreign(path):
         # It would open the files that the recipes name.
-        raise RunDirectoryError(f"{path} is a run of another user, in which nothing is dropped")
+        raise RunDirectoryError(f"{path} belongs to another user; gc deletes nothing from it")
     directory = RunDirectory.open(path)
     if not options.drop:
         keys, plans = _planned(directory, options.keep, allow_code=options.allow_code)
@@ -59,7 +59,7 @@ def gc(options: argparse.Namespace) -> int:
         for file in aside:
             file.unlink()
         after = _n_bytes([held.store_path])
-    said = f"dropped {_said(found)}; {numbers.size(after)} are left of {numbers.size(before)}"
+    said = f"deleted {_said(found)}; {numbers.size(after)} of {numbers.size(before)} remain"
     say_of(path, [said])
     return EXIT_COMPLETE
 
@@ -77,11 +77,11 @@ def _planned(
             plan_hash = prepared.plan.hash()
             if plan_hash not in opened:
                 raise RunDirectoryError(
-                    f"{file}: this recipe gives another plan now than when it was run"
-                    f"{_program_of(file)}: its items or models are not what they were, or a method "
-                    f"has another version. Which outcomes it asked for can't be told, and nothing "
-                    f"was dropped. Run the recipe once more, which asks only what is missing and "
-                    f"stores the plan of now; or see what other recipes keep by a smaller --keep"
+                    f"{file}: this recipe now gives a different plan than when it was "
+                    f"run{_program_of(file)}: its items, models or a method version have "
+                    "changed. The outcomes that it needs are unknown; nothing was deleted. Run "
+                    "the recipe once more, which asks only what is missing and stores the plan "
+                    "of now; or see what other recipes keep by a smaller --keep"
                 )
             plans.add(plan_hash)
             _add_keys(prepared, store, keys)
@@ -103,7 +103,7 @@ def _prepared(file: Path, *, allow_code: bool) -> Prepared:
         return prepare(loaded, file.parent, allow_code=allow_code)
     except OrchestratorError as error:
         raise RunDirectoryError(
-            f"{file}: what it asks for can't be told; nothing was dropped. {error}"
+            f"{file}: cannot determine which outcomes it needs; nothing was deleted. {error}"
         ) from error
 
 
@@ -126,15 +126,15 @@ def _n_bytes(files: Iterable[Path]) -> int:
 
 def _counted(found: Unplanned, aside: list[Path], keep: int) -> list[str]:
     recipes = "the last recipe" if keep == 1 else f"the last {keep} recipes"
-    lines = [f"{found.n_kept:,} outcomes are asked by {recipes}"]
+    lines = [f"{found.n_kept:,} outcomes are needed by {recipes}"]
     for (model, kind), n in sorted(found.outcomes.items()):
-        lines.append(f"not asked any more: {n:,} of {model} ({kind})")
+        lines.append(f"no longer needed: {n:,} of {model} ({kind})")
     if aside:
         lines.append(f"left by repair: {', '.join(file.name for file in aside)}")
     if found.is_empty and not aside:
-        return [*lines, "nothing can be dropped"]
+        return [*lines, "nothing to delete"]
     room = numbers.size(found.n_bytes + _n_bytes(aside))
-    would = f"`orchestrator gc --drop` would drop {_said(found)}, about {room}"
+    would = f"`orchestrator gc --drop` would delete {_said(found)}, about {room}"
     lines.append(f"{would}; nothing was changed")
     return lines
 

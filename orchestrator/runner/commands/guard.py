@@ -109,8 +109,8 @@ def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
         return code
     _say(
         f"cannot read this untrusted run within {MEMORY_BYTES >> 30} GiB of memory and "
-        f"{CPU_S // 60} minutes of processor time ({signal.Signals(-code).name}): it is damaged, "
-        f"made to do harm, or very large. A copy of it that is yours is read without bounds"
+        f"{CPU_S // 60} minutes of processor time ({signal.Signals(-code).name}): the run is "
+        "damaged, malicious or very large. A copy that you own is read without limits"
     )
     return EXIT_FAILED
 

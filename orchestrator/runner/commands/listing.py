@@ -79,7 +79,7 @@ def listed(family: str) -> Iterator[Listed]:
     for point in points:
         origin = plugins.package_of(point)
         if point.name in bundled:
-            about = f"not used: a bundled kind has this name; name its module, {point.value!r}"
+            about = f"not used: a bundled kind has this name; use its module name, {point.value!r}"
         else:
             about = _about(package, point.name)
         kind = point.name if names.count(point.name) == 1 else point.value
@@ -154,7 +154,7 @@ def _docstring(file: Path) -> str:
     try:
         return _first_line(ast.get_docstring(ast.parse(file.read_bytes())))
     except (OSError, ValueError, SyntaxError) as error:
-        return f"can't be read: {error}"
+        return f"cannot be read: {error}"
 
 
 def _first_line(text: str | None) -> str:

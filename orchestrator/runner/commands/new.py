@@ -32,7 +32,7 @@ def new(options: argparse.Namespace) -> int:
     }
     taken = [str(file) for file in files if file.exists() or file.is_symlink()]
     if taken:
-        raise UsageError(f"there is already {' and '.join(taken)}; nothing was written")
+        raise UsageError(f"{' and '.join(taken)} already exists; nothing was written")
     title = name.replace("_", " ").capitalize()
     class_name = "".join(part.capitalize() for part in name.split("_"))
     parts = {
@@ -61,8 +61,8 @@ def new(options: argparse.Namespace) -> int:
 def _check(name: str) -> None:
     if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
         raise UsageError(
-            f"{name!r} can't name a module; use lower-case letters, digits and underscores, such "
-            f"as my_method"
+            f"invalid module name {name!r}; use lower-case letters, digits and underscores, "
+            "such as my_method"
         )
     if name in sys.stdlib_module_names or name.startswith(("test_", "_")):
         raise UsageError(f"{name!r} names another module or a test; choose another name")

@@ -127,12 +127,12 @@ async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
         if not names:
             said = replies["/v1/models"]
             raise UsageError(
-                f"{url} lists no models ({said.status} {said.words}); name one by --model, and the "
-                f"variable with its key by --api-key-env"
+                f"{url} lists no models ({said.status} {said.words}); give one with --model, "
+                "and the variable of its API key with --api-key-env"
             )
         if len(names) > _MOST_MODELS:
             shown = ", ".join(names[:_MOST_MODELS])
-            raise UsageError(f"{url} has {len(names)} models ({shown}, …); name some by --model")
+            raise UsageError(f"{url} has {len(names)} models ({shown}, …); choose with --model")
         backend = wanted.backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else _FALLBACK)
         found = []
         for name in names:
@@ -166,7 +166,7 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
     try:
         provenance = await answered(backend.provenance())
         if isinstance(provenance, Failure):
-            raise UsageError(f"{endpoint.model!r} can't be probed: {provenance.message}")
+            raise UsageError(f"{endpoint.model!r} cannot be probed: {provenance.message}")
         return await probe_model(
             Target(
                 kind=kind,
@@ -235,7 +235,7 @@ async def _connect_each(fleet: Fleet, models: Iterable[str]) -> None:
     for name in models:
         backend = await fleet.connect(name)
         if isinstance(backend, Failure):
-            raise UsageError(f"{name!r} can't be probed: {backend.message}")
+            raise UsageError(f"{name!r} cannot be probed: {backend.message}")
         await backend.close()
 
 

@@ -23,7 +23,7 @@ def repair(options: argparse.Namespace) -> int:
     """
     path = newest(run_path(options.run))
     if is_foreign(path):
-        raise RunDirectoryError(f"{path} is a run of another user: copy it, and repair the copy")
+        raise RunDirectoryError(f"{path} belongs to another user; copy it and repair the copy")
     mended = RunDirectory.mend(path)
     RunDirectory.open(path)
     with RunDirectory.lock(path) as directory:
@@ -49,7 +49,7 @@ def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
     except StoreError:
         aside = files.set_aside(file)
         if text is None:
-            again = "the same `orchestrator run` writes it again"
+            again = "`orchestrator run` with the same recipe rewrites it"
             return [f"the recipe in {file.name} is damaged, and kept as {aside.name}: {again}"]
     files.write(file, text.encode(), durable=True)
     return [f"the recipe in {file.name} was damaged, and is restored"]
@@ -61,17 +61,17 @@ def _items_mended(directory: RunDirectory) -> list[str]:
         check_items(directory)
     except StoreError:
         aside = files.set_aside(directory.results / f"{ITEMS}.parquet")
-        return [f"{aside.name} is damaged: the same `orchestrator run` writes it again"]
+        return [f"{aside.name} is damaged: `orchestrator run` with the same recipe rewrites it"]
     return []
 
 
 def _said(found: Salvaged) -> list[str]:
     n_kept = sum(found.kept.values())
     if found.damaged is None:
-        return [f"nothing is damaged; {n_kept:,} outcomes are held"]
+        return [f"no damage found; the store holds {n_kept:,} outcomes"]
     bound = "at most " if found.n_lost and not found.lost else ""
     lines = [f"{n_kept:,} outcomes kept, {bound}{found.n_lost:,} lost"]
     lines += [f"lost: {n:,} of {model} ({kind})" for (model, kind), n in sorted(found.lost.items())]
     lines.append(f"the damaged file is kept as {found.damaged.name}")
-    lines.append("`orchestrator run` with the same recipe asks again what was lost, and no more")
+    lines.append("`orchestrator run` with the same recipe requests only what was lost")
     return lines

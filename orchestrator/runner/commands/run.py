@@ -81,7 +81,9 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
 def _exit_code(result: api.Result, said: Said) -> int:
     """0 where every unit of the plan has a good row."""
     if result.ended is not None and result.ended.stopping:
-        said.complain(f"stopped: {result.ended.stopping}; raise it and run the same command again")
+        said.complain(
+            f"stopped: {result.ended.stopping}; raise the limit and run the same command again"
+        )
         return EXIT_PARTIAL
     failed = result.completeness.failed
     if failed:
@@ -153,7 +155,8 @@ def status(options: argparse.Namespace) -> int:
             _show(tables.status(said))
         except msgspec.ValidationError as error:
             raise UsageError(
-                f"status.json is damaged: {error}; the same `orchestrator run` writes it again"
+                f"status.json is damaged: {error}; `orchestrator run` with the same recipe "
+                "rewrites it"
             ) from error
     return EXIT_COMPLETE
 

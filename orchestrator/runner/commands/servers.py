@@ -55,17 +55,19 @@ def servers(options: argparse.Namespace) -> int:
     if rows:
         print_to(sys.stdout, tables.listing(rows))
     else:
-        write_to(sys.stdout, "no servers are kept (orchestrator run --keep-servers keeps them)\n")
+        write_to(
+            sys.stdout, "no kept servers (orchestrator run --keep-servers keeps them running)\n"
+        )
     return EXIT_COMPLETE
 
 
 def _stop(shelf: ServerRegistry, found: dict[str, Kept], options: argparse.Namespace) -> int:
     unknown = [name for name in options.name if name not in found]
     if unknown:
-        raise UsageError(f"no kept server {', '.join(unknown)}; there are {', '.join(found)}")
+        raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
     if not options.name and not options.all:
-        raise UsageError("which server is to be stopped? Name it, or say --all")
+        raise UsageError("specify a server name or --all")
     for name in options.name or found:
         shelf.stop(found[name])
-        write_to(sys.stdout, f"{safe_line(name)} is stopped\n")
+        write_to(sys.stdout, f"{safe_line(name)} stopped\n")
     return EXIT_COMPLETE

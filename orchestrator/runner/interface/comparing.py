@@ -163,7 +163,7 @@ def compare(
         if other is None:
             notes.append(f"{one.name}: only in A.")
         elif one.is_pairwise and _models(one) != _models(other):
-            notes.append(f"{one.name}: not compared, because other models met each other.")
+            notes.append(f"{one.name}: not compared, because the pairs of models differ.")
         else:
             tables.append(_table(one, other, shared, confidence_level))
     notes += [f"{name}: only in B." for name in scores]
@@ -180,7 +180,7 @@ def _items(result: Result) -> pl.DataFrame:
         UsageError: If the run has no frame of items.
     """
     if ITEMS not in result.frames:
-        raise UsageError(f"{result.path} has no frame of items; run its recipe once more")
+        raise UsageError(f"{result.path} has no frame of items; run its recipe again")
     return result.frames.columns(ITEMS, ("item", *_CONTENT)).unique(maintain_order=True)
 
 
@@ -188,7 +188,7 @@ def _notes(mine: pl.DataFrame, others: pl.DataFrame, shared: pl.Series) -> list[
     n_changed = len(mine.join(others, on="item", how="semi")) - len(shared)
     notes = [f"{len(shared):,} items of both runs; A has {len(mine):,}, B {len(others):,}."]
     if n_changed:
-        notes.append(f"{n_changed:,} items have the same key but another text: left out.")
+        notes.append(f"{n_changed:,} items with the same key but a different text were excluded.")
     return notes
 
 
@@ -218,7 +218,7 @@ def _table(a: Score, b: Score, shared: pl.Series, confidence_level: float) -> Ta
         _COLUMNS,
         rows,
         basis=f"{both['item'].n_unique():,} items · paired · {METHOD}.{less}",
-        notes=[f"{n_alone} models of A alone left out."] if n_alone else [],
+        notes=[f"{n_alone} models that occur only in A were excluded."] if n_alone else [],
     )
     return msgspec.structs.replace(table, source=a.name)
 

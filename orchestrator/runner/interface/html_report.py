@@ -38,8 +38,7 @@ def write_html(result: Result, to: Path | None = None) -> Path:
     """
     if to is None and is_foreign(result.path):
         raise UsageError(
-            f"{result.path} is a run of another user, and nothing is written into it: name the "
-            f"file, --html F"
+            f"{result.path} belongs to another user; give a file to write to: --html F"
         )
     path = result.path / REPORT if to is None else to
     text = render(material(result))
@@ -48,7 +47,7 @@ def write_html(result: Result, to: Path | None = None) -> Path:
         # Lone surrogates, which UTF-8 can't hold, are written out; HTML has none otherwise.
         files.write(path, text.encode(errors="backslashreplace"))
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     return path
 
 

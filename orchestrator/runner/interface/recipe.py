@@ -144,7 +144,7 @@ class Recipe:
         try:
             content = file.read_bytes()
         except OSError as error:
-            message = f"can't be read: {error.strerror or error}"
+            message = f"cannot be read: {error.strerror or error}"
             raise RecipeError([Fault(str(file), 0, message)]) from error
         found = cls.__new__(cls)
         found._rows = None  # noqa: SLF001 (its own)
@@ -233,8 +233,8 @@ class Recipe:
         if self._rows is not None:
             if target is None:
                 raise UsageError(
-                    "the dataset is in memory: name a file, to_yaml('recipe.yaml'), and its rows "
-                    "are written beside it"
+                    "the dataset is in memory; give a file, to_yaml('recipe.yaml'), and its "
+                    "rows are written beside it"
                 )
             items = target.with_name(f"{target.stem}.items.jsonl")
             data["dataset"]["path"] = items.name
@@ -306,7 +306,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         files.write(path, content)
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _dataset(given: DatasetLike) -> tuple[object, HeldRows | None]:
@@ -334,7 +334,7 @@ def _named(models: object) -> object:
         settings = _plain(entry, ("models", place))
         name = settings.pop("name", None) if isinstance(settings, dict) else None
         if not isinstance(name, str) or name in found:
-            what = f"there is another model {name!r}" if name in found else "'name' is missing"
+            what = f"duplicate model {name!r}" if name in found else "'name' is missing"
             raise RecipeError([Fault(f"{_FILE}(models[{place}])", 0, what)])
         found[name] = settings
     return found

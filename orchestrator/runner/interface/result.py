@@ -230,9 +230,9 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         RunDirectoryError: If there is no run.
     """
     if not (path / STORE_NAME).exists():
-        raise RunDirectoryError(f"{path}: no run is kept here; `orchestrator runs` lists them")
+        raise RunDirectoryError(f"no run found at {path}; list runs with: orchestrator runs")
     if allow_code and is_foreign(path):
-        raise UsageError(f"{path} is a run of another user, for which no code is imported")
+        raise UsageError(f"{path} belongs to another user; no code is imported for it")
     allow_code = is_permitted(path, allow_code=allow_code)
     directory = RunDirectory.open(path)
     with Store.open(directory.store_path, read_only=True) as store:
@@ -240,8 +240,8 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         revision = last_revision(directory)
         if revision is None and store.current_plan is not None:
             raise StoreError(
-                f"{directory.revisions}: the recipe of this run is missing. `orchestrator repair "
-                f"RUN` restores it, or the same `orchestrator run` writes it again"
+                f"{directory.revisions}: the recipe of this run is missing. `orchestrator "
+                "repair RUN` restores it, or `orchestrator run` with the same recipe rewrites it"
             )
         revision = revision or {}
         identities = revision.get("identities", {})
@@ -251,8 +251,8 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
             notes += notes_on_frame(frames.scan(ITEMS), revision.get("recipe", {}))
         if store.current_plan is None:
             notes.append(
-                "this run has no rows: it was repaired, or is beginning. The same `orchestrator "
-                "run` makes them of what was answered, and asks only what is missing"
+                "this run has no rows: it was repaired or has just started. `orchestrator run` "
+                "with the same recipe rebuilds them and requests only what is missing"
             )
         orders = read_orders(store)
         done = completeness(store, frames, None if orders is None else orders.n_not_needed)

@@ -14,29 +14,30 @@ from orchestrator.settings import Settings
 from orchestrator.units import Part
 
 _REMEDY: Final = {
-    "score": "scoring given tokens takes a back-end that scores, such as embedded, vllm, sglang",
-    "choose": "reading label probabilities takes a server that returns log-probabilities",
-    "features": "the embedded server gives them: serve the weights by `server: embedded`, or score "
-    "the answers by another model",
-    "generate": "its texts are given, so it can't write new ones",
+    "score": "scoring given tokens needs a back-end that can score, such as embedded, vllm, sglang",
+    "choose": "reading label probabilities needs a server that returns log-probabilities",
+    "features": "the embedded server provides them: use `server: embedded`, or score the "
+    "answers with another model",
+    "generate": "its texts are given, so it cannot generate new ones",
 }
 
 
 _GIVEN: Final = (
-    "only its answers are given, so it can't be asked; serve it by 'server' or 'base_url', or "
-    "leave it out of what this method evaluates"
+    "only its answers are given, so it cannot be queried; set 'server' or 'base_url', or "
+    "remove it from the candidates of this method"
 )
 
 
 _NO_PLAIN_CHOICE: Final = (
-    "it can't choose for a base model (template: none); the embedded server and vLLM can"
+    "it cannot choose labels with a base model (template: none); the embedded server and vLLM can"
 )
 
 
 _NO_BEGUN_CHOICE: Final = (
-    "it can't read labels behind a begun answer (a second score, or a verdict after reasoning); "
-    "vLLM, SGLang, llama.cpp and the embedded server can: leave `backend` out, or name it, or say "
-    "continue_final_message: true in the backend's settings where the endpoint takes that field"
+    "it cannot read labels after the start of an answer (a second score, or a verdict after "
+    "reasoning); vLLM, SGLang, llama.cpp and the embedded server can: omit `backend`, name one "
+    "of them, or set continue_final_message: true in the settings of the backend if the "
+    "endpoint accepts that field"
 )
 
 
@@ -101,11 +102,11 @@ def missing(stage: Stage, capabilities: Capabilities) -> str:
         "choose": capabilities.choose != "none",
     }
     if not can.get(stage.ask, True):
-        return f"it can't {stage.ask}; {_REMEDY[stage.ask]}"
+        return f"it cannot {stage.ask}; {_REMEDY[stage.ask]}"
     is_begun = any(isinstance(one, ChooseAsk) and one.prefix != NO_PREFIX for one in stage.examples)
     if is_begun and not capabilities.choose_begun:
         return _NO_BEGUN_CHOICE
     lacking = sorted(set(stage.features) - capabilities.features)
     if lacking:
-        return f"it does not give {', '.join(lacking)}; {_REMEDY['features']}"
+        return f"it does not provide {', '.join(lacking)}; {_REMEDY['features']}"
     return ""

@@ -46,7 +46,7 @@ def local_models(
             made = _comparer(comparer.kind, comparer.settings, allow_code=allow_code)
             identity = dict(made.identity(base))
             if name in recipe.models:
-                raise UsageError(f"{name!r} is what compares texts; give the model another name")
+                raise UsageError(f"{name!r} is the name of a comparer; rename the model")
             if name in found and found[name].identity != identity:
                 raise UsageError(
                     f"{part.name}: another method compares texts by another {name!r}; encoders "
@@ -62,8 +62,8 @@ def _comparer(kind: str, settings: Mapping[str, Any], *, allow_code: bool) -> Co
     found = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
     if not issubclass(found, ComparerKind):
         raise UsageError(
-            f"back-end {kind!r} compares no texts; the methods that compare them take a kind "
-            f"derived from orchestrator.plugin.ComparerKind"
+            f"back-end {kind!r} cannot compare texts; use a kind derived from "
+            "orchestrator.plugin.ComparerKind"
         )
     return found(found.Config.model_validate(settings))
 

@@ -81,14 +81,11 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
     stages.extend(_observations(tally.missing, plan))
     notes = []
     if not all(stage.exact for stage in stages):
-        notes.append(
-            "at most: what equal answers and failures leave out is known only afterwards; "
-            "requests that are tried again come on top"
-        )
+        notes.append("at most: equal answers and failures reduce the number; retries add to it")
     if n_driven < len(plan.items):
         notes.append(
             f"about: by {n_driven:,} of {len(plan.items):,} items; orchestrator plan --exact "
-            f"counts all, which takes some {1e-4 * len(plan):,.0f} s"
+            f"counts all in about {1e-4 * len(plan):,.0f} s"
         )
     at_least = None if blocks is None else sum(stage.left for stage in _stages(plan, sure))
     return PlanCount(

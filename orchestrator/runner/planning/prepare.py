@@ -137,8 +137,8 @@ def _refuse_shared_frames(parts: Iterable[Part]) -> None:
         other = first.setdefault(part.frame, part)
         if list(other.columns.items()) != list(part.columns.items()):
             raise PluginError(
-                f"methods {other.kind!r} and {part.kind!r} have the frame {part.frame!r} "
-                f"with different columns; give each a 'frame' of its own"
+                f"methods {other.kind!r} and {part.kind!r} write the frame {part.frame!r} with "
+                "different columns; set a different 'frame' for each"
             )
 
 

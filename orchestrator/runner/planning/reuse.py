@@ -78,7 +78,7 @@ def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lender
         opened = []
         for run in runs:
             if own is not None and own.exists() and Path(run.path).samefile(own):
-                raise run.error(f"{run.said!r} is this run itself; another run is meant")
+                raise run.error(f"{run.said!r} is this run; give a different run")
             try:
                 lender = Lender(Path(run.path))
             except OrchestratorError as error:
@@ -185,8 +185,8 @@ class Copies:
         )
         if not self._accept_change:
             raise ServerChangedError(
-                f"{said}. Their numbers may differ. Go on with --accept-server-change, or take "
-                f"{opened.run.said} out of 'reuse'"
+                f"{said}. Their numbers may differ. Continue with --accept-server-change, or "
+                f"remove {opened.run.said} out of 'reuse'"
             )
         _log.warning("%s", said, extra={"model": model})
         # Once it is accepted, no later call asks again.
@@ -203,4 +203,4 @@ def copies_of(prepared: Prepared, store: Store, *, accept_change: bool) -> Copie
 
 
 def _unreadable(run: ReusedRun, error: OrchestratorError) -> OrchestratorError:
-    return run.error(f"{run.said!r} can't be reused: {error}")
+    return run.error(f"{run.said!r} cannot be reused: {error}")

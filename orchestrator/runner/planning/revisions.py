@@ -50,8 +50,8 @@ def read_revision(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise StoreError(
-            f"{file} is damaged: {why}. `orchestrator repair RUN` restores it, or the same "
-            f"`orchestrator run` writes it again and sends nothing for that"
+            f"{file} is damaged: {why}. `orchestrator repair RUN` restores it, or "
+            "`orchestrator run` with the same recipe rewrites it without sending requests"
         ) from error
     return found
 
@@ -66,19 +66,19 @@ def parse(content: bytes) -> dict[str, Any]:
     text = content.decode()
     head, _, rest = text.partition("\n")
     if head.startswith(_SUM) and head != f"{_SUM}{crc32(rest.encode()):08x}":
-        raise ValueError("its checksum is another one")
+        raise ValueError("its checksum differs")
     _check_size(text)
     found = yaml.load(text, Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
     if not isinstance(found, dict):
-        raise ValueError("it is no mapping")  # noqa: TRY004 (a fault of the text)
+        raise ValueError("it is not a mapping")  # noqa: TRY004 (a fault of the text)
     if not all(isinstance(found.setdefault(name, {}), dict) for name in ("identities", "recipe")):
-        raise ValueError("its recipe is no mapping")
+        raise ValueError("its recipe is not a mapping")
     json.dumps(found, default=str)  # no value holds itself
     return found
 
 
 def _check_size(text: str) -> None:
-    """Refuse a text of more values, aliases counted, or more levels than a recipe has.
+    """Refuse a text of more values, including aliases, or more levels than a recipe has.
 
     Raises:
         ValueError: If it is one.

@@ -27,8 +27,8 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
     unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
     if bounds.money is not None and unpriced:
         raise UsageError(
-            f"budget.money can't be kept: {', '.join(unpriced)} has no price; give each model a "
-            f"`price` (0 where it costs nothing)"
+            f"budget.money needs prices: {', '.join(unpriced)} has none; set `price` for each "
+            "model (0 if free)"
         )
     return Budget(
         Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours),

@@ -39,15 +39,15 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     if not rankings:
         names = ", ".join(method.name for method in recipe.methods)
         raise UsageError(
-            f"statistics.stop_when: no order of models can be declared from {names}; it needs two "
-            f"candidates and a method that compares models prompt by prompt: pairwise_ranking, "
-            f"pairwise_scoring or pointwise"
+            f"statistics.stop_when: cannot order models with {names}; this needs two "
+            "candidates and a method that compares models on each prompt: pairwise_ranking, "
+            "pairwise_scoring or pointwise"
         )
     fewest = min(len(ranking.models) for ranking in rankings)
     if settings.top is not None and settings.top >= fewest:
         raise UsageError(
-            f"statistics.stop_when.top: the best {settings.top} of {fewest} models are all of "
-            f"them; leave it out to have every order settled"
+            f"statistics.stop_when.top: the top {settings.top} of {fewest} models are all of "
+            "them; omit it to settle every order"
         )
     asked_for = {method.name for method in recipe.methods}
     of_dataset = settings.population == "dataset"
@@ -237,10 +237,10 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
         for pair in analysis.pairs
     )
     note = (
-        "asked until orders were settled (statistics.stop_when): ratings, win rates, ranks and "
-        "their intervals rest on more prompts for some pairs than for others, and the intervals do "
-        "not allow for the stopping; what is said to be resolvable is a declared order, see the "
-        "orders by sequential test"
+        "stopped when orders were settled (statistics.stop_when): ratings, win rates, ranks "
+        "and their intervals rest on more prompts for some pairs than for others, and the "
+        "intervals do not account for the stopping; rely on the orders declared by the "
+        "sequential test"
     )
     return replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
 

@@ -80,7 +80,7 @@ async def probe_model(
     """
     found = await answered(_probe(target, quick=quick, noise=noise, now=now))
     if isinstance(found, Failure):
-        raise UsageError(f"{target.model!r} can't be probed: {found.message}")
+        raise UsageError(f"{target.model!r} cannot be probed: {found.message}")
     return found
 
 

@@ -143,10 +143,10 @@ class Probes:
         changed = differences(held, record)
         if not changed:
             return True
-        said = f"model {model!r}: its server does otherwise than before: {'; '.join(changed)}"
+        said = f"model {model!r}: its server behaves differently than before: {'; '.join(changed)}"
         if not self._accept_change:
             raise ServerChangedError(
-                f"{said}. Go on with --accept-server-change, or start anew with --fresh"
+                f"{said}. Continue with --accept-server-change, or start a new run with --fresh"
             )
         _log.warning("%s", said, extra={"model": model})
         return False
@@ -197,9 +197,9 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     if not words:
         return []
     return [
-        "servers were compared with their first answers when a run went on, when a connection "
-        "broke and every 5 minutes; a larger change in the mean of their log-probabilities would "
-        f"have been noticed: {', '.join(words)}"
+        "servers were compared with their first answers when a run resumed, after lost "
+        "connections and every 5 minutes; a larger change in the mean of their "
+        f"log-probabilities would have been noticed: {', '.join(words)}"
     ]
 
 

@@ -54,7 +54,7 @@ class Keeping:
         try:
             files.write(self._path, json.dumps(self._used).encode())
         except OSError as error:
-            _log.debug("%s is not kept: %s", self._path, error)
+            _log.debug("not kept: %s: %s", self._path, error)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -259,9 +259,9 @@ def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
     if n <= 0:
         return []
     return [
-        f"{n:,} outcomes that this run recorded are missing from {STORE_NAME}: was it copied, or "
-        f"restored, without {STORE_NAME}-wal? The two belong together. Put that file back before "
-        f"the next `orchestrator run`, which would ask them again"
+        f"{n:,} outcomes that this run recorded are missing from {STORE_NAME}: was it copied "
+        f"or restored without {STORE_NAME}-wal? Restore that file before the next "
+        "`orchestrator run`, or they will be requested again"
     ]
 
 

@@ -38,4 +38,4 @@ def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
     try:
         files.write(path, (_marked(mark, paths) or "").encode(), own=True)
     except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror or error}") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error

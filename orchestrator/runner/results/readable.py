@@ -59,8 +59,8 @@ def check_items(run_dir: RunDirectory) -> None:
         is_right = not os.path.lexists(path)  # gone, as `repair` leaves it
     if not is_right:
         raise StoreError(
-            f"{path} is damaged: the same `orchestrator run` writes it again and sends nothing for "
-            f"that; `orchestrator repair RUN` sets it aside"
+            f"{path} is damaged: `orchestrator run` with the same recipe rewrites it without "
+            "sending requests; `orchestrator repair RUN` sets it aside"
         )
 
 

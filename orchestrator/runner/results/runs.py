@@ -22,8 +22,8 @@ def status(run_dir: str | Path) -> dict[str, Any]:
     found = RunDirectory.open(path).read_status()
     if found is None:
         raise RunDirectoryError(
-            f"{path}: this run has not said anything about itself yet, or its "
-            f"status.json is damaged: the same `orchestrator run` writes it again"
+            f"{path}: this run has no status yet, or its status.json is damaged: `orchestrator "
+            "run` with the same recipe rewrites it"
         )
     return {**found.values, "is_alive": found.is_alive, "age_s": found.age_s}
 

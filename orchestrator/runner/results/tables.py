@@ -121,8 +121,8 @@ def _loaded(
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
             said = (
-                f"skipped the summary of {plugins.label(kind)}: {error}. Its rows can be read and "
-                f"exported all the same"
+                f"skipped the summary of {plugins.label(kind)}: {error}. Its rows can still be "
+                "read and exported"
             )
             _log.warning("%s", said)
             name = str(entry.get("name") or kind)

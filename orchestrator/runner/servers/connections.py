@@ -64,8 +64,8 @@ def api_key_of(spec: ModelSpec) -> str:
     value = os.environ.get(spec.api_key_env, "")
     if not value:
         raise UsageError(
-            f"model {spec.name!r}: the environment variable {spec.api_key_env} is not set; it is "
-            f"to hold the API key of {spec.base_url}"
+            f"model {spec.name!r}: the environment variable {spec.api_key_env} is not set; set "
+            f"it to the API key of {spec.base_url}"
         )
     return value
 
@@ -75,8 +75,8 @@ def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
     for spec in specs:
         if spec.api_key_env is not None and not os.environ.get(spec.api_key_env):
             _log.warning(
-                "%s: the environment variable %s is not set; the run stops when this model is "
-                "asked",
+                "%s: the environment variable %s is not set; the run will stop when it queries "
+                "this model",
                 spec.name,
                 spec.api_key_env,
                 extra={"model": spec.name},

@@ -245,8 +245,8 @@ class Fleet:
             found = await self._until_answered(spec, number)
             if isinstance(found, Failure) and found.permanent and not self._accept_change:
                 raise ServerChangedError(
-                    f"model {spec.name!r}: its server was replaced while it was asked: "
-                    f"{found.message}. See to the server, then run the same command again"
+                    f"model {spec.name!r}: its server was replaced during the run: "
+                    f"{found.message}. Fix the server, then run the same command again"
                 )
         except OrchestratorError:
             if several is not None:
@@ -356,12 +356,13 @@ class Fleet:
             now = provenance_words(provenance)
             if not self._accept_change:
                 raise ServerChangedError(
-                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by {now}. "
-                    f"Their numbers may differ. Go on with --accept-server-change, or start anew "
-                    f"with --fresh{' and without that run' if earlier.run else ''}"
+                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by "
+                    f"{now}. Their numbers may differ. Continue with --accept-server-change, "
+                    "or start a new run with "
+                    f"--fresh{' and without that run' if earlier.run else ''}"
                 )
             before = provenance_words(earlier.provenance)
-            said = f"{spec.name}: {now} answers now, it was {before} before"
+            said = f"{spec.name}: served by {now}, previously by {before}"
             _log.warning("%s", said, extra={"model": spec.name})
         if self.copies is not None:
             self.copies.meet(spec.name, provenance)
@@ -386,7 +387,7 @@ class Fleet:
         if n:
             what = "used" if failure.permanent else "reached"
             _log.warning(
-                "%s can't be %s: %s", model, what, failure.message, extra={"model": model, "n": n}
+                "%s cannot be %s: %s", model, what, failure.message, extra={"model": model, "n": n}
             )
 
 

@@ -91,7 +91,7 @@ class Keeping(msgspec.Struct):
             self.shelf.put(kept, server.api_key)
         except OSError as error:
             # What nobody would find again must not stay.
-            _log.warning("the server %r can't be kept: %s", kept.name, error)
+            _log.warning("cannot keep the server %r: %s", kept.name, error)
             self.shelf.stop(kept)
         return True
 
@@ -191,7 +191,7 @@ class Launched:
         if found is not None:
             self._started_at = asyncio.get_running_loop().time()
             _log.info(
-                "server %s is found, kept by an earlier run", self.name, extra={"pid": found.pid}
+                "using server %s, kept by an earlier run", self.name, extra={"pid": found.pid}
             )
         return found
 
@@ -216,7 +216,7 @@ class Launched:
             self._n_crashes = 1  # its first start failed
         wait_s = self._restarts.wait_s(self._n_crashes) or 0.0
         _log.warning(
-            "%s; it is started again in %.1f s (restart %d of at most %d)",
+            "%s; restarting in %.1f s (restart %d of at most %d)",
             self._last_end.said if self._last_end is not None else "",
             wait_s,
             self._n_crashes,
@@ -239,7 +239,7 @@ class Launched:
         if not repeats and self._restarts.wait_s(self._n_crashes) is not None:
             return None
         why = (
-            "twice for the same reason, without having answered anything"
+            "twice for the same reason without answering any request"
             if repeats
             else f"{self._n_crashes} times"
         )
@@ -275,13 +275,13 @@ class Launched:
         """End it, unless it is to be kept; it is not started again."""
         server = self.server
         if server is not None and self.keeping is not None and self.keeping.keep(server):
-            _log.info("server %s is kept", self.name, extra={"pid": server.pid})
+            _log.info("keeping server %s", self.name, extra={"pid": server.pid})
         else:
             await self._end()
 
     async def _end(self) -> None:
         if self.server is not None:
-            _log.info("ending server %s", self.name, extra={"pid": self.server.pid})
+            _log.info("stopping server %s", self.name, extra={"pid": self.server.pid})
             await self.server.stop()
 
 

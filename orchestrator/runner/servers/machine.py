@@ -75,8 +75,7 @@ def find_gpus() -> list[tuple[str, Gpu]]:
     except ImportError:
         if shutil.which("nvidia-smi"):
             _log.warning(
-                "there may be GPUs here, but nvidia-ml-py is not installed, so none is found; "
-                "install the extra [gpu]"
+                "cannot detect GPUs because nvidia-ml-py is not installed; install the extra [gpu]"
             )
         return []
     try:
@@ -87,7 +86,7 @@ def find_gpus() -> list[tuple[str, Gpu]]:
     try:
         return [_gpu(pynvml, number) for number in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
-        _log.warning("the GPUs can't be read: %s", error)
+        _log.warning("cannot query the GPUs: %s", error)
         return []
     finally:
         with suppress(pynvml.NVMLError):

@@ -81,7 +81,7 @@ def find_places(prepared: Prepared) -> Placed:
     """
     placed = look_for_places(prepared)
     if placed.without_room:
-        raise UsageError("\n".join(["there is no room on this machine for", *placed.without_room]))
+        raise UsageError("\n".join(["not enough memory on this machine for", *placed.without_room]))
     for line in placed.words():
         _log.info("%s", line)
     return placed

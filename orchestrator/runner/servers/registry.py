@@ -164,7 +164,7 @@ class ServerRegistry:
             UsageError: If it runs on another machine.
         """
         if not kept.is_here:
-            raise UsageError(f"{kept.name} runs on {kept.host}; end it there")
+            raise UsageError(f"{kept.name} runs on {kept.host}; stop it there")
         watchdog = _process(kept)
         if watchdog is not None:
             with contextlib.suppress(psutil.Error):
@@ -180,8 +180,8 @@ class ServerRegistry:
         found = self._folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
             raise UsageError(
-                f"{self._folder} must be a folder that is yours alone (chmod 700); it holds the "
-                f"keys of servers"
+                f"{self._folder} must be accessible only to you (chmod 700); it holds the keys "
+                "of servers"
             )
 
     def _path(self, kept: Kept) -> Path:

@@ -158,7 +158,7 @@ class Replicas:
     def _miss(self, copy: Copy, failure: Failure) -> None:
         """Go on without a server that could not be reached the first time."""
         _log.warning(
-            "%s: server %d of %d is not there, the others are asked: %s",
+            "%s: server %d of %d is unreachable; using the others: %s",
             self._model,
             copy.number + 1,
             len(self._copies),
@@ -245,7 +245,7 @@ class Replicas:
             call: Asks a server.
             group: Of the request; None for one that belongs to none.
         """
-        failure = Failure("refused", f"no server of {self._model} can be reached")
+        failure = Failure("refused", f"no server of {self._model} is reachable")
         while not self._is_closed:
             copy = self._routes.choose(self._copies, group)
             if copy is None or copy.backend is None:
@@ -260,7 +260,7 @@ class Replicas:
             finally:
                 copy.in_flight -= 1
             if copy.is_refused:
-                return Failure("connection", "another server answers there")
+                return Failure("connection", "a different server answers at this address")
             if not isinstance(outcome, Failure) or not await self._was_lost(copy, backend, outcome):
                 return outcome
             failure = outcome
@@ -308,7 +308,7 @@ class Replicas:
         if copy.backend is not backend:
             return  # another request has noticed
         copy.backend = None
-        _log.warning("%s: server %d can't be reached", self._model, copy.number + 1)
+        _log.warning("%s: server %d is unreachable", self._model, copy.number + 1)
         if self._n_there:
             self._counted(self._n_there)
             self._seek(copy)

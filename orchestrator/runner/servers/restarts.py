@@ -65,11 +65,11 @@ def ended(name: str, code: int | None, error: str) -> End:
             how = "ended"
         case 0:
             # vLLM calls it an orderly end when its engine died.
-            how = "ended by itself (exit code 0)"
+            how = "exited by itself (exit code 0)"
         case _ if code < 0:
-            how = f"was ended by signal {-code}"
+            how = f"was killed by signal {-code}"
         case _:
-            how = f"ended with exit code {code}"
+            how = f"exited with code {code}"
     said = f"the server {name!r} {how}" + (f" after its error: {error}" if error else "")
     return End(said, _NUMBER.sub("#", error) or how)
 

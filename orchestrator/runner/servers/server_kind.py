@@ -68,7 +68,7 @@ class Kinds:
             if not isinstance(found, Failure) and spec.name not in self._found:
                 self._found[spec.name] = found
                 _log.info(
-                    "%s: %s is asked as `backend: %s`",
+                    "%s: %s, using `backend: %s`",
                     spec.name,
                     endpoint.base_url,
                     found,
@@ -90,7 +90,7 @@ class Kinds:
         if not is_found or failure.cause != "unsupported":
             return False
         _log.warning(
-            "%s: %s; it is asked as a plain OpenAI endpoint", spec.name, failure.message,
+            "%s: %s; using it as a plain OpenAI endpoint", spec.name, failure.message,
             extra={"model": spec.name},
         )  # fmt: skip
         self._found[spec.name] = PLAIN
@@ -121,7 +121,7 @@ async def _asked(endpoint: Endpoint) -> str | Failure:
     routes = _OWN_ROUTES.get(found, ())
     if routes and not any(replies[path].status == 200 for path in routes):
         _log.warning(
-            "%s is %s, but shows only its routes under /v1: it is asked as a plain OpenAI endpoint",
+            "%s is %s, but offers only routes under /v1; using it as a plain OpenAI endpoint",
             endpoint.base_url,
             found,
         )

@@ -213,7 +213,7 @@ class Adaptive:
         self._n_changes[model] += 1
         self._changes[model] = [*self._changes[model][1 - _KEPT :], change]
         _log.info(
-            "%s: %d requests at a time, %d before: %s",
+            "%s: %d concurrent requests (was %d): %s",
             model,
             change.after,
             change.before,

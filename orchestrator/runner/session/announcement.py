@@ -38,7 +38,7 @@ def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
     if not opened.changes:
         done = opened.done.count(1) - opened.n_not_needed
         left = opened.done.count(0)
-        return [f"going on: {done:,} units done, {left:,} to do"] if done and left else []
+        return [f"resuming: {done:,} units done, {left:,} to do"] if done and left else []
     ended, begun = by_end(opened.done, prepared.plan.n_per_item)
     rng = np.random.default_rng(prepared.recipe.seed)
     to_do = _count(prepared, opened, store, begun, rng)
@@ -62,12 +62,13 @@ def _said(left: _Counted, kept: _Counted) -> str:
     """
     is_estimate = left.group.is_sample
     asked = [
-        f"{'' if stage.exact else 'at most '}{_number(stage.left, is_estimate)} {stage.name} to ask"
+        f"{'' if stage.exact else 'at most '}{_number(stage.left, is_estimate)} {stage.name} "
+        "to request"
         for stage in _by_name(left.stages)
         if stage.left
     ]
     if not asked:
-        asked = ["few requests to ask, or none" if is_estimate else "nothing to ask"]
+        asked = ["few or no requests to send" if is_estimate else "nothing to send"]
     is_sample = is_estimate or kept.group.is_sample
     held = [
         f"{_number(stage.held, is_sample)} {stage.name} kept"

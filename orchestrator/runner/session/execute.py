@@ -120,7 +120,7 @@ def _revision_before(run_dir: RunDirectory) -> dict[str, Any] | None:
     try:
         return last_revision(run_dir)
     except StoreError as error:
-        _log.warning("%s: the recipe of this call takes its place", error)
+        _log.warning("%s; it is replaced by the recipe of this call", error)
         return None
 
 
@@ -135,8 +135,8 @@ def _refuse_another_recipe(
     name = (before or {}).get("recipe", {}).get("name", prepared.recipe.name)
     if name != prepared.recipe.name:
         raise RunDirectoryError(
-            f"{run_dir.path} holds a run of the recipe {name!r}, not of {prepared.recipe.name!r}; "
-            f"name another --run-dir"
+            f"{run_dir.path} holds a run of the recipe {name!r}, not of "
+            f"{prepared.recipe.name!r}; use another --run-dir"
         )
 
 

@@ -93,7 +93,7 @@ class CommandInbox:
         try:
             command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
         except (OSError, msgspec.MsgspecError) as error:
-            return Answer(f"this is no command: {error}", refused=True)
+            return Answer(f"invalid command: {error}", refused=True)
         return self._carry_out(command)
 
 
@@ -107,7 +107,7 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     """
     if is_foreign(run_dir.path):
         raise RunDirectoryError(
-            f"{run_dir.path} is a run of another user, who alone may give it commands"
+            f"{run_dir.path} belongs to another user; only that user may control it"
         )
     holder = run_dir.holder()
     if holder is None:
@@ -135,7 +135,7 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     asked.unlink(missing_ok=True)
     raise RunDirectoryError(
         f"{run_dir.path}: {holder} did not answer within {_ANSWER_S:.0f} s; it is starting or "
-        f"ending, and the command is withdrawn"
+        "ending; the command was withdrawn"
     )
 
 

@@ -121,8 +121,8 @@ class Session:
             self._driver.close()
         if len(self._faults) >= _MAX_FAULTS:
             raise MethodError(
-                f"a fault in a method failed {len(self._faults)} units; all answers so far are "
-                f"kept in {self._w.run_dir}. The last fault:\n{self._faults[-1]}"
+                f"an error in a method made {len(self._faults)} units fail; all answers so far "
+                f"are saved in {self._w.run_dir}. The last fault:\n{self._faults[-1]}"
             )
 
     def stop(self, why: str) -> None:
@@ -248,7 +248,7 @@ class Session:
         """Open units of the next wave as soon as the servers that leave have ended."""
         leaving = self._enter_wave(waves)
         if leaving is None:
-            self.stop("what is left waits for a model that no server serves")
+            self.stop("the remaining units wait for a model that no server serves")
             return
         self._turning = True
         self._scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
@@ -323,9 +323,9 @@ class Session:
             self._failures[cause] = self._failures.get(cause, 0) + 1
         if end.status == FAULTY:
             self._faults.append(end.fault)
-            _log.warning("a fault in a method: its unit failed", extra={"position": end.position})
+            _log.warning("error in a method: its unit failed", extra={"position": end.position})
             if len(self._faults) >= _MAX_FAULTS:
-                self.stop("a fault in a method")
+                self.stop("error in a method")
 
     # -- looked at by displays ---------------------------------------------------------------------
 

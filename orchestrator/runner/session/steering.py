@@ -105,10 +105,10 @@ class _Steering(msgspec.Struct, frozen=True):
         match command.action:
             case "pause":
                 self.session.pause()
-                return control.Answer("paused; what is in flight is still recorded")
+                return control.Answer("paused; requests in flight are still recorded")
             case "resume":
                 self.session.resume()
-                return control.Answer("goes on")
+                return control.Answer("resumed")
             case "limit":
                 return self._limit(command)
             case "stop":
@@ -119,8 +119,12 @@ class _Steering(msgspec.Struct, frozen=True):
         models = self.session.models
         if command.model not in models:
             known = ", ".join(models)
-            return control.Answer(f"no model {command.model!r}; there are {known}", refused=True)
+            return control.Answer(
+                f"unknown model {command.model!r}; available: {known}", refused=True
+            )
         if command.n < 1:
-            return control.Answer("a limit is 1 or more; `pause` sends nothing", refused=True)
+            return control.Answer(
+                "a limit must be at least 1; use `pause` to stop sending", refused=True
+            )
         before = self.session.limit(command.model, command.n)
-        return control.Answer(f"{command.model}: {command.n} requests at a time, {before} before")
+        return control.Answer(f"{command.model}: {command.n} concurrent requests (was {before})")

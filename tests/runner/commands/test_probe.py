@@ -76,8 +76,8 @@ def test_servers_without_room_for_all_are_probed_in_waves_and_one_replica_of_eac
     assert [one.name for one in found] == ["a", "b", "c"]
     said = [line.split() for line in caplog.messages if "ing server" in line]
     assert [(what, name) for what, _, name in [*said[:2], *sorted(said[2:4]), *said[4:]]] == [
-        ("starting", "a"), ("starting", "b"), ("ending", "a"), ("ending", "b"),
-        ("starting", "c"), ("ending", "c"),
+        ("starting", "a"), ("starting", "b"), ("stopping", "a"), ("stopping", "b"),
+        ("starting", "c"), ("stopping", "c"),
     ]  # fmt: skip
 
 

@@ -161,10 +161,16 @@ def test_a_recipe_with_answers_resolves_to_itself(recipe):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"answers": "no.jsonl"}, "there is no file 'no.jsonl'"),
-        ({"answers": "answers.jsonl", "base_url": "http://127.0.0.1:1"}, "a model has one of"),
-        ({"answers": "answers.jsonl", "system": "Be brief."}, "goes with 'server' or 'base_url'"),
-        ({"answers": "answers.jsonl", "backend": "openai"}, "goes with 'server' or 'base_url'"),
+        ({"answers": "no.jsonl"}, "no such file: 'no.jsonl'"),
+        ({"answers": "answers.jsonl", "base_url": "http://127.0.0.1:1"}, "give only one of"),
+        (
+            {"answers": "answers.jsonl", "system": "Be brief."},
+            "can be used only with 'server' or 'base_url'",
+        ),
+        (
+            {"answers": "answers.jsonl", "backend": "openai"},
+            "can be used only with 'server' or 'base_url'",
+        ),
         ({"answers": {"path": "answers.jsonl", "feild": "x"}}, "feild"),
         ({"answers": 7}, "answers"),
     ],

@@ -59,13 +59,13 @@ def test_the_order_on_this_dataset_knows_its_size(tmp_path):
 
 
 def test_methods_that_compare_no_models_are_refused_with_words(tmp_path):
-    with pytest.raises(UsageError, match="no order of models can be declared from answers") as told:
+    with pytest.raises(UsageError, match="cannot order models with answers") as told:
         rule_of(tmp_path, methods=[{"kind": "answers"}])
     assert "pairwise_ranking" in str(told.value)
 
 
 def test_a_best_of_all_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="the best 3 of 3 models are all"):
+    with pytest.raises(UsageError, match="the top 3 of 3 models are all"):
         rule_of(tmp_path, statistics={"stop_when": {"top": 3}})
 
 
@@ -112,7 +112,7 @@ def test_neighbours_of_a_stopped_run_are_told_apart_by_declared_orders_alone(tmp
     assert analysis.neighbours
     assert not any(pair.resolvable for pair in analysis.neighbours)
     assert all(pair.p_value is None for pair in analysis.neighbours)
-    assert "do not allow for the stopping" in analysis.notes[0]
+    assert "do not account for the stopping" in analysis.notes[0]
 
 
 def test_orders_by_a_judge_that_is_not_trusted_have_the_warning(tmp_path):

@@ -90,7 +90,7 @@ async def test_a_server_that_ends_again_and_again_is_given_up_for_good():
     failure = await server.running()
     assert isinstance(failure, Failure)
     assert failure.permanent
-    assert "exit code 3" in failure.message
+    assert "exited with code 3" in failure.message
     assert "servers/m.log" in failure.message
     assert await server.running() is failure
     assert len(kind.started) == AT_ONCE.at_most + 1
@@ -132,7 +132,7 @@ async def test_a_server_that_fails_otherwise_each_time_is_started_as_often_as_an
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(0, "ended by itself (exit code 0)"), (3, "with exit code 3"), (-9, "by signal 9")],
+    [(0, "exited by itself (exit code 0)"), (3, "exited with code 3"), (-9, "by signal 9")],
 )
 async def test_how_a_server_ended_is_said(caplog, code, said):
     server = launched(Kind())

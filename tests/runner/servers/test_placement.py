@@ -66,7 +66,7 @@ def test_a_bound_on_servers_runs_them_one_after_the_other(tmp_path):
     assert found == [
         f"{what} server {name}"
         for name in ("weak", "strong", "judge")
-        for what in ("starting", "ending")
+        for what in ("starting", "stopping")
     ]
 
 

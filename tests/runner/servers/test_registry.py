@@ -86,7 +86,7 @@ def test_the_folder_and_its_files_are_the_users_alone(shelf, kept, tmp_path):
 def test_a_folder_that_others_may_read_is_refused(shelf, kept, tmp_path):
     (tmp_path / "state" / "servers").mkdir(parents=True, mode=0o755)
     (tmp_path / "state" / "servers").chmod(0o755)
-    with pytest.raises(UsageError, match="yours alone"):
+    with pytest.raises(UsageError, match="accessible only to you"):
         shelf.put(kept, "k")
 
 
@@ -109,7 +109,7 @@ def test_a_server_of_another_machine_is_listed_but_neither_found_nor_ended(shelf
     shelf.put(away, "k")
     assert shelf.find("key") is None
     assert list(shelf.all()) == [away]
-    with pytest.raises(UsageError, match="end it there"):
+    with pytest.raises(UsageError, match="stop it there"):
         shelf.stop(away)
 
 

@@ -315,7 +315,7 @@ async def test_one_that_dies_in_its_first_start_is_tried_again_and_the_run_goes_
     fates = [[(9.0, Server("a"))], [(1.0, LaunchError("out of memory")), (1.0, Server("b"))]]
     async with begun(*fates) as (_, hosts, failure):
         assert failure is None
-        assert "server 2 of 2 is not there" in caplog.text
+        assert "server 2 of 2 is unreachable" in caplog.text
         assert "out of memory" in caplog.text
         await asyncio.sleep(5.0)
         assert hosts.counts == [1, 2]

@@ -88,7 +88,7 @@ def test_a_run_of_an_earlier_version_goes_on_as_it_was_and_asks_nothing_again(tm
 def test_the_kind_that_was_found_is_said(tmp_path):
     with fake_server({"dialect": "vllm_v2"}, models=MODELS[:1]) as url:
         said = run(recipe(tmp_path, url), tmp_path / "run", "--display", "plain").stderr
-    assert f"m: {url} is asked as `backend: vllm`" in said
+    assert f"m: {url}, using `backend: vllm`" in said
 
 
 def test_a_judge_is_refused_before_the_answers_are_asked_for(tmp_path):

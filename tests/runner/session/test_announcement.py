@@ -57,7 +57,7 @@ def keys(plan, positions):
 def test_a_small_plan_is_counted_exactly():
     made = plan(Asking(), n_items=5)
     line = said(made, Held(keys(made, range(3))), 2)
-    assert line == "prompt changed: 2 answers to ask, 3 answers kept"
+    assert line == "prompt changed: 2 answers to request, 3 answers kept"
 
 
 def test_of_a_large_plan_a_bounded_number_of_units_is_driven():
@@ -69,7 +69,7 @@ def test_of_a_large_plan_a_bounded_number_of_units_is_driven():
 def test_items_whose_units_are_left_are_all_counted_where_they_are_few():
     made = plan(Asking(), models=("m", "n"), n_items=3_000)
     line = said(made, Held(keys(made, range(5_900))), 5_900)
-    assert "prompt changed: 100 answers to ask, about 5,900 answers kept" in line
+    assert "prompt changed: 100 answers to request, about 5,900 answers kept" in line
     assert line.endswith("(by 550 of 3,000 items; `orchestrator plan --exact` counts all)")
 
 
@@ -85,19 +85,19 @@ def test_what_is_drawn_stands_for_the_others(share):
 def test_what_no_drawn_item_asks_may_be_asked_by_another():
     made = plan(Asking(), n_items=4_000)
     line = said(made, Held(keys(made, range(3_999))), 0)
-    assert "few requests to ask, or none, about 4,000 answers kept" in line
+    assert "few or no requests to send, about 4,000 answers kept" in line
 
 
 def test_what_failed_for_good_is_not_said_to_be_asked():
     bad = Failure("bad_request", "no", permanent=True)
     made = plan(Asking(), n_items=3)
     store = types.SimpleNamespace(get=lambda key: bad)
-    assert said(made, store, 3) == "prompt changed: nothing to ask, 3 answers kept"
+    assert said(made, store, 3) == "prompt changed: nothing to send, 3 answers kept"
 
 
 def test_a_plan_without_units_has_nothing_to_ask():
-    assert said(plan(Asking(), n_items=0), Held(), 0) == "prompt changed: nothing to ask"
+    assert said(plan(Asking(), n_items=0), Held(), 0) == "prompt changed: nothing to send"
 
 
 def test_going_on_is_said_in_units():
-    assert said(plan(Asking(), n_items=5), Held(), 2, []) == "going on: 2 units done, 3 to do"
+    assert said(plan(Asking(), n_items=5), Held(), 2, []) == "resuming: 2 units done, 3 to do"

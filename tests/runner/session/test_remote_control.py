@@ -91,4 +91,4 @@ def test_rubbish_is_answered_and_does_nothing(held, rubbish):
     noting = Noting()
     CommandInbox(held.control, noting).look()
     assert noting.told == []
-    assert b"no command" in (held.control / "1.answer").read_bytes()
+    assert b"invalid command" in (held.control / "1.answer").read_bytes()
