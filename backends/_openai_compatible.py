@@ -274,7 +274,7 @@ class NativeConfig(Settings):
     """Settings of a connection to a server with our own routes."""
 
     keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
     )
 
 

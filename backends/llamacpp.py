@@ -65,20 +65,27 @@ class Config(Settings):
     choose_top_logprobs: int | None = Field(
         None,
         ge=1,
-        description="Alternatives that labels are looked for among; null: 64, or the whole "
-        "vocabulary where it is small.",
+        description=(
+            "Number of alternatives to search for labels; null: 64, or the whole vocabulary if "
+            "it is small."
+        ),
     )
     choose_negligible: float = Field(
         1e-4,
         ge=0,
         lt=1,
-        description="A label that is not listed and can't have this share of the most probable "
-        "label's probability is only bounded; 0 asks for every label.",
+        description=(
+            "Do not request a label that is not listed and whose probability is below this "
+            "share of the most probable label's: it is only bounded. 0 requests every label."
+        ),
     )
     cache_prompt: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
-        description="True: the server goes on from what a slot has of the prompt; false computes "
-        "each prompt anew, so that numbers depend on nothing before, at many times the cost.",
+        description=(
+            "If true, the server reuses the cached prompt of a slot; if false, it recomputes "
+            "each prompt, so that numbers do not depend on earlier requests, at many times the "
+            "cost."
+        ),
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default_factory=dict,
@@ -89,7 +96,7 @@ class Config(Settings):
         description="Fields added to every generation, such as lora: [{id: 0, scale: 1.0}].",
     )
     keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
     )
 
     @field_validator("extra_body")

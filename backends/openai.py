@@ -40,17 +40,19 @@ class Config(Settings):
         "a client of our own for plain http on this network (again half of that), aiohttp for "
         "other servers on this network and plain http, openai otherwise.",
     )
-    logprobs: bool = Field(True, description="Ask for log-probabilities.")  # noqa: FBT003
+    logprobs: bool = Field(True, description="If true, request log-probabilities.")  # noqa: FBT003
     top_logprobs: int = Field(
-        20, ge=1, le=1000, description="The most alternatives the endpoint lists."
+        20, ge=1, le=1000, description="Maximum number of alternatives that the endpoint lists."
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens", description="The field that bounds the length of answers."
     )
     top_k_off: int | None = Field(
         None,
-        description="Value to send for no top-k; left out by default, as OpenAI refuses the field. "
-        "vLLM and llama.cpp: 0, SGLang: -1.",
+        description=(
+            "Value to send for no top-k; omitted by default, as OpenAI rejects the field. vLLM "
+            "and llama.cpp: 0, SGLang: -1."
+        ),
     )
     reasoning: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -58,15 +60,18 @@ class Config(Settings):
         "without temperature, top_p and log-probabilities, which it refuses.",
     )
     omit: tuple[str, ...] = Field(
-        (), description="Fields the endpoint refuses, such as temperature for reasoning models."
+        (),
+        description="Fields that the endpoint rejects, such as temperature for reasoning models.",
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict, description="Fields added to every request."
     )
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="True if the endpoint goes on from a begun assistant turn when asked by "
-        "continue_final_message; endpoints that don't know the field ignore it silently.",
+        description=(
+            "Set to true if the endpoint continues an assistant turn with "
+            "continue_final_message; endpoints that do not support the field ignore it silently."
+        ),
     )
     raw_logprobs: bool | None = Field(
         None,

@@ -44,8 +44,10 @@ class Config(Settings):
         1e-4,
         ge=0,
         lt=1,
-        description="A label that can't have this share of the most probable label's probability "
-        "is only bounded; 0 asks for every label.",
+        description=(
+            "Do not request a label whose probability is below this share of the most probable "
+            "label's: it is only bounded. 0 requests every label."
+        ),
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default_factory=dict,
@@ -68,7 +70,7 @@ class Config(Settings):
         0, ge=0, le=1, description="Tokens drawn in a scoring pass; 1 for builds that refuse 0."
     )
     keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
     )
 
 

@@ -51,7 +51,7 @@ class Config(Settings):
         default_factory=dict, description="Fields added to `parameters` of every generation."
     )
     keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
     )
 
 

@@ -60,14 +60,16 @@ class Config(Settings):
     """Settings of the connection."""
 
     choose_top_logprobs: int = Field(
-        64, ge=1, le=1000, description="Alternatives that labels are looked for among."
+        64, ge=1, le=1000, description="Number of alternatives to search for labels."
     )
     choose_negligible: float = Field(
         1e-4,
         ge=0,
         lt=1,
-        description="A label that is not listed and can't have this share of the most probable "
-        "label's probability is only bounded; 0 asks for every label.",
+        description=(
+            "Do not request a label that is not listed and whose probability is below this "
+            "share of the most probable label's: it is only bounded. 0 requests every label."
+        ),
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default_factory=dict,
@@ -88,7 +90,7 @@ class Config(Settings):
         "with raw_logprobs: false such requests are kept apart. false (V2): asked for by id.",
     )
     keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept."
+        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
     )
 
 

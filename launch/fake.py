@@ -30,9 +30,9 @@ class Config(Settings):
     rules: list[JsonValue] | dict[str, JsonValue] | None = Field(
         None, description="Rules of answers, delays and faults, as the fake server reads them."
     )
-    start_timeout_s: float = Field(30.0, gt=0, description="Seconds from start to ready.")
+    start_timeout_s: float = Field(30.0, gt=0, description="Time from start to ready, in seconds.")
     stop_grace_s: float = Field(
-        5.0, ge=0, description="Seconds between the polite signal and the one that kills."
+        5.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
 
 

@@ -60,11 +60,13 @@ class Config(Settings):
         "on the PATH, else in .llamacpp beside the project.",
     )
     max_model_len: int = Field(
-        4096, ge=16, description="Longest prompt and answer in tokens, for each slot."
+        4096, ge=16, description="Maximum length of prompt and answer in tokens, for each slot."
     )
-    slots: int = Field(4, ge=1, le=1024, description="Requests computed at the same time.")
+    slots: int = Field(
+        4, ge=1, le=1024, description="Number of requests to compute at the same time."
+    )
     threads: int | None = Field(
-        None, ge=1, le=1024, description="CPU threads; null leaves it to the server."
+        None, ge=1, le=1024, description="Number of CPU threads; null leaves it to the server."
     )
     n_gpu_layers: int | None = Field(
         None,
@@ -73,7 +75,7 @@ class Config(Settings):
         "likes; 0 is the CPU.",
     )
     gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+        None, min_length=1, description="Indices of the visible GPUs; null: all."
     )
     cache_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] = Field(
         "f16", description="Number format of keys and values; f32 gives the most exact numbers."
@@ -95,14 +97,16 @@ class Config(Settings):
     )
     env_from: tuple[_settings.VariableName, ...] = Field(
         (),
-        description="Names of variables of your own environment that the server gets too, such as "
-        "HF_TOKEN; their values are stored nowhere.",
+        description=(
+            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
+            "their values are not stored."
+        ),
     )
     start_timeout_s: float = Field(
-        600.0, gt=0, description="Seconds from start to ready, loading included."
+        600.0, gt=0, description="Time from start to ready, including loading, in seconds."
     )
     stop_grace_s: float = Field(
-        10.0, ge=0, description="Seconds between the polite signal and the one that kills."
+        10.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
 
     @field_validator("command")

@@ -57,15 +57,17 @@ class Config(Settings):
         None, min_length=1, description="Quantisation of weights, as SGLang names it."
     )
     context_length: int | None = Field(
-        None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
+        None,
+        ge=16,
+        description="Maximum length of prompt and answer in tokens; null: the model's own.",
     )
     mem_fraction_static: float | None = Field(
         None, gt=0, lt=1, description="Share of GPU memory for weights and KV cache; null: its own."
     )
-    tensor_parallel_size: int = Field(1, ge=1, description="GPUs that share one model.")
+    tensor_parallel_size: int = Field(1, ge=1, description="Number of GPUs that share one model.")
     data_parallel_size: int = Field(1, ge=1, description="Copies of the model in this server.")
     gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+        None, min_length=1, description="Indices of the visible GPUs; null: all."
     )
     deterministic: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -83,14 +85,18 @@ class Config(Settings):
     )
     env_from: tuple[_settings.VariableName, ...] = Field(
         (),
-        description="Names of variables of your own environment that the server gets too, such as "
-        "HF_TOKEN; their values are stored nowhere.",
+        description=(
+            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
+            "their values are not stored."
+        ),
     )
     start_timeout_s: float = Field(
-        900.0, gt=0, description="Seconds from start to ready, loading and compiling included."
+        900.0,
+        gt=0,
+        description="Time from start to ready, including loading and compiling, in seconds.",
     )
     stop_grace_s: float = Field(
-        20.0, ge=0, description="Seconds between the polite signal and the one that kills."
+        20.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
 
     @field_validator("lora_paths")

@@ -57,22 +57,24 @@ class Config(Settings):
     quantize: str | None = Field(
         None, min_length=1, description="Quantisation of weights, as TGI names it."
     )
-    num_shard: int = Field(1, ge=1, description="GPUs that share one model.")
+    num_shard: int = Field(1, ge=1, description="Number of GPUs that share one model.")
     gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+        None, min_length=1, description="Indices of the visible GPUs; null: all."
     )
     cuda_memory_fraction: float | None = Field(
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: all that is free."
     )
     max_top_n_tokens: int = Field(
-        32, ge=1, le=1000, description="Most alternatives a request may ask for."
+        32, ge=1, le=1000, description="Maximum number of alternatives of a request."
     )
     max_input_tokens: int | None = Field(None, ge=1, description="Longest prompt; null: its own.")
     max_total_tokens: int | None = Field(
         None, ge=2, description="Longest prompt and answer; null: its own."
     )
     max_concurrent_requests: int = Field(
-        512, ge=1, description="More requests are refused with status 429."
+        512,
+        ge=1,
+        description="Maximum number of concurrent requests; more are rejected with status 429.",
     )
     extra_args: tuple[str, ...] = Field((), description="Further arguments of the launcher.")
     env: dict[str, str] = Field(
@@ -80,14 +82,16 @@ class Config(Settings):
     )
     env_from: tuple[_settings.VariableName, ...] = Field(
         (),
-        description="Names of variables of your own environment that the server gets too, such as "
-        "HF_TOKEN; their values are stored nowhere.",
+        description=(
+            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
+            "their values are not stored."
+        ),
     )
     start_timeout_s: float = Field(
-        900.0, gt=0, description="Seconds from start to ready, loading included."
+        900.0, gt=0, description="Time from start to ready, including loading, in seconds."
     )
     stop_grace_s: float = Field(
-        30.0, ge=0, description="Seconds between the polite signal and the one that kills."
+        30.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
 
     @model_validator(mode="after")

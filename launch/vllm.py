@@ -79,12 +79,14 @@ class Config(Settings):
         None, min_length=1, description="Quantisation of weights, as vLLM names it."
     )
     max_model_len: int | None = Field(
-        None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
+        None,
+        ge=16,
+        description="Maximum length of prompt and answer in tokens; null: the model's own.",
     )
     gpu_memory_utilization: float | None = Field(
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: vLLM's own (0.92)."
     )
-    tensor_parallel_size: int = Field(1, ge=1, description="GPUs that share one model.")
+    tensor_parallel_size: int = Field(1, ge=1, description="Number of GPUs that share one model.")
     data_parallel_size: int = Field(
         1,
         ge=1,
@@ -92,19 +94,23 @@ class Config(Settings):
         "the model launches servers instead, which are placed and started again one by one.",
     )
     gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Numbers of the GPUs it may see; null: all."
+        None, min_length=1, description="Indices of the visible GPUs; null: all."
     )
     max_logprobs: int = Field(
         _USUAL_MAX_LOGPROBS,
         ge=-1,
-        description="Most alternatives a request may ask for; -1: the whole vocabulary.",
+        description="Maximum number of alternatives of a request; -1: the whole vocabulary.",
     )
-    max_num_seqs: int | None = Field(None, ge=1, description="Most requests computed together.")
+    max_num_seqs: int | None = Field(
+        None, ge=1, description="Maximum number of requests computed together."
+    )
     max_num_batched_tokens: int | None = Field(
         None,
         ge=16,
-        description="Most tokens of a step; lower it where scoring long prompts takes too much "
-        "memory.",
+        description=(
+            "Maximum number of tokens of a step; lower it if scoring long prompts takes too "
+            "much memory."
+        ),
     )
     enforce_eager: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -129,17 +135,19 @@ class Config(Settings):
     )
     env_from: tuple[_settings.VariableName, ...] = Field(
         (),
-        description="Names of variables of your own environment that the server gets too, such as "
-        "HF_TOKEN; their values are stored nowhere.",
+        description=(
+            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
+            "their values are not stored."
+        ),
     )
-    max_starting: int = Field(
-        1, ge=1, description="Servers that load at the same time; the others wait for them."
-    )
+    max_starting: int = Field(1, ge=1, description="Number of servers that load at the same time.")
     start_timeout_s: float = Field(
-        900.0, gt=0, description="Seconds from start to ready, loading and compiling included."
+        900.0,
+        gt=0,
+        description="Time from start to ready, including loading and compiling, in seconds.",
     )
     stop_grace_s: float = Field(
-        20.0, ge=0, description="Seconds between the polite signal and the one that kills."
+        20.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
 
     @field_validator("command")

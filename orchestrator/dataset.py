@@ -67,7 +67,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class FileSettings(Settings):
     """Settings of a dataset that is a file, which must be there when the recipe is checked."""
 
-    path: str = Field(description="The file, relative to the recipe.", min_length=1)
+    path: str = Field(description="Path of the file, relative to the recipe.", min_length=1)
 
 
 class Dataset:

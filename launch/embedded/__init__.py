@@ -33,7 +33,7 @@ class Config(Settings):
     """Settings of the embedded server."""
 
     threads: int | None = Field(
-        None, ge=1, le=1024, description="CPU threads; null leaves it to the server."
+        None, ge=1, le=1024, description="Number of CPU threads; null leaves it to the server."
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         "float32", description="Number format of weights and activations."
@@ -42,18 +42,20 @@ class Config(Settings):
         "cpu", pattern=r"^(cpu|mps|cuda(:\d+)?)$", description="cpu, cuda, or cuda:1, …"
     )
     max_model_len: int | None = Field(
-        None, ge=16, description="Longest prompt and answer in tokens; null: the model's own."
+        None,
+        ge=16,
+        description="Maximum length of prompt and answer in tokens; null: the model's own.",
     )
-    max_rows: int = Field(128, ge=1, description="Answers that are decoded at the same time.")
+    max_rows: int = Field(128, ge=1, description="Number of answers to decode at the same time.")
     prefix_cache_mb: int = Field(256, ge=0, description="Prefix cache of each model; 0: off.")
     attention_tokens: int = Field(
         4096, ge=0, description="Longest sequence, in tokens, whose attention may be asked for."
     )
     start_timeout_s: float = Field(
-        300.0, gt=0, description="Seconds from start to ready, loading included."
+        300.0, gt=0, description="Time from start to ready, including loading, in seconds."
     )
     stop_grace_s: float = Field(
-        10.0, ge=0, description="Seconds between the polite signal and the one that kills."
+        10.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
 
     @field_validator("device")

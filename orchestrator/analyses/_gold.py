@@ -25,7 +25,7 @@ class Gold(Settings):
         description="Exact match of the answer with the reference.",
     )
     field: str | None = Field(
-        None, description="A column of the dataset: a number that belongs to the item."
+        None, description="Column of the dataset with a number for each item."
     )
 
     labels: GivenFile | None = Field(
@@ -70,7 +70,7 @@ def read_gold(context: Context, gold: Gold) -> pl.DataFrame:
     if gold.exact_match:
         answers = columns_of(context.frames, "answers", (*KEYS, "exact_match"))
         if not answers.width or not answers["exact_match"].is_not_null().any():
-            raise UsageError(f"{context.name}: no answer has a reference to be compared with")
+            raise UsageError(f"{context.name}: no answer has a reference to compare with")
         return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
     if gold.labels is not None:
         return _labelled(context, gold.labels)
@@ -84,14 +84,14 @@ def _labelled(context: Context, path: str) -> pl.DataFrame:
         raise UsageError(f"{context.name}: no label in {Path(path).name} is a number")
     keys = [key for key in KEYS if labels[key].is_not_null().all()]
     if "item" not in keys or labels["model_a"].is_not_null().any():
-        raise UsageError(f"{context.name}: {Path(path).name} must have labels of single answers")
+        raise UsageError(f"{context.name}: {Path(path).name} must have labels for single answers")
     return labels.group_by(keys).agg(gold=pl.col("value").mean())
 
 
 def _field(context: Context, name: str) -> pl.DataFrame:
     items = columns_of(context.frames, "items", ("item", "fields"))
     if not items.width:
-        raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
+        raise UsageError(f"{context.name}: this run has no columns of its dataset")
     texts = items["fields"].to_list()
     values = [None if text is None else json.loads(text).get(name) for text in texts]
     numbers = [float(v) if isinstance(v, int | float) else None for v in values]

@@ -31,9 +31,7 @@ class ScoreRef(Settings):
     """A score by the method that gave it."""
 
     method: str = Field(description="Name of a method of this recipe.")
-    column: str | None = Field(
-        None, description="A column of its rows; all its scores where left out."
-    )
+    column: str | None = Field(None, description="Column of its rows. Default: all its scores.")
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -91,7 +89,7 @@ def source_of(context: Context, name: str) -> Source:
         if source.name == name:
             return source
     names = ", ".join(source.name for source in context.sources)
-    raise UsageError(f"{context.name}: no method is called {name!r}; there are {names}")
+    raise UsageError(f"{context.name}: unknown method {name!r}; available: {names}")
 
 
 def score(context: Context, source: Source, column: str) -> Score:
@@ -107,7 +105,7 @@ def score(context: Context, source: Source, column: str) -> Score:
         rows = context.rows_of(source)
         numbers = [one for one, kind in rows.schema.items() if _is_number(kind)]
         raise UsageError(
-            f"{context.name}: {source.name!r} has no column of numbers {column!r}; there are "
+            f"{context.name}: {source.name!r} has no numeric column {column!r}; available: "
             f"{', '.join(numbers)}"
         )
     rows = rows.with_columns(

@@ -32,10 +32,12 @@ class Winner(Settings):
 
     exact_match: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="The answer that equals the reference, where the other one does not.",
+        description=(
+            "If true, the answer that equals the reference is better if the other one does not."
+        ),
     )
     field: str | None = Field(
-        None, description="A column of the dataset that names the better one, or a tie."
+        None, description="Column of the dataset that names the better answer, or a tie."
     )
     labels: GivenFile | None = Field(
         None,
@@ -44,7 +46,7 @@ class Winner(Settings):
     )
     values: dict[str, str] = Field(
         {},
-        description='What the values of `field` or `labels` mean: a model\'s name or "tie". A '
+        description='Meaning of the values of `field` or `labels`: a model\'s name or "tie". A '
         "value that is a model's name needs no entry.",
     )
 
@@ -65,7 +67,7 @@ class JudgedWinner(Settings):
 
     winner: Winner = Field(Winner(exact_match=True), description="Source of the better answer.")
     methods: tuple[str, ...] = Field(
-        (), description="Names of judging methods of this recipe; all where left out."
+        (), description="Names of judging methods of this recipe. Default: all."
     )
 
 
@@ -115,7 +117,7 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
         context.frames, "answers", ("method", "item", "turn", "model", "exact_match")
     )
     if answers.is_empty():
-        raise UsageError(f"{context.name}: this run has no answers to hold to a reference")
+        raise UsageError(f"{context.name}: this run has no answers to compare with a reference")
     own = f"answers ({source})"
     names = answers["method"].unique().to_list()
     mine = pl.col("method") == own if own in names else ~pl.col("method").str.contains(r" \(.*\)$")
@@ -137,7 +139,7 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
 def _by_field(context: Context, winner: Winner, pairs: pl.DataFrame) -> Floats:
     items = columns_of(context.frames, "items", ("item", "fields"))
     if not items.width:
-        raise UsageError(f"{context.name}: this run keeps no columns of its dataset")
+        raise UsageError(f"{context.name}: this run has no columns of its dataset")
     said: dict[str, str] = {}
     for item, text in items.iter_rows():
         value = json.loads(text).get(winner.field) if text else None

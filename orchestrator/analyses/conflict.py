@@ -71,11 +71,9 @@ def _found(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a rec
 class Config(Settings):
     """Settings of `conflict`."""
 
-    method: str | None = Field(
-        None, description="Name of the probdiff method; the first where left out."
-    )
+    method: str | None = Field(None, description="Name of the probdiff method. Default: the first.")
     judged: tuple[str, ...] | None = Field(
-        None, description="Names of the judged_rewrites methods; all where left out."
+        None, description="Names of the judged_rewrites methods. Default: all."
     )
     labels: Annotated[str, BeforeValidator(_found)] | None = Field(
         None,
@@ -97,8 +95,8 @@ class ConflictAnalysis(Analysis[Config]):
         )
         if labels.is_empty():
             raise UsageError(
-                f"{context.name}: nobody judged the rewritings: add a method of kind "
-                f"judged_rewrites with the settings of the probdiff method, or a file of 'labels'"
+                f"{context.name}: the rewritings have no judgments: add a method of kind "
+                "judged_rewrites with the settings of the probdiff method, or a file of 'labels'"
             )
         # A judge of other rewritings, drawn by other settings, says nothing about these.
         same = pl.col("judged").is_null() | (pl.col("judged") == pl.col("rewriting"))
@@ -149,7 +147,7 @@ def _labels(context: Context, path: str | None, gaps: pl.DataFrame) -> list[pl.D
         raise UsageError(f"{context.name}: {name}: labels are -1, 0 or 1")
     models = gaps["model"].unique().to_list()
     if given["model"].null_count() and len(models) > 1:
-        raise UsageError(f"{context.name}: {name} does not say which model each label is about")
+        raise UsageError(f"{context.name}: {name} lacks the model of each label")
     return [
         given.select(
             "item",

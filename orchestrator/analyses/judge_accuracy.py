@@ -137,16 +137,18 @@ def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: s
         for setting in settings
     ]
     first = settings[0]
-    left_out = f"{first.n_ties:,} pairs with a tie as label are left out"
-    notes = ["accuracy: right verdicts, a tied verdict counts half; pairs whose label is a tie are "
-             "left out"]  # fmt: skip
+    left_out = f"{first.n_ties:,} pairs labelled as ties are excluded"
+    notes = [
+        "accuracy: share of correct verdicts, tied verdicts counting half; pairs labelled as ties "
+        "are excluded"
+    ]
     notes += [
         f"{setting.name}: {setting.n_missing:,} pairs were not judged"
         for setting in settings
         if setting.n_missing
     ]
     notes += [
-        f"{setting.name}: of {setting.n_unknown:,} pairs it is not known who is better"
+        f"{setting.name}: of {setting.n_unknown:,} pairs the better answer is unknown"
         for setting in settings
         if setting.n_unknown
     ]
@@ -285,8 +287,8 @@ def _comparison_table(
         for (setting, first, second, comparison), p in zip(found, adjusted, strict=True)
     ]
     notes = [
-        "difference: of accuracies, first minus second, on the pairs that both have; interval over "
-        "prompts; p: flipping signs of prompts"
+        "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "
+        "by flipping signs of prompts"
     ]
     return make_table(key, title, _COMPARED, lines, notes=notes)
 
@@ -304,7 +306,7 @@ def _with_count(
         for one, p in zip(found, adjusted, strict=True)
     )
     better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)
-    said = f"{what} in {better} of {len(values)} cases ({equal} equal); surely in {surely}"
+    said = f"{what} in {better} of {len(values)} cases ({equal} equal); significantly in {surely}"
     return make_table(
         table.key,
         table.title,

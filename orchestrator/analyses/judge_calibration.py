@@ -103,9 +103,9 @@ def _overall(found: Sequence[Calibrated]) -> Table:
         for one in found
     ]
     notes = [
-        "too sure by: mean confidence minus accuracy; a tied verdict counts half",
-        "Brier score: 0.25 is a coin's; ECE (expected calibration error) over bins of 0.1 is never "
-        "negative, so some of it is noise",
+        "too sure by: mean confidence minus accuracy, tied verdicts counting half",
+        "Brier score: 0.25 for a coin toss; ECE (expected calibration error) over bins of 0.1 "
+        "is never negative, so part of it is noise",
     ]
     most = max(found, key=lambda one: one.found.n)
     basis = f"{most.prompts} · pairs whose better answer is known"

@@ -55,7 +55,7 @@ from orchestrator.tables import (
 Floats = NDArray[np.float64]
 
 _FRAMES: Final = ("scores", "judgments", "pair_scores")
-_OF_DIFFERENT: Final = "pairs of equal answers are left out: every judge ties on them"
+_OF_DIFFERENT: Final = "pairs of equal answers are excluded, as every judge ties on them"
 _DECISIONS: Final = (-1.0, 0.0, 1.0)
 
 
@@ -64,10 +64,11 @@ class Config(Settings):
 
     method: str | None = Field(
         None,
-        description="Name of a judging method with several judges; the first such where left out.",
+        description="Name of a judging method with several judges. Default: the first.",
     )
     weights: dict[str, Annotated[float, Field(ge=0)]] = Field(
-        {}, description="Weight of each judge in the jury's mean; 1 where left out, 0 for none."
+        {},
+        description="Weight of each judge in the mean of the jury. Default: 1; 0 excludes a judge.",
     )
 
 
@@ -115,7 +116,7 @@ class JuryAnalysis(Analysis[Config]):
         """Agreement of every two judges and of all, the jury's ratings, each against the others."""
         jury = _seated(context, self.config)
         if not len(jury.soft):
-            raise UsageError(f"{context.name}: there is no pair that all judges judged")
+            raise UsageError(f"{context.name}: no pair was judged by all judges")
         warnings = {
             judge: distrust({judge: jury.coverage[:, at]}) for at, judge in enumerate(jury.judges)
         }
@@ -142,7 +143,7 @@ def _seated(context: Context, config: Config) -> _Jury:
     if len(judges) < 2:
         raise UsageError(f"{context.name}: {source.name!r} has rows of fewer than two judges")
     if unknown := sorted(set(config.weights) - set(judges)):
-        raise UsageError(f"{context.name}: {', '.join(unknown)} does not judge in {source.name!r}")
+        raise UsageError(f"{context.name}: {', '.join(unknown)} is not a judge of {source.name!r}")
     weights = np.array([config.weights.get(judge, 1.0) for judge in judges])
     if not weights.any():
         raise UsageError(f"{context.name}: weights must not all be 0")
@@ -265,7 +266,7 @@ def _ratings(jury: _Jury, context: Context) -> Table:
         *together.notes,
     ]
     return make_table(
-        "jury.ratings", "Models as the jury sees them", columns, lines, basis=_basis(jury),
+        "jury.ratings", "Ratings by the jury", columns, lines, basis=_basis(jury),
         notes=notes,
     )  # fmt: skip
 
@@ -321,5 +322,5 @@ def _differing(jury: _Jury) -> str:
 
 def _basis(jury: _Jury) -> str:
     prompts = prompt_words(jury.pairs.rows)
-    left_out = f" · {jury.n_left_out:,} that not all judged" if jury.n_left_out else ""
+    left_out = f" · {jury.n_left_out:,} not judged by all" if jury.n_left_out else ""
     return f"{len(jury.soft):,} pairs of answers · {prompts}{left_out}"

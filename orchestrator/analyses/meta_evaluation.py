@@ -74,12 +74,11 @@ class Config(Settings):
 
     gold: Gold = Field(description="Standard that scores are compared with.")
     scores: tuple[ScoreRef, ...] = Field(
-        (), description="Scores to evaluate; every score of every method where left out."
+        (), description="Scores to evaluate. Default: every score of every method."
     )
     baseline: ScoreRef | None = Field(
         None,
-        description="Test every score against this one; every two against each other where left "
-        "out.",
+        description="Score to test every other score against. Default: test all pairs.",
     )
 
 
@@ -118,7 +117,7 @@ class MetaEvaluationAnalysis(Analysis[Config]):
         ]
         if not scores:
             raise UsageError(
-                f"{context.name}: the methods of this recipe give no score to hold to gold"
+                f"{context.name}: the methods of this recipe give no score to compare with gold"
             )
         tables = [
             _correlations(scores, context, self.config.gold.words),
@@ -164,8 +163,8 @@ def _correlations(scores: Sequence[_Joined], context: Context, gold: str) -> Tab
         notes=[
             f"intervals: {METHOD}",
             "beyond length: Spearman's partial correlation, number of tokens held fixed",
-            "expected: which way the score should go; the signs found are kept",
-            "it rests on differences between models too; within a model see the next table",
+            "expected: predicted sign of the score; observed signs are not changed",
+            "includes differences between models; the next table is within models",
         ],
     )
 
@@ -247,7 +246,7 @@ def _categories(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         columns,
         rows,
         basis="all models together",
-        notes=["mean: unweighted over categories, so that easy and hard ones add nothing"],
+        notes=["mean: unweighted over categories, so differences between categories add nothing"],
     )
 
 
@@ -273,7 +272,10 @@ def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         "Order of the models by each score, against their order by gold",
         _ORDERS,
         rows,
-        notes=["p: share of all orderings that agree at least as much; few models can't be sure"],
+        notes=[
+            "p: share of all orderings that agree at least as much; with few models p cannot "
+            "be small"
+        ],
     )
 
 
@@ -302,7 +304,7 @@ def _pairs(
     name = f"{baseline.method}.{baseline.column}"
     base = next((joined for joined in scores if joined.name == name), None)
     if base is None:
-        raise UsageError(f"the baseline {name!r} is none of the scores")
+        raise UsageError(f"the baseline {name!r} is not among the scores")
     return [(joined, base) for joined in scores if joined is not base]
 
 
@@ -329,9 +331,9 @@ def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | 
     ]
     return make_table(
         "meta_evaluation.comparison",
-        "Which score goes along with gold better",
+        "Differences of correlation with gold",
         _COMPARED,
         rows,
         basis="difference of Spearman's correlations, all models together",
-        notes=["each turned so that more is better; p by flipping the signs of prompts"],
+        notes=["each oriented so that higher is better; p by flipping signs of prompts"],
     )

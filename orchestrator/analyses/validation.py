@@ -45,10 +45,12 @@ class Config(Settings):
     """Settings of `validation`."""
 
     order: tuple[str, ...] | None = Field(
-        None, description="Models from best to worst; by exact match where left out.", min_length=2
+        None,
+        description="Models from best to worst. Default: the order by exact match.",
+        min_length=2,
     )
     scores: tuple[ScoreRef, ...] = Field(
-        (), description="Scores to validate; every score of every method where left out."
+        (), description="Scores to validate. Default: every score of every method."
     )
 
 
@@ -62,8 +64,8 @@ class ValidationAnalysis(Analysis[Config]):
         order = config.order or tuple(known["model"].to_list())
         if len(order) < 2:
             raise UsageError(
-                f"{context.name}: the true order is not known: no answer has a reference; state it "
-                f"by 'order'"
+                f"{context.name}: the true order is unknown because no answer has a reference; "
+                "set 'order'"
             )
         lines: list[list[Cell]] = []
         for score in collect(context, config.scores):
@@ -74,7 +76,7 @@ class ValidationAnalysis(Analysis[Config]):
         return [
             make_table(
                 "validation.order",
-                "Which methods order the models rightly",
+                "Methods and the true order of models",
                 _COLUMNS,
                 lines,
                 basis=f"true order: {stated}",

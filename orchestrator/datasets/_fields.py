@@ -34,31 +34,44 @@ class FieldNames(Settings):
     """Columns by what they hold. Left out: found by the usual names. null: there is none."""
 
     prompt: str | None = Field(
-        None, description="The question; prompt, question, instruction or input where left out."
+        None, description="Column of the question. Default: prompt, question, instruction or input."
     )
     messages: str | None = Field(
-        None, description="A conversation instead: a list of {role, content}, the last by the user."
+        None,
+        description=(
+            "Column of a conversation instead: a list of {role, content}, the last by the user."
+        ),
     )
     turns: str | None = Field(
         None,
-        description="Several questions instead: a list of texts, each asked after the answer to "
-        "the one before.",
+        description=(
+            "Column of several questions instead: a list of texts, each asked after the answer "
+            "to the previous one."
+        ),
     )
     reference: str | None = Field(
         None,
-        description="A right answer, or a list with one for each turn; reference, answer or "
-        "target where left out.",
+        description=(
+            "Column of the reference answer, or of a list with one for each turn. Default: "
+            "reference, answer or target."
+        ),
     )
     key: str | None = Field(
         None,
-        description="Unique; key, id or question_id where left out, else made of its content.",
+        description=(
+            "Column of a unique key. Default: key, id or question_id, else a hash of the content."
+        ),
     )
-    category: str | None = Field(None, description="For tables by category.")
+    category: str | None = Field(
+        None, description="Column of the category, for tables by category."
+    )
     cluster: str | None = Field(
         None,
-        description="The same for items that depend on each other, such as the questions on one "
-        "passage: intervals, tests and stopping rules are over clusters. cluster where left out; "
-        "else every item stands alone.",
+        description=(
+            "Column with the same value for dependent items, such as the questions on one "
+            "passage: intervals, tests and stopping rules are over clusters. Default: cluster, "
+            "if present; otherwise items are independent."
+        ),
     )
 
     @model_serializer

@@ -13,7 +13,9 @@ from orchestrator.paths import answers, expanded
 class FileConfig(FileSettings):
     """A file with a row for every item."""
 
-    fields: FieldNames = Field(FieldNames(), description="Columns of prompt, key, and so on.")
+    fields: FieldNames = Field(
+        FieldNames(), description="Columns of the prompt, the key, and so on."
+    )
 
 
 def located(path: str, base: Path) -> tuple[Path, str]:

@@ -30,9 +30,9 @@ class Config(Settings):
     """Settings of a summarisation benchmark."""
 
     n: int | None = Field(
-        1000, ge=1, description="Number of documents, drawn by `seed`; null for all."
+        1000, ge=1, description="Number of documents, sampled with `seed`; null for all."
     )
-    seed: int = Field(0, ge=0, description="Seed of the drawn documents.")
+    seed: int = Field(0, ge=0, description="Seed of the sample of documents.")
 
 
 def opened(config: Config, kind: str, file: File, document: str, summary: str) -> Dataset:

@@ -34,7 +34,7 @@ class Config(Settings):
 
     baseline: Literal["gpt4_turbo", "text_davinci_003"] = Field(
         "gpt4_turbo",
-        description="Whose answers stand in `baseline`: of AlpacaEval 2 or of AlpacaEval 1.",
+        description="Version of AlpacaEval, 1 or 2, whose baseline answers are in `baseline`.",
     )
 
 

@@ -21,7 +21,7 @@ class Config(FileConfig):
 
     separator: str | None = Field(
         None,
-        description="One character; a tab for .tsv, else a comma, where left out.",
+        description="Delimiter, one character. Default: a tab for .tsv, otherwise a comma.",
         min_length=1,
         max_length=1,
     )

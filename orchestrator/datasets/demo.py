@@ -129,7 +129,7 @@ class Config(Settings):
     """Settings of `demo`."""
 
     n: int = Field(300, ge=1, le=20_000, description="Number of items.")
-    seed: int = Field(0, description="Seed of the drawn items.")
+    seed: int = Field(0, description="Seed of the generated items.")
 
 
 class DemoKind(DatasetKind[Config]):

@@ -31,16 +31,25 @@ _Splits = dict[str, dict[str, list[Any]]]
 class Config(Settings):
     """Settings of `huggingface`."""
 
-    repository: str = Field(description="Such as openai/gsm8k.", pattern=_REPOSITORY)
-    config: str | None = Field(
-        None, pattern=_PART, description="Of the dataset; its only one, or default, where left out."
+    repository: str = Field(
+        description="Name of the dataset, such as openai/gsm8k.", pattern=_REPOSITORY
     )
-    split: str = Field("test", pattern=_PART, description="Such as train, validation or test.")
+    config: str | None = Field(
+        None,
+        pattern=_PART,
+        description="Config of the dataset. Default: its only one, or `default`.",
+    )
+    split: str = Field(
+        "test", pattern=_PART, description="Split, such as train, validation or test."
+    )
     files: tuple[str, ...] = Field(
-        (), description="Paths in the repository instead: JSON Lines, JSON, CSV or Parquet."
+        (),
+        description="Paths in the repository instead of a split: JSON Lines, JSON, CSV or Parquet.",
     )
     revision: str = Field("main", min_length=1, description="With `files`: commit, branch or tag.")
-    fields: FieldNames = Field(FieldNames(), description="Columns of prompt, key, and so on.")
+    fields: FieldNames = Field(
+        FieldNames(), description="Columns of the prompt, the key, and so on."
+    )
 
     @model_validator(mode="after")
     def _revision_is_of_files(self) -> "Config":

@@ -33,11 +33,12 @@ REFERENCES: Final = _fastchat.file(
 class Config(Settings):
     """Settings of `mt_bench`."""
 
-    turns: Literal[1, 2] = Field(2, description="Number of turns to ask.")
+    turns: Literal[1, 2] = Field(2, description="Number of turns.")
     references: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Take GPT-4's answers as references; there are some for reasoning, math and "
-        "coding.",
+        description=(
+            "Use the answers of GPT-4 as references; available for reasoning, math and coding."
+        ),
     )
 
 

@@ -32,7 +32,7 @@ class Config(Settings):
 
     references: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Take GPT-4's answers as references; there are some for coding and math.",
+        description="Use the answers of GPT-4 as references; available for coding and math.",
     )
 
 

@@ -48,12 +48,12 @@ class Config(Settings):
 
     pair: Literal["cs-en", "de-en", "ru-en", "zh-en"] = Field(description="The two languages.")
     direction: Literal["both", "into_english", "from_english"] = Field(
-        "both", description="Half of the items each way, or all of them one way."
+        "both", description="Direction: half of the items each way, or all of them one way."
     )
     n: int | None = Field(
-        1000, ge=2, description="Number of items, drawn by `seed`; null for every sentence."
+        1000, ge=2, description="Number of items, sampled with `seed`; null for every sentence."
     )
-    seed: int = Field(0, ge=0, description="Seed of the drawn sentences.")
+    seed: int = Field(0, ge=0, description="Seed of the sample of sentences.")
 
 
 class Wmt19Kind(DatasetKind[Config]):

@@ -21,14 +21,16 @@ class Drawing(Settings):
     """Settings for drawing texts."""
 
     max_tokens: int = Field(512, gt=0, description="Upper bound on generated tokens.")
-    temperature: float = Field(0.0, ge=0, description="0 is greedy.")
+    temperature: float = Field(0.0, ge=0, description="Sampling temperature; 0 is greedy.")
     top_p: float = Field(1.0, gt=0, le=1, description="1 is off.")
     top_k: int = Field(0, ge=0, description="0 is off.")
     stop: tuple[str, ...] = Field((), description="Strings that end the text.")
     temperature_by_category: Literal["mt_bench", "align_bench"] | dict[str, _Temperature] = Field(
         default_factory=dict,
-        description="Temperatures of categories, over `temperature`: a mapping, or the name of a "
-        "benchmark for what its authors set.",
+        description=(
+            "Temperatures by category, overriding `temperature`: a mapping, or the name of a "
+            "benchmark for the values of its authors."
+        ),
     )
 
     @property

@@ -37,7 +37,7 @@ class DecodingEnsemble(Settings):
     """N further draws, each scored by itself."""
 
     passes: int = Field(10, ge=2, le=1000, description="Draws an answer.")
-    top_k: int = Field(50, ge=0, description="Drawn among so many tokens; 0 is off.")
+    top_k: int = Field(50, ge=0, description="Number of tokens to sample from; 0 is off.")
     temperature: float = Field(1.0, gt=0, description="Of these draws.")
 
 
@@ -45,7 +45,9 @@ class PromptEnsemble(Settings):
     """The same answer under several system prompts."""
 
     prompts: tuple[str, ...] = Field(
-        SYSTEM_POOL, min_length=2, description="Each is used once; the paper's seven by default."
+        SYSTEM_POOL,
+        min_length=2,
+        description="System prompts, each used once. Default: the paper's seven.",
     )
 
 
@@ -53,39 +55,44 @@ class Config(MethodSettings):
     """Settings of `glass_box`."""
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate; all that are not judges where left out."
+        None, description="Models to evaluate. Default: all that are not judges."
     )
     scorer: ModelName | None = Field(
         None,
-        description="The model whose probabilities are read, by the text of the answers; each "
-        "candidate reads its own where left out.",
+        description=(
+            "Model that scores the text of the answers. Default: each candidate scores its own."
+        ),
     )
     answer: Drawing = Field(
-        Drawing(max_tokens=1024, temperature=0.7), description="How answers are drawn."
+        Drawing(max_tokens=1024, temperature=0.7), description="Sampling settings of answers."
     )
     observe: Literal["score", "draw"] = Field(
         "score",
-        description="score: a pass of its own; draw: what came with the answer, for endpoints that "
-        "score nothing (no features of the vocabulary, bounds only).",
+        description=(
+            "score: a separate scoring pass; draw: log-probabilities returned with the answer, "
+            "for endpoints that cannot score (no features of the vocabulary, bounds only)."
+        ),
     )
     features: tuple[Literal["vocabulary", "attention", "code"], ...] = Field(
         ("vocabulary",),
-        description="Besides those of the answer's own tokens: vocabulary (entropy, variance), "
-        "attention, code (as the released code has them).",
+        description=(
+            "Features in addition to those of the answer's own tokens: vocabulary (entropy, "
+            "variance), attention, code (as in the released code)."
+        ),
     )
     alternatives: int = Field(
         0, ge=0, description="Most likely tokens to list, for bounds on the entropy; 0 for none."
     )
     vocabulary_size: int | None = Field(
-        None, ge=1, description="Of the model; without it there is no upper bound on the entropy."
+        None, ge=1, description="Size of the vocabulary, needed for an upper bound on the entropy."
     )
     end_of_turn: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Whether the token that ends the turn counts as one of the answer's.",
+        description="If true, include the end-of-turn token in the answer.",
     )
     calibration: bool = Field(
         False,  # noqa: FBT003
-        description="Features less those of the reference answer.",
+        description="Also report features minus those of the reference answer.",
     )
     illustration: Literal["own", "other"] | bool = Field(
         False,  # noqa: FBT003

@@ -50,15 +50,15 @@ class HarnessSettings(MethodSettings):
     """Settings that all these judges have."""
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models that are judged; all that are not judges where left out."
+        None, description="Models to judge. Default: all that are not judges."
     )
-    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+    answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     judgment: Drawing = Field(
-        Drawing(max_tokens=2048), description="How the judge's text is drawn."
+        Drawing(max_tokens=2048), description="Sampling settings of the text of the judge."
     )
     distribution: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Read the probability of every label where the verdict stands, too.",
+        description="If true, also read the probability of every label at the verdict.",
     )
 
 

@@ -33,26 +33,30 @@ class JudgeSettings(MethodSettings):
     SHOWN: ClassVar[tuple[str, ...]] = ()
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to judge; all that are not judges where left out.", min_length=1
+        None, description="Models to judge. Default: all that are not judges.", min_length=1
     )
-    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     prompt: TemplateText = Field(
         "", description="Name of a prompt, or a Jinja template (or a .j2 file)."
     )
-    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+    answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     chain_of_thought: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Let the judge reason first, then read the distribution at its verdict.",
+        description=(
+            "If true, let the judge reason first, then read the distribution at its verdict."
+        ),
     )
     reasoning: Drawing = Field(
-        Drawing(max_tokens=1024), description="How the judge's reasoning is drawn."
+        Drawing(max_tokens=1024), description="Sampling settings of the reasoning of the judge."
     )
     traces: int = Field(
         1,
         ge=1,
         le=1000,
-        description="With chain_of_thought: how many reasonings are drawn; their distributions "
-        "are averaged.",
+        description=(
+            "Number of reasonings to sample with chain_of_thought; their distributions are "
+            "averaged."
+        ),
     )
 
     @field_validator("prompt")

@@ -59,27 +59,33 @@ class RewritingSettings(MethodSettings):
     """Settings for drawing and rewriting answers."""
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate; all that are not judges where left out."
+        None, description="Models to evaluate. Default: all that are not judges."
     )
     preset: str = Field(
         "acl_findings",
-        description="acl_findings or submission (version 1 of the paper): fills in what is left "
-        "out of answer, revision and deltas, for the kind of the dataset.",
+        description=(
+            "acl_findings or submission (version 1 of the paper): provides defaults of answer, "
+            "revision and deltas for the kind of dataset."
+        ),
     )
     answer: Drawing = Field(
         Drawing.model_validate(PRESETS["acl_findings"]["answer"]),
-        description="How answers are drawn.",
+        description="Sampling settings of answers.",
     )
     revision: Drawing = Field(
         Drawing.model_validate(PRESETS["acl_findings"]["revision"]),
-        description="How rewritings are drawn.",
+        description="Sampling settings of rewritings.",
     )
-    rounds: int = Field(1, ge=1, le=100, description="Rounds of rewriting; only the last counts.")
+    rounds: int = Field(
+        1, ge=1, le=100, description="Number of rewriting rounds; only the last is used."
+    )
     prompt: TemplateText = Field(
         "refinement",
-        description="What asks for a rewriting: refinement (the paper's), refinement_code, simple "
-        "(appendix C), compact (bundled models), or a Jinja template (or a .j2 file) with prompt "
-        "and answer.",
+        description=(
+            "Prompt for a rewriting: refinement (the paper's), refinement_code, simple "
+            "(appendix C), compact (bundled models), or a Jinja template (or a .j2 file) with "
+            "prompt and answer."
+        ),
     )
 
     @model_validator(mode="before")

@@ -41,7 +41,7 @@ _COMPACT: Final = Wording(user=compact.RATING, form="jinja")
 class Config(HarnessSettings):
     """Settings of `align_bench`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="AlignBench's judge.py, a file of one template with category, dimensions, "
@@ -52,7 +52,7 @@ class Config(HarnessSettings):
         None, description="AlignBench's folder `config`; needed where the template shows them."
     )
     subcategory: str = Field(
-        "subcategory", description="The dataset's column that says which dimensions apply."
+        "subcategory", description="Column of the dataset with the dimensions that apply."
     )
     convention: Literal["align_bench"] | None = Field(
         None,

@@ -103,19 +103,20 @@ class Config(MethodSettings):
     """Settings of `alpaca_eval`."""
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models that are compared; all that are not judges where left out."
+        None, description="Models to compare. Default: all that are not judges."
     )
-    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
-    baseline: ModelName = Field(description="The model that all others are compared with.")
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    baseline: ModelName = Field(description="Model to compare all others with.")
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="AlpacaEval's alpaca_eval_clf.txt, a template with instruction, output_1 "
             "and output_2, or compact."
         )
     )
-    answer: Drawing = Field(Drawing(max_tokens=2048), description="How outputs are drawn.")
+    answer: Drawing = Field(Drawing(max_tokens=2048), description="Sampling settings of outputs.")
     order: Literal["published", "both"] = Field(
-        "published", description="One order, drawn by the instruction; or both, averaged."
+        "published",
+        description="One order, chosen by a hash of the instruction; or both, averaged.",
     )
     seed: int = Field(
         SEED, description="Seed of the order, with the instruction; AlpacaEval's is 0."
@@ -123,8 +124,10 @@ class Config(MethodSettings):
 
     length_control: LengthControl | None = Field(
         None,
-        description="Difficulties of the instructions, without which there is no "
-        "length-controlled win rate. No part of what is asked: rows stay as they are.",
+        description=(
+            "Difficulties of the instructions, needed for the length-controlled win rate. They "
+            "do not affect requests or rows."
+        ),
     )
 
     @model_validator(mode="after")

@@ -51,8 +51,10 @@ _FORMATS: Final = {
 class Config(HarnessSettings):
     """Settings of `auto_j`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
-    mode: Literal["single", "pairwise"] = Field("single", description="Rate, or decide.")
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    mode: Literal["single", "pairwise"] = Field(
+        "single", description="Rate answers, or decide between two."
+    )
     prompts: Annotated[
         Literal["selfeval", "compact"] | dict[str, Wording],
         wordings_from(WHERE, "selfeval", "compact"),

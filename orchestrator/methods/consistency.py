@@ -41,15 +41,17 @@ class Config(MethodSettings):
     """Settings of `consistency`."""
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate; all that are not judges where left out."
+        None, description="Models to evaluate. Default: all that are not judges."
     )
-    answer: Drawing = Field(Drawing(), description="How all answers are drawn.")
-    times: int = Field(2, ge=1, le=100, description="How often it is asked again.")
+    answer: Drawing = Field(Drawing(), description="Sampling settings of all answers.")
+    times: int = Field(2, ge=1, le=100, description="Number of times to repeat the question.")
     question: str = Field(
-        "Answer this question again.", min_length=1, description="What the user says then."
+        "Answer this question again.",
+        min_length=1,
+        description="Text of the user that repeats the question.",
     )
     similarity: Similarity | None = Field(
-        None, description="How answers are compared beside words; not at all where left out."
+        None, description="Additional similarity of answers. Default: none."
     )
 
 

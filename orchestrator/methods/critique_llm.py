@@ -47,8 +47,10 @@ _FORMATS: Final = {
 class Config(HarnessSettings):
     """Settings of `critique_llm`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
-    mode: Literal["pointwise", "pairwise"] = Field("pointwise", description="Score, or compare.")
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    mode: Literal["pointwise", "pairwise"] = Field(
+        "pointwise", description="Score answers, or compare two."
+    )
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(description="CritiqueLLM's prompts.py, a file of one template, or compact.")
     )
@@ -56,7 +58,8 @@ class Config(HarnessSettings):
         None, description="Show the reference answer; null: where the item has one."
     )
     type_field: str = Field(
-        "type", description="The dataset's column with the type of question; else its category."
+        "type",
+        description="Column of the dataset with the type of question. Default: the category.",
     )
     convention: Literal["critique_llm"] | None = Field(
         None,

@@ -42,7 +42,7 @@ _LABELS: Final = pairwise_ranking.LABELS["five"]
 class Config(RewritingSettings):
     """Settings of `judged_rewrites`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     judge_prompt: str = Field(
         "judgment_distribution",
         description="Name of a judge's prompt (compact, judgment_distribution), or a Jinja "
@@ -50,10 +50,12 @@ class Config(RewritingSettings):
     )
     chain_of_thought: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description="Let the judge reason first, then read the distribution at its verdict.",
+        description=(
+            "If true, let the judge reason first, then read the distribution at its verdict."
+        ),
     )
     reasoning: Drawing = Field(
-        Drawing(max_tokens=1024), description="How the judge's reasoning is drawn."
+        Drawing(max_tokens=1024), description="Sampling settings of the reasoning of the judge."
     )
 
     @field_validator("judge_prompt")

@@ -51,8 +51,10 @@ _MOST_TURNS: Final = 2
 class Config(HarnessSettings):
     """Settings of `mt_bench_judge`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that judge.", min_length=1)
-    mode: Literal["single", "pairwise"] = Field("single", description="Rate, or compare.")
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    mode: Literal["single", "pairwise"] = Field(
+        "single", description="Rate answers, or compare two."
+    )
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="FastChat's judge_prompts.jsonl (beside the recipe or in "
@@ -64,7 +66,7 @@ class Config(HarnessSettings):
         description="Categories that are judged against a reference answer.",
     )
     baseline: ModelName | None = Field(
-        None, description="Compare every model with this one only, not every pair."
+        None, description="Model to compare all others with, instead of every pair."
     )
     convention: Literal["fastchat"] | None = Field(
         None,

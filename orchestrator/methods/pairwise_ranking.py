@@ -64,7 +64,7 @@ class Config(JudgeSettings):
     SHOWN: ClassVar = ("answer_a", "answer_b")
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to rank; all that are not judges where left out.", min_length=2
+        None, description="Models to rank. Default: all that are not judges.", min_length=2
     )
     prompt: TemplateText = Field(
         "judgment_distribution",

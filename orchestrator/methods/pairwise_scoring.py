@@ -72,7 +72,7 @@ class Config(JudgeSettings):
     SHOWN: ClassVar = ("answer_a", "answer_b")
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to rank; all that are not judges where left out.", min_length=2
+        None, description="Models to rank. Default: all that are not judges.", min_length=2
     )
     prompt: TemplateText = Field(
         "two_scores",
@@ -81,7 +81,7 @@ class Config(JudgeSettings):
         "with a space between them.",
     )
     scale: tuple[int, int] = Field(
-        (1, 9), description="Lowest and highest score; every whole number between is a label."
+        (1, 9), description="Lowest and highest score; every integer in this range is a label."
     )
 
     @field_validator("scale")

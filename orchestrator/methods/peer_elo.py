@@ -51,34 +51,38 @@ class Config(MethodSettings):
 
     candidates: tuple[ModelName, ...] | None = Field(
         None,
-        description="Models that are rated and vote; all that are not judges where left out.",
+        description="Models that are rated and vote. Default: all that are not judges.",
         min_length=FEWEST,
     )
-    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
-    similarity: Similarity = Field(ByBertScore(), description="How answers are compared.")
+    answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
+    similarity: Similarity = Field(ByBertScore(), description="Similarity of answers.")
     beta: float = Field(
         0.0,
         ge=0,
         description="Weight of recall against precision in F-beta; 0 is precision alone.",
     )
     ties_within: float = Field(
-        1e-6, ge=0, description="Similarities that differ by no more are a tie."
+        1e-6, ge=0, description="Maximum difference of similarities that counts as a tie."
     )
     baseline: float | None = Field(
         None,
         lt=1,
-        description="Similarity of texts that have nothing to do with each other, by which shown "
-        "similarities are rescaled; votes are the same with and without.",
+        description=(
+            "Similarity of unrelated texts, used to rescale the similarities shown; votes do "
+            "not depend on it."
+        ),
     )
     families: Mapping[str, str] = Field(
         {},
-        description="Family of each model, for the tables on family bias; a model that is not "
-        "named is a family of its own.",
+        description=(
+            "Family of each model, for the tables on family bias; a model not listed is its "
+            "own family."
+        ),
     )
     elo_orders: int = Field(
         1000,
         ge=0,
-        description="Orders of the votes over which Elo ratings are taken; 0 for no Elo ratings.",
+        description="Number of random orders of the votes for Elo ratings; 0 for no Elo ratings.",
     )
 
 

@@ -62,12 +62,12 @@ class Config(JudgeSettings):
         "(or a .j2 file) with prompt, reference, answer, low and high.",
     )
     scale: tuple[int, int] = Field(
-        (1, 9), description="Lowest and highest score; every whole number between is a label."
+        (1, 9), description="Lowest and highest score; every integer in this range is a label."
     )
     verdict: str = Field(
         SCORE,
-        description='How the judge writes a score, with SCORE for the number: "[[SCORE]]" where '
-        "the prompt asks for brackets.",
+        description="Format of a score in the text of the judge, with SCORE for the number, "
+        'such as "[[SCORE]]".',
     )
 
     @field_validator("scale")

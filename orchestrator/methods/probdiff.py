@@ -45,7 +45,7 @@ class Config(RewritingSettings):
     tau: float = Field(
         TIE_THRESHOLD,
         ge=0,
-        description="Models tie on a prompt where their d differ by no more than this.",
+        description="Maximum difference of d at which models tie on a prompt.",
     )
 
 

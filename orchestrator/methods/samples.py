@@ -35,10 +35,10 @@ class Config(MethodSettings):
     """Settings of `samples`."""
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to sample; all that are not judges where left out."
+        None, description="Models to sample. Default: all that are not judges."
     )
-    answer: Drawing = Field(Drawing(temperature=1.0), description="How answers are drawn.")
-    n: int = Field(10, ge=2, le=10_000, description="Answers to each question.")
+    answer: Drawing = Field(Drawing(temperature=1.0), description="Sampling settings of answers.")
+    n: int = Field(10, ge=2, le=10_000, description="Number of answers to each question.")
     logprobs: Literal["draw", "score"] = Field(
         "draw",
         description="draw: the log-probabilities that come with each answer, which cost nothing; "

@@ -22,7 +22,7 @@ class _PromptFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: str = Field(description="The file, relative to the recipe.", min_length=1)
+    file: str = Field(description="Path of the file, relative to the recipe.", min_length=1)
 
 
 def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)

@@ -14,13 +14,13 @@ class GivenAnswers(Settings):
     """A file of answers, relative to the recipe: JSON Lines, JSON, CSV or Parquet, in the form of
     MT-Bench, AlpacaEval, lm-eval, a frame `answers`, or a key or prompt and a text."""
     generator: str | None = None
-    """Whose answers, where the file holds several models'."""
+    """Name of the model, if the file holds answers of several."""
     key: str | None = Field(None, min_length=1)
-    """Its column with the items' keys; found by the usual names where left out."""
+    """Column of item keys. Default: found by the usual names."""
     prompt: str | None = Field(None, min_length=1)
-    """Its column with the items' prompts, for a file without keys."""
+    """Column of prompts, for a file without keys."""
     text: str | None = Field(None, min_length=1)
-    """Its column with the answers; a text, or a list with one for each turn."""
+    """Column of answers; a text, or a list with one for each turn."""
     field: str | None = Field(None, min_length=1)
     """A column of the dataset instead of a file: labelled pairs."""
 

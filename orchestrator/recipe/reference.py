@@ -26,7 +26,7 @@ _SECTIONS: Final = {
     "Window": "`window`",
     "Resources": "`resources`",
     "FieldNames": "`dataset.fields`",
-    "Drawing": "How texts are drawn: `answer`, `reasoning`",
+    "Drawing": "Sampling settings: `answer`, `reasoning`",
 }
 _SLOTS: Final = {
     "method": "`methods`, kind `{}`",

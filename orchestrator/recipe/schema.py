@@ -42,38 +42,39 @@ class Limits(Settings):
     """Most requests at a time of each server. auto: found while the run goes on. Left out: auto for
     servers that are launched or on a private network, 64 for others."""
     requests_per_minute: Amount | None = None
-    """Rate cap of the endpoint; null for none."""
+    """Rate limit of the endpoint; null for none."""
     timeout_s: Amount = 600.0
-    """Deadline of one attempt, in seconds."""
+    """Timeout of one attempt, in seconds."""
     max_attempts: Count = 5
-    """Attempts before a passing failure is given up for this call."""
+    """Number of attempts before a transient failure is final for this call."""
     max_failures: Count | None = None
-    """Requests that may fail for good before the model is given up for this call; null: any."""
+    """Number of permanent failures before the model is abandoned for this call; null for no "
+    "limit."""
     dead_after_s: Amount = 30.0
-    """Longest time that a server may be unreachable before its requests fail, in seconds."""
+    """Maximum time that a server may be unreachable before its requests fail, in seconds."""
 
 
 class Price(Settings):
     """Money per million tokens, in the currency that `budget.money` is in."""
 
     input: Money = 0.0
-    """Per million prompt tokens."""
+    """Price per million prompt tokens."""
     output: Money = 0.0
-    """Per million generated tokens."""
+    """Price per million generated tokens."""
 
 
 class Thinking(Settings):
     """The text format of a reasoning model: first its thinking, then the answer."""
 
     end: str = Field("</think>", min_length=1, max_length=100)
-    """Text between the two. Servers that set the thinking aside themselves need none."""
+    """Text that ends the thinking. Not needed for servers that separate the thinking themselves."""
 
 
 class ModelEntry(Settings):
     """A model: launched (`server`, `weights`), reached at `base_url`, or its `answers` alone."""
 
     server: Any = None
-    """Launch a server of this kind: its name, or a mapping of `kind` and the kind's settings."""
+    """Kind of server to launch: its name, or a mapping of `kind` and its settings."""
     weights: str | None = Field(None, min_length=1)
     """Weights to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
     replicas: Count = 1
@@ -92,19 +93,19 @@ class ModelEntry(Settings):
     """Protocol of the server: a kind, or a mapping of `kind` and the kind's settings. Left out,
     a server at `base_url` is asked for its kind (with `probe: false` it is taken for openai)."""
     model: str | None = Field(None, min_length=1)
-    """The server's name for the model; the name in this recipe where left out."""
+    """Name of the model on the server. Default: its name in this recipe."""
     api_key_env: str | None = Field(None, pattern=VARIABLE_PATTERN)
-    """Environment variable that holds the API key. The key itself never stands in a recipe."""
+    """Environment variable that holds the API key. Never write the key itself in a recipe."""
     system: str | None = None
     """System prompt put before every conversation of this model."""
     template: Literal["chat", "none"] = "chat"
-    """none for a base model: the prompt is sent as plain text, without the chat template."""
+    """Set to none for a base model: send the prompt as plain text, without the chat template."""
     thinking: Thinking | None = None
-    """For a reasoning model: what it writes up to `end` is thinking and no part of its answer."""
+    """For a reasoning model: text up to `end` is thinking and not part of the answer."""
     limits: Limits = Limits()
     """Overrides of the recipe's `limits` for this model."""
     price: Price | None = None
-    """For estimates and `budget.money`; unknown where left out."""
+    """Price for estimates and `budget.money`. Default: unknown."""
 
     @field_validator("base_url", mode="before")
     @classmethod
@@ -133,16 +134,16 @@ class StopWhen(Settings):
     any) is a sample. dataset: the order on exactly these prompts, of which those asked so far are a
     sample."""
     top: Count | None = None
-    """Only who is among the best so many is asked for; null for the order of every pair."""
+    """Settle only which models are among this many best; null settles the order of every pair."""
 
 
 class StatisticsSettings(Settings):
     """Settings of intervals and tests."""
 
     confidence_level: float = Field(0.95, gt=0, lt=1)
-    """Of every interval."""
+    """Confidence level of every interval."""
     n_resamples: int = Field(2000, ge=1)
-    """Resamples of every bootstrap."""
+    """Number of resamples of every bootstrap."""
     of: list[Any] = Field([])
     """Numbers for each model, of columns of the rows, also of a finished run; each entry has a
     `kind`, a `method` and a `column`."""
@@ -155,13 +156,14 @@ class Budget(Settings):
     """Bounds on all calls of a run together; null for none. What is in flight is reserved."""
 
     requests: Count | None = None
-    """Requests sent."""
+    """Maximum number of requests."""
     tokens: Count | None = None
-    """Prompt and generated tokens together, as servers report them."""
+    """Maximum number of prompt and generated tokens, as servers report them."""
     money: Money | None = None
-    """In the currency of the models' `price`; failed attempts, which report no tokens, left out."""
+    """Maximum cost, in the currency of the models' `price`; failed attempts report no tokens "
+    "and are not counted."""
     hours: Amount | None = None
-    """Wall-clock hours of all calls together."""
+    """Maximum wall-clock hours of all calls together."""
 
 
 DEFAULT_UNITS = 2000
@@ -175,7 +177,7 @@ class Window(Settings):
     """Open units, an equal share for each model that is asked: no model has more requests in flight
     than its units ask. Left out: 2000, and more where servers take more requests at a time."""
     megabytes: Amount = 64.0
-    """Memory of open units, their texts included."""
+    """Maximum memory of open units, including their texts."""
 
 
 class Resources(Settings):
@@ -193,17 +195,17 @@ class RecipeFile(Settings):
     """A recipe: which models, asked what, judged how."""
 
     name: str | None = Field(None, pattern=NAME_PATTERN, max_length=100)
-    """Name of the run directory; the file's name where left out."""
+    """Name of the run directory. Default: the name of the file."""
     description: str = ""
     """Purpose of the recipe, in a line or two."""
     seed: int = Field(0, ge=0, lt=2**63)
-    """Decides sampled texts and bootstraps."""
+    """Seed of sampled texts and bootstraps."""
     limit: Count | None = None
-    """Use only the first so many items."""
+    """Use only this many items from the start."""
     models: dict[Annotated[str, Field(pattern=KEY_PATTERN, max_length=100)], ModelEntry] = Field(
         min_length=1
     )
-    """The models, each by a name of your choice that tables and methods use."""
+    """Models, each under a name of your choice for tables and methods."""
     dataset: Any
     """Source of the items."""
     methods: list[Any] = Field(min_length=1)
@@ -215,7 +217,7 @@ class RecipeFile(Settings):
     copied instead of asked."""
     statistics: StatisticsSettings = StatisticsSettings()
     limits: Limits = Limits()
-    """Of every model that has none of its own."""
+    """Limits of every model without its own."""
     budget: Budget = Budget()
     window: Window = Window()
     resources: Resources = Resources()
@@ -314,7 +316,7 @@ class Recipe:
     Attributes:
         name: Of the run directory.
         description: A line or two.
-        seed: Decides sampled texts and bootstraps.
+        seed: Seed of sampled texts and bootstraps.
         limit: Use only the first so many items; None for all.
         models: By name, in the recipe's order.
         dataset: Source of the items; a `path` among its settings is absolute.

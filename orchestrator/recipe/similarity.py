@@ -27,9 +27,9 @@ class BertScoreSettings(Settings):
     device: Literal["cpu", "cuda"] = "cpu"
     """Device of the encoder."""
     threads: int | None = Field(None, ge=1)
-    """Processor threads; half of those this process may use, at most 8, where null."""
+    """Number of CPU threads; null: half of those available to this process, at most 8."""
     cache_megabytes: float = Field(64.0, ge=0)
-    """Memory for embeddings of texts that may be met again."""
+    """Memory of the cache of embeddings."""
 
 
 class RougeLSettings(Settings):

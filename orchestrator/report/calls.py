@@ -49,14 +49,14 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
     yield Text("")
     if count.left == 0:
         who = "the store, or another run," if count.reused else "the store"
-        yield page.words(f"Nothing to ask: {who} holds every outcome.", GOOD)
+        yield page.words(f"Nothing to request: {who} holds every outcome.", GOOD)
     elif count.money is not None:
         yield page.words(f"Money: at most {numbers.money(count.money)}")
     else:
-        yield page.words("Money: not known, because a model that is asked has no price", FAINT)
+        yield page.words("Money: unknown because a queried model has no price", FAINT)
     if count.at_least is not None and count.left:
         least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
-        yield page.words(f"Requests: at least {least}, at most {most}: asking stops early")
+        yield page.words(f"Requests: at least {least}, at most {most}, as the run may stop early")
     yield from _reused(page, count)
     for line in count.servers:
         yield page.prose(line)
@@ -70,11 +70,11 @@ def _stages(page: Page, stages: Sequence[StageCount]) -> Table:
     methods = any(n > 1 for n in rows_of.values())
     tokens = page.width >= _TOKENS_FROM + methods * _MAX_METHOD
     columns = [Column("stage", "left"), Column("model", "left"), Column("requests")]
-    columns += [Column("held"), Column("to ask")]
+    columns += [Column("held"), Column("to request")]
     if methods:
         columns.insert(0, Column("method", "left"))
     if tokens:
-        columns.append(Column("tokens to draw"))
+        columns.append(Column("tokens to generate"))
     room = (page.width - (_NUMBERS + _TOKENS if tokens else _NUMBERS)) // (2 + methods)
     shown = _Shown(min(max(_MIN_NAME, room), _MAX_NAME), methods=methods, tokens=tokens)
     rows = [_stage(page, stage, shown) for stage in stages]
@@ -132,7 +132,7 @@ def run_summary(progress: Progress | None, n_left: int) -> RenderableType:
 
 def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[RenderableType]:
     if progress is None:
-        yield page.words("Complete: there was nothing left to do", GOOD)
+        yield page.words("Complete: nothing left to do", GOOD)
         return
     yield _how_it_ended(page, progress, n_left)
     yield from page.flow(_unit_parts(page, progress, n_left))
@@ -146,7 +146,7 @@ def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[Ren
     yield _models(page, progress.models)
     yield from _limits(page, progress.models)
     if n_left:
-        yield page.words("Everything answered is kept; the same command goes on.", FAINT)
+        yield page.words("All answers are saved; resume with the same command.", FAINT)
 
 
 def _how_it_ended(page: Page, progress: Progress, n_left: int) -> Text:
@@ -192,14 +192,14 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
             Text.assemble(f"{numbers.count(n)} copied from ", page.data(run, page.width // 2))
             for run, n in progress.asks_copied.items()
         ),
-        f"{numbers.count(progress.asks_joined)} joined to one in flight",
+        f"{numbers.count(progress.asks_joined)} joined to requests in flight",
         f"{numbers.compact(tokens_in)} tokens in",
         f"{numbers.compact(tokens_out)} out",
     ]
     if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
     if progress.money is not None:
-        parts.append(f"{numbers.money(progress.money)} spent by all calls")
+        parts.append(f"{numbers.money(progress.money)} spent in all calls")
     return parts
 
 
@@ -208,7 +208,7 @@ def _limits(page: Page, models: Sequence[ModelProgress]) -> Iterator[RenderableT
     changed = [model for model in models if model.limits.n_changes]
     if not changed:
         return
-    parts: list[Text | str] = [page.words("requests at a time", FAINT)]
+    parts: list[Text | str] = [page.words("concurrent requests", FAINT)]
     for model in changed:
         n = model.limits.n_changes
         name = page.name(model.name, _MAX_NAME)
@@ -256,7 +256,7 @@ def faults(error: OrchestratorError, *, summary: bool = True) -> RenderableType:
             return
         n = len(error.faults)
         if summary:
-            yield page.words(f"{numbers.count(n)} fault{'s' if n != 1 else ''} in the recipe", BAD)
+            yield page.words(f"{numbers.count(n)} error{'s' if n != 1 else ''} in the recipe", BAD)
         for fault in error.faults:
             line = f"{fault.line}:" if fault.line else ""
             place = page.data(f"{fault.file}:{line}", None, HEADING)
@@ -293,7 +293,7 @@ def runs(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def _runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     if not rows:
-        yield page.words("no runs here", FAINT)
+        yield page.words("no runs found", FAINT)
         return
     columns = [Column("run", "left"), Column("state", "left"), Column("units done")]
     columns += [Column("failed"), Column("size")]

@@ -38,8 +38,8 @@ class Completeness(msgspec.Struct, frozen=True):
         needed = self.total - self.not_needed
         failed = f", {numbers.count(self.failed)} of them failed" if self.failed else ""
         return (
-            f"Incomplete: {numbers.count(self.left)} of {numbers.counted(needed, 'unit')} are left "
-            f"to do; these results rest on the {numbers.count(self.ended)} that are done{failed}."
+            f"Incomplete: {numbers.count(self.left)} of {numbers.counted(needed, 'unit')} "
+            f"remain; these results use the {numbers.count(self.ended)} completed ones{failed}."
         )
 
     def as_json(self) -> dict[str, Any]:

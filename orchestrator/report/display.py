@@ -141,7 +141,7 @@ class ThreadedDisplay:
             # The reader is gone, or the stream was closed.
             _log.debug("the display ended: %s", error)
         except Exception:  # noqa: BLE001 (stated boundary: no display may break a run)
-            _log.warning("the display failed; the run goes on without it", exc_info=True)
+            _log.warning("the display failed; the run continues without it", exc_info=True)
         finally:
             if own is not None:
                 with suppress(OSError):
@@ -233,7 +233,7 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
         case "json":
             return ThreadedDisplay(JsonPainter, stream)
         case _:
-            raise UsageError(f"no display {kind!r}; there are {', '.join(KINDS)}")
+            raise UsageError(f"no display {kind!r}; available: {', '.join(KINDS)}")
 
 
 def in_notebook() -> bool:

@@ -71,7 +71,9 @@ def draw(page: Page, grid: Grid) -> Iterator[RenderableType]:
             yield page.cell("")
         yield page.table(columns, rows)
     if not with_under and any(cell.under for row in cells for cell in row):
-        yield page.words("Intervals: on a wider terminal, or --format markdown or json.", FAINT)
+        yield page.words(
+            "Intervals are shown on a wider terminal or with --format markdown or json.", FAINT
+        )
 
 
 def _cell_width(cells: Sequence[Sequence[Cell]], *, with_under: bool) -> int:

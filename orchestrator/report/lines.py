@@ -86,7 +86,7 @@ class PlainPainter:
             )
         self._stopping = progress.stopping
         if progress.paused != self._paused:
-            lines.append("paused" if progress.paused else "goes on")
+            lines.append("paused" if progress.paused else "resumed")
         self._paused = progress.paused
         return lines
 
@@ -165,8 +165,8 @@ def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
         judges = ", ".join(
             safe_name(judge, _NAME_WIDTH, ascii_only=ascii_only) for judge in ranking.untrusted
         )
-        words = f"not to be trusted ({judges} does not answer in the form asked), {words}"
-    return f"{words}, ± not allowing for the stopping" if ranking.stops_early else words
+        words = f"untrusted ({judges} does not answer in the requested form), {words}"
+    return f"{words}, ± not adjusted for stopping" if ranking.stops_early else words
 
 
 def standing(one: StandingProgress) -> str:

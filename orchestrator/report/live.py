@@ -34,10 +34,10 @@ _MIN_NAME: Final = 8
 _MAX_NAME: Final = 32
 _MAX_BAR: Final = 100
 
-_KEEP: Final = "Ctrl-C stops sending and keeps what was answered; the same command goes on."
-_STOPPING: Final = "Ctrl-C again does not wait for what is in flight. The same command goes on."
+_KEEP: Final = "Press Ctrl-C to stop; all answers are saved. Resume with the same command."
+_STOPPING: Final = "Press Ctrl-C again to abandon requests in flight. Resume with the same command."
 
-_PAUSED: Final = "Paused: nothing is sent until `orchestrator resume`."
+_PAUSED: Final = "Paused. Continue with `orchestrator resume`."
 
 _STATE_STYLES: Final = {
     "idle": FAINT,

@@ -169,10 +169,10 @@ def _judge(analysis: RankingAnalysis) -> Iterator[str]:
     coverage = analysis.coverage
     rows += [
         ["probability on the labels, mean", numbers.probability(coverage.mean)],
-        ["the same, 5th percentile", numbers.probability(coverage.percentile_5)],
-        ["readings with less than half on them", numbers.percent(coverage.share_low)],
+        ["probability on the labels, 5th percentile", numbers.probability(coverage.percentile_5)],
+        ["readings with less than half on the labels", numbers.percent(coverage.share_low)],
         [
-            "mean and mode decide alike",
+            "mean and mode agree",
             numbers.maybe(analysis.agreement.decisions, numbers.percent),
         ],
         ["mode is a tie", numbers.maybe(analysis.agreement.tied_by_mode, numbers.percent)],

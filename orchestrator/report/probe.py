@@ -42,7 +42,7 @@ def _parts(
     title: str, findings: Sequence[Finding], verdicts: Sequence[Verdict]
 ) -> Iterator[RenderableType]:
     yield Text(safe_line(title), page.HEADING)
-    found = _table("question", "answer", "what was seen")
+    found = _table("question", "answer", "observed")
     for one in findings:
         found.add_row(*_row(one.name.replace("_", " "), one.value, one.state, one.said, one.remedy))
     yield found

@@ -77,7 +77,7 @@ _Row = tuple[str, str, str]
 def _position_rows(analysis: RankingAnalysis) -> list[_Row]:
     position = analysis.position
     if position is None:
-        return [("effects of the order", numbers.UNDEFINED, "")]
+        return [("effects of presentation order", numbers.UNDEFINED, "")]
     interval = position.bias.interval
     biased = interval is not None and not interval.contains(0.0)
     return [
@@ -101,8 +101,8 @@ def _coverage_rows(analysis: RankingAnalysis) -> list[_Row]:
     style = DOUBTFUL if coverage.share_low > _MUCH_LOW_MASS else ""
     rows = [
         ("mean probability on the labels", numbers.probability(coverage.mean), ""),
-        ("5th percentile of it", numbers.probability(coverage.percentile_5), ""),
-        ("readings with less than half on them", numbers.percent(coverage.share_low), style),
+        ("5th percentile of the probability", numbers.probability(coverage.percentile_5), ""),
+        ("readings with less than half on the labels", numbers.percent(coverage.share_low), style),
     ]
     if coverage.n_unknown:
         rows.append(("readings with unknown mass", numbers.count(coverage.n_unknown), DOUBTFUL))
@@ -112,7 +112,7 @@ def _coverage_rows(analysis: RankingAnalysis) -> list[_Row]:
 def _agreement_rows(analysis: RankingAnalysis) -> list[_Row]:
     agreement = analysis.agreement
     rows = [
-        ("mean and mode decide alike", numbers.maybe(agreement.decisions, numbers.percent), ""),
+        ("mean and mode agree", numbers.maybe(agreement.decisions, numbers.percent), ""),
         ("mode is a tie", numbers.maybe(agreement.tied_by_mode, numbers.percent), ""),
     ]
     if agreement.kendall_tau is not None:
@@ -169,7 +169,7 @@ def categories(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
 
     title = "Ratings by category"
     title = f"{title} {UNTRUSTED}" if analysis.warning else title
-    yield page.heading(title, "prompts in brackets; not adjusted for their number")
+    yield page.heading(title, "prompts in brackets; not adjusted for multiple comparisons")
     yield from draw(page, Grid("category", names, models, cell))
     few = [part for part in analysis.categories if part.n_clusters < APPROXIMATE_BELOW]
     if few:

@@ -74,7 +74,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         recipe: The path of a file, the name of a bundled recipe, or a `Recipe`.
         run_dir: Where to keep the run; `runs/<recipe name>` if omitted.
         overrides: Settings as `a.b=c`.
-        limit: Use only the first so many items.
+        limit: Use only this many items from the start.
         fresh: Begin in a new directory.
         display: "live", "plain", "json", "notebook" or "none"; "auto" is "notebook" in a notebook
             and otherwise "none"; None is "live" at a terminal and otherwise "plain".

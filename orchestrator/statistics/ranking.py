@@ -153,7 +153,7 @@ class RankingAnalysis:
         n_clusters: Clusters of these, which intervals and tests are over; as many where each item
             stands alone.
         approximate: Whether a model has judgments on fewer than 20 clusters.
-        confidence_level: Of every interval.
+        confidence_level: Confidence level of every interval.
         n_resamples: Resamples behind open bounds and ranks.
         method: Of the rating intervals.
         uncertainty: What the intervals cover.

@@ -108,7 +108,11 @@ def _merged(a: Data, b: Data) -> Data | None:
     both = [name for name in mine if name in others]
     rows = [_row(mine[name], others[name], names, worded, numeric) for name in both]
     alone = len(mine) + len(others) - 2 * len(both)
-    notes = [f"{numbers.counted(alone, 'row')} of one run alone left out."] if alone else []
+    notes = (
+        [f"{numbers.counted(alone, 'row')} that occur in only one run were excluded."]
+        if alone
+        else []
+    )
     return {**a, "columns": columns, "rows": rows, "notes": notes}
 
 

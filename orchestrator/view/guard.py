@@ -46,8 +46,8 @@ _PAGE: Final = (
     "{head}<h1>orchestrator view</h1><p>{text}</p></html>"
 )
 _ENTER: Final = (
-    "This page is private. Open the link that <code>orchestrator view</code> printed; each link "
-    "is good once. If this browser was let in before, <a href='{path}'>go on</a>."
+    "This page is private. Open the link that <code>orchestrator view</code> printed; each "
+    "link works once. If this browser was already admitted, <a href='{path}'>continue</a>."
 )
 
 
@@ -133,12 +133,12 @@ class Guard:
         """The refusal of what this server's own page would never send."""
         host = headers.get("host", "")
         if host not in self._hosts:
-            return _refused(421, "this server does not go by that name")
+            return _refused(421, "unknown host name for this server")
         if method not in {"GET", "HEAD"}:
-            return _refused(405, "only reading is possible here")
+            return _refused(405, "this server is read-only")
         is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
         if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
-            return _refused(403, "requests of other pages are refused")
+            return _refused(403, "requests from other pages are refused")
         return None
 
     def _cookie_of(self, headers: Mapping[str, str]) -> str:
@@ -160,7 +160,7 @@ class Guard:
     def _forward(path: str) -> Response:
         # A redirect of a visit that another site began would not carry the new cookie.
         head = f'<meta http-equiv="refresh" content="0;url={path}">'
-        return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Go on</a>'))
+        return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Continue</a>'))
 
 
 def _path_of(scope: Scope, query: Mapping[str, str]) -> str:

@@ -105,7 +105,7 @@ class Items:
             table = table.filter(self._test(condition))
         known = {"index", "item", "category", *(one.key for one in self.measures)}
         if wanted.sort not in known:
-            raise UsageError(f"items can't be sorted by {wanted.sort!r}")
+            raise UsageError(f"cannot sort items by {wanted.sort!r}")
         if wanted.sort != "index" or wanted.descending:
             # What is undefined stands last, whichever way it is sorted.
             table = table.sort(
@@ -133,7 +133,9 @@ class Items:
                 return _TESTS[sign](pl.col(measure.key), float(rest[len(sign) :]))
             except (KeyError, ValueError):
                 continue
-        raise UsageError(f"no condition is {condition!r}; write MEASURE<NUMBER, or > = <= >=")
+        raise UsageError(
+            f"invalid condition {condition!r}; expected MEASURE<NUMBER, or with > = <= >="
+        )
 
 
 def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool = False) -> Items:
@@ -191,7 +193,7 @@ def _of_source(frames: FrameFiles, source: Source) -> list[tuple[Measure, pl.Dat
         )
     if scores:
         key = f"{source.name}.spread"
-        says = f"Largest less smallest {scores[0]} of {source.name}."
+        says = f"Range of {scores[0]} in {source.name}."
         value = pl.col(scores[0]).filter(pl.col(scores[0]).is_finite())
         spread = value.max() - value.min()
         found.append((Measure(key, _title(source.name, "spread"), says), _each(good, spread, key)))
@@ -206,7 +208,7 @@ def _of_pairs(good: pl.DataFrame, name: str) -> list[tuple[Measure, pl.DataFrame
         found.append((Measure(key, _title(name, "order gap"), says, 2), _each(good, gap, key)))
     if {"p_ab", "p_ba"} <= set(good.columns):
         flips = (winner("p_ab") * winner("p_ba") < 0).sum()
-        key, says = f"{name}.flips", "Judgments whose winner is another when the order is."
+        key, says = f"{name}.flips", "Judgments whose winner changes with the order."
         found.append((Measure(key, _title(name, "flips"), says, 0), _each(good, flips, key)))
     if "prefer_a" in good.columns:
         margin = ((pl.col("prefer_a") - 0.5).abs() * 2).mean()

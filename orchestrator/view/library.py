@@ -137,7 +137,7 @@ class Library:
         """
         path = next((path for path in self._paths() if self._name(path) == name), None)
         if path is None:
-            raise RunDirectoryError(f"there is no run {name!r} here")
+            raise RunDirectoryError(f"no run {name!r} found")
         with self._lock:
             run = self._runs.pop(name, None)
             if run is None:

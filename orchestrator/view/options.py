@@ -22,7 +22,7 @@ def view(options: argparse.Namespace) -> int:
     need("the viewer", "view", _NEEDED)
     path = run_path(options.runs)
     if not path.is_dir() and path != api.RUNS:
-        raise UsageError(f"{path}: there is no such folder")
+        raise UsageError(f"{path}: no such folder")
     # No other command needs what it imports.
     importlib.import_module("orchestrator.view.serve").serve(
         Path(path),

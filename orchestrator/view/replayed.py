@@ -73,7 +73,7 @@ class Replay:
     def __init__(self, path: Path, frames: FrameFiles, *, allow_code: bool = False) -> None:
         if is_foreign(path):
             raise RunDirectoryError(
-                "this is a run of another user: the templates of its recipe are not rendered here"
+                "this run belongs to another user; the templates of its recipe are not rendered"
             )
         directory = RunDirectory.open(path)
         revision = last_revision(directory) or {}

@@ -34,7 +34,7 @@ def exported(snapshot: Snapshot, wanted: Wanted, form: str, run: str) -> tuple[b
         UsageError: If there is no such form, or the selection can't be read.
     """
     if form not in _TYPES:
-        raise UsageError(f"items are exported as csv or json, not as {form!r}")
+        raise UsageError(f"items can be exported as csv or json, not as {form!r}")
     rows = selected(snapshot, wanted)
     table = snapshot.items.table[rows].drop("preview")
     frames = snapshot.result.frames

@@ -53,7 +53,7 @@ def serve(path: Path, *, port: int | None, open_browser: bool, allow_code: bool)
     door = Door(announce)
     with _side_folder() as folder, contextlib.closing(listening):
         library = Library(path, folder, allow_code=allow_code)
-        write_to(sys.stderr, f"runs in {safe_line(str(path))}; Ctrl-C ends this\n")
+        write_to(sys.stderr, f"runs in {safe_line(str(path))}; press Ctrl-C to stop\n")
         door.begin()
         if open_browser:
             webbrowser.open(f"http://{HOST}:{taken}/?{TOKEN}={door.token}")
@@ -76,7 +76,7 @@ def serve(path: Path, *, port: int | None, open_browser: bool, allow_code: bool)
 
 def _listen(port: int | None) -> socket.socket:
     if port is not None and not 0 <= port <= _MAX_PORT:
-        raise UsageError(f"--port must be 0 (any free one) to {_MAX_PORT}, not {port}")
+        raise UsageError(f"--port must be from 0 (any free port) to {_MAX_PORT}, not {port}")
     for wanted in (USUAL_PORT, 0) if port is None else (port,):
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -87,7 +87,7 @@ def _listen(port: int | None) -> socket.socket:
             if wanted and port is None:
                 continue
             raise UsageError(
-                f"port {wanted} can't be listened on: {error.strerror or error}; use --port 0"
+                f"cannot listen on port {wanted}: {error.strerror or error}; use --port 0"
             ) from error
         return listening
     raise AssertionError

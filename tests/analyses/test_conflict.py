@@ -126,7 +126,7 @@ def test_labels_of_another_form_are_refused(tmp_path, rows, columns, said):
 
 def test_labels_must_say_which_model_they_are_about_where_there_are_several(tmp_path):
     path = write_labels(tmp_path / "labels.csv", ["1,x,1"])
-    with pytest.raises(UsageError, match="which model"):
+    with pytest.raises(UsageError, match="lacks the model"):
         summarise(context([gap("1", 0.1, "a"), gap("1", 0.1, "b")], labels=path))
 
 

@@ -81,7 +81,7 @@ def test_accuracy_is_the_share_of_right_verdicts_among_pairs_with_a_winner():
 
 def test_pairs_with_a_tie_as_label_are_left_out_and_counted():
     table = pointwise_tables(rated(0))["judge_accuracy.pointwise"]
-    assert "4 pairs with a tie as label are left out" in table.basis
+    assert "4 pairs labelled as ties are excluded" in table.basis
 
 
 def test_a_tied_verdict_counts_half():
@@ -105,7 +105,10 @@ def test_a_finer_estimator_beats_a_coarser_one_where_only_it_decides():
     (contrast,) = lines(found["judge_accuracy.contrasts"])
     assert contrast["difference"].value == pytest.approx(0.5)
     assert contrast["p"] < 0.01
-    assert "in 1 of 1 cases (0 equal); surely in 1" in found["judge_accuracy.contrasts"].notes[0]
+    assert (
+        "in 1 of 1 cases (0 equal); significantly in 1"
+        in found["judge_accuracy.contrasts"].notes[0]
+    )
 
 
 def test_missing_judgments_are_said_and_are_not_wrong():

@@ -117,7 +117,7 @@ def test_a_file_of_labels_is_looked_for_beside_the_recipe(tmp_path, scored):
     context = {"folder": str(tmp_path)}
     config = Config.model_validate({"gold": {"labels": "labels.jsonl"}}, context=context)
     assert config.gold.labels == str(tmp_path / "labels.jsonl")
-    with pytest.raises(ValidationError, match=r"there is no file 'no\.jsonl'"):
+    with pytest.raises(ValidationError, match=r"no such file: 'no\.jsonl'"):
         Config.model_validate({"gold": {"labels": "no.jsonl"}}, context=context)
 
 

@@ -69,12 +69,12 @@ def test_a_missing_value_is_left_out(context_over, answers, scored):
 
 
 def test_without_a_known_order_there_is_nothing_to_check(context_over, scored):
-    with pytest.raises(UsageError, match="the true order is not known"):
+    with pytest.raises(UsageError, match="the true order is unknown"):
         summarise(context_over(Config(), {"made": scored}, {"made": {"value": 1}}))
 
 
 def test_a_score_that_is_not_there_is_named(context_over, answers, scored):
     config = Config(scores=({"method": "made", "column": "valu"},))
     context = context_over(config, {"answers": answers, "made": scored}, {"made": {"value": 1}})
-    with pytest.raises(UsageError, match="has no column of numbers 'valu'; there are turn, value"):
+    with pytest.raises(UsageError, match="has no numeric column 'valu'; available: turn, value"):
         summarise(context)

@@ -102,7 +102,7 @@ def test_what_was_spent_is_said_alike_everywhere_and_within_the_bound(command, r
         spent = json.loads(command("status", "made", "--json")[1])["money"]
         assert bound - 0.05 < spent <= bound
         assert f"stopped: budget.money: {spent:.2f} of {bound:.2f} spent" in " ".join(err.split())
-        assert f"{spent:.2f} spent by all calls" in command("status", "made")[1]
+        assert f"{spent:.2f} spent in all calls" in command("status", "made")[1]
 
 
 def test_a_budget_is_exit_code_3_and_the_next_call_goes_on(command, recipe):
@@ -110,7 +110,7 @@ def test_a_budget_is_exit_code_3_and_the_next_call_goes_on(command, recipe):
     code, _, err = run(command, path, "--set", "budget.requests=5")
     assert code == 3
     assert "run the same command again" in err
-    assert command("report", "made")[1].startswith("Incomplete: 13 of 18 units are left to do")
+    assert command("report", "made")[1].startswith("Incomplete: 13 of 18 units remain")
     assert run(command, path)[0] == 0
 
 

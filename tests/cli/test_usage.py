@@ -255,7 +255,7 @@ def test_there_is_no_run(command, here, name):
 
 
 def test_runs_of_a_folder_that_is_not_there(command, here):
-    assert command("runs")[:2] == (0, "no runs here\n")
+    assert command("runs")[:2] == (0, "no runs found\n")
     code, _, err = command("runs", "nowhere")
     assert code == 2
     assert err == "nowhere: there is no such folder\n"

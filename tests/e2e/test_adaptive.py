@@ -23,4 +23,4 @@ def test_a_server_that_grows_gets_more_and_the_end_says_so(tmp_path):
     reasons = [change["why"] for one in limits for change in one["last"]]
     assert any("wait in the server" in why for why in reasons)
     assert "nothing waits in the server" in reasons
-    assert "requests at a time" in done.stdout + done.stderr
+    assert "concurrent requests" in done.stdout + done.stderr

@@ -52,7 +52,7 @@ def test_a_changed_judge_prompt_keeps_the_answers_and_says_so(server, tmp_path):
     assert after["choose"] == 2 * before["choose"]
     assert "prompt changed" in changed.stderr
     assert "24 answers kept" in changed.stderr
-    assert "48 judgments to ask" in changed.stderr
+    assert "48 judgments to request" in changed.stderr
 
 
 def test_going_back_to_an_earlier_recipe_sends_nothing(server, tmp_path):

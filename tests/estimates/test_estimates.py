@@ -116,9 +116,9 @@ def test_statistics_are_tables_of_every_report(command, recipe, here):
     [
         ({"kind": "quantil", **OF}, "no statistic of kind 'quantil'; did you mean 'quantile'?"),
         ({"kind": "quantile", **OF, "q": 2}, "statistics.of.0.q"),
-        ({"kind": "quantile", **OF, "method": "answer"}, "no method 'answer'; did you mean"),
+        ({"kind": "quantile", **OF, "method": "answer"}, "unknown method 'answer'; did you mean"),
         ({"kind": "quantile", **OF, "column": "tokens"}, "did you mean 'n_tokens'?"),
-        ({"kind": "quantile", **OF, "column": "text"}, "no column of numbers 'text'"),
+        ({"kind": "quantile", **OF, "column": "text"}, "no numeric column 'text'"),
     ],
 )
 def test_a_wrong_statistic_is_a_fault_of_the_recipe(command, recipe, entry, words):

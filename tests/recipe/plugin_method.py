@@ -13,15 +13,15 @@ class Drawing(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_tokens: int = Field(512, gt=0, description="Upper bound.")
-    temperature: float = Field(0.0, ge=0, description="0 is greedy.")
+    temperature: float = Field(0.0, ge=0, description="Sampling temperature; 0 is greedy.")
 
 
 class Config(MethodSettings):
     """Settings of the test method."""
 
     candidates: tuple[ModelName, ...] | None = Field(None, description="Models.", min_length=2)
-    judges: tuple[ModelName, ...] = Field((), description="Models that judge.")
-    answer: Drawing = Field(Drawing(), description="How answers are drawn.")
+    judges: tuple[ModelName, ...] = Field((), description="Models that act as judges.")
+    answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     rounds: int = Field(1, description="How often.")
     stages: tuple[Drawing, ...] = Field((), description="One after the other.")
 

@@ -43,7 +43,7 @@ def test_where_every_row_differs_no_method_is_named():
 
 
 def test_money_that_is_not_known_is_not_zero():
-    assert "Money: not known" in printed(tables.plan_table(a_plan()))
+    assert "Money: unknown" in printed(tables.plan_table(a_plan()))
 
 
 def test_money_is_a_bound():
@@ -54,7 +54,7 @@ def test_a_plan_says_what_will_be_copied_from_other_runs():
     stage = StageCount("answers", "expert", 400, 400, 0, True, 0)  # noqa: FBT003
     reused = (("../first", 250), ("\x1b[31mred", 3))
     text = printed(tables.plan_table(PlanCount(200, 400, (stage,), None, (), reused=reused)))
-    assert "Nothing to ask: the store, or another run, holds every outcome." in text
+    assert "Nothing to request: the store, or another run, holds every outcome." in text
     assert "250 of those held will be copied from ../first" in text
     assert "\x1b[31m" not in text
 
@@ -69,13 +69,13 @@ def test_a_summary_says_what_was_copied_from_other_runs():
 def test_a_plan_that_is_held_asks_nothing():
     stage = StageCount("answers", "expert", 400, 400, 0, True, 0)  # noqa: FBT003
     text = printed(tables.plan_table(PlanCount(200, 400, (stage,), None, ())))
-    assert "Nothing to ask: the store holds every outcome." in text
+    assert "Nothing to request: the store holds every outcome." in text
 
 
 def test_the_summary_of_a_complete_run():
     text = printed(tables.run_summary(a_progress(50.0, units_failed=0, failures={}), 0))
     assert text.startswith("Complete in 50 s\n1,000 units · 100 stored before · 50 done now\n")
-    assert "60 requests sent · 30 found in the store · 4 joined to one in flight" in text
+    assert "60 requests sent · 30 found in the store · 4 joined to requests in flight" in text
     assert "0.2 requests/s" in text
 
 
@@ -88,7 +88,7 @@ def test_the_summary_of_a_run_with_failures_names_the_causes():
 def test_the_summary_of_an_interrupted_run_says_how_to_go_on():
     text = printed(tables.run_summary(a_progress(50.0, stopping="interrupted"), 850))
     assert text.startswith("Interrupted, 850 units left in 50 s")
-    assert "the same command goes on" in text
+    assert "resume with the same command" in text
 
 
 def test_the_summary_of_a_call_with_nothing_to_do():
@@ -103,7 +103,7 @@ def test_a_model_that_died_is_pointed_out():
 def test_faults_of_a_recipe_stand_one_by_one():
     error = RecipeError([Fault("r.yaml", 8, "no such key"), Fault("r.yaml", 2, "[b]twice[/]")])
     assert printed(tables.faults(error)).splitlines() == [
-        "2 faults in the recipe",
+        "2 errors in the recipe",
         "r.yaml:2: [b]twice[/]",
         "r.yaml:8: no such key",
     ]
@@ -133,7 +133,7 @@ def test_runs_are_listed_with_what_is_known():
 
 
 def test_no_runs_is_said():
-    assert printed(tables.runs([])) == "no runs here"
+    assert printed(tables.runs([])) == "no runs found"
 
 
 def test_a_listing_has_a_line_each_and_loses_no_word():

@@ -70,13 +70,13 @@ def test_plain_shows_the_forming_ranking_each_minute():
 def test_plain_says_that_intervals_do_not_allow_for_a_stopping_rule(stops_early):
     ranking = msgspec.structs.replace(a_ranking(), stops_early=stops_early)
     text = shown("plain", a_progress(60.0, rankings=(ranking,)))
-    assert ("after 40 prompts, ± not allowing for the stopping" in text) == stops_early
+    assert ("after 40 prompts, ± not adjusted for stopping" in text) == stops_early
 
 
 def test_plain_says_when_it_is_paused_and_goes_on():
     text = shown("plain", a_progress(paused=True), a_progress(2.0))
     assert "[0:00:01] paused\n" in text
-    assert "[0:00:02] goes on\n" in text
+    assert "[0:00:02] resumed\n" in text
 
 
 def test_plain_on_an_ascii_stream_is_ascii():
@@ -142,7 +142,7 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
 
 def test_an_unknown_kind_is_named():
     with pytest.raises(
-        UsageError, match="no display 'pretty'; there are auto, live, plain, json, note"
+        UsageError, match="no display 'pretty'; available: auto, live, plain, json, note"
     ):
         make_display("pretty", Stream())  # type: ignore[arg-type]
 
@@ -163,7 +163,7 @@ def test_a_fault_in_a_display_ends_the_display_only(caplog):
         display.start("demo", 1)
         display.update(a_progress())
         display.stop()
-    assert "the run goes on without it" in caplog.text
+    assert "the run continues without it" in caplog.text
 
 
 def test_a_closed_pipe_is_swallowed():

@@ -130,7 +130,7 @@ def test_a_frame_of_the_live_display_says_it():
     standings = (StandingProgress("a", 1010.0, 5.0, 40),)
     forming = RankingProgress("pairwise", 40, standings, untrusted=("small",))
     text = framed(a_progress(rankings=(forming,)), 200)
-    assert "pairwise not to be trusted (small does not answer in the form asked)" in text
+    assert "pairwise untrusted (small does not answer in the requested form)" in text
 
 
 @pytest.mark.parametrize("painter", [PlainPainter, JsonPainter])
@@ -146,6 +146,6 @@ def test_a_ranking_that_forms_says_it(painter):
         made.update(a_progress(61.0, rankings=(now,)))
         made.stop()
         shown[trusted] = stream.getvalue()
-    words = '"untrusted": ["small"]' if painter is JsonPainter else "not to be trusted (small"
+    words = '"untrusted": ["small"]' if painter is JsonPainter else "untrusted (small"
     assert words in " ".join(shown[False].split())
     assert words not in " ".join(shown[True].split())

@@ -32,13 +32,13 @@ def test_a_frame_has_a_line_for_each_model():
 
 
 def test_a_frame_says_what_an_interrupt_does():
-    assert "Ctrl-C stops sending and keeps what was answered" in framed(a_progress())
+    assert "Press Ctrl-C to stop" in framed(a_progress())
 
 
 def test_a_stopping_run_says_why_and_what_a_second_interrupt_does():
     text = framed(a_progress(stopping="interrupted"))
     assert "Stopping: interrupted · 3 requests in flight" in text
-    assert "Ctrl-C again does not wait" in text
+    assert "Press Ctrl-C again to abandon" in text
     assert "ETA" not in text
 
 
@@ -78,7 +78,7 @@ def test_a_wide_frame_says_what_servers_say_of_themselves():
 
 def test_a_paused_frame_says_how_to_go_on_and_names_no_end():
     text = framed(a_progress(20.0, paused=True))
-    assert "nothing is sent until `orchestrator resume`" in text
+    assert "Continue with `orchestrator resume`" in text
     assert "ETA" not in text
 
 

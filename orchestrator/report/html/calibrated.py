@@ -40,8 +40,8 @@ def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     picture = Picture(
         "lines",
         rows[: figures.MAX_ROWS],
-        "confidence in the side that the judge prefers",
-        "share that is right",
+        "confidence in the preferred answer",
+        "accuracy",
         list(dict.fromkeys(row["group"] for row in rows)),
         {"percent": True, "diagonal": [0.5, 1.0]},
     )
@@ -52,8 +52,8 @@ def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
         f"{level} intervals: {METHOD}"
     )
     says = (
-        "On the dashed line a judge is as often right as it is sure; below it, too sure. An answer "
-        "is right where it equals its reference."
+        "On the dashed line confidence equals accuracy; below it the judge is overconfident. "
+        "An answer is correct if it equals its reference."
     )
     return Figure(
         "calibration", "Calibration of the judge", basis, says, by_bin, picture, [overall]
@@ -70,5 +70,5 @@ def _point(judge: str, part: Bin) -> dict[str, Any]:
         "value": part.accuracy.value,
         "low": None if interval is None else interval.low,
         "high": None if interval is None else interval.high,
-        "tip": f"{judge}: {numbers.counted(part.n, 'pair')} at {sure}, {share} right",
+        "tip": f"{judge}: {numbers.counted(part.n, 'pair')} at {sure}, {share} correct",
     }

@@ -162,8 +162,9 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
     picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
     says = (
-        "Every score points so that more is better; blue squares agree, orange ones disagree. "
-        "Differences between models are in it: two methods may agree on models but not on answers."
+        "Scores are oriented so that higher is better; blue squares agree, orange ones "
+        "disagree. Differences between models are included: two methods may agree on models "
+        "but not on answers."
     )
     return Figure(table.key, title, _basis(aligned, level), says, table, picture)
 
@@ -228,8 +229,8 @@ def _orders(aligned: Aligned) -> Figure:
     picture = Picture("matrix", drawn, "", "", options=options)
     basis = f"n = {numbers.counted(aligned.frame.height, 'answer')} · ranks of means, no intervals"
     says = (
-        "Rank of each model by the mean of each score, 1 is best. Ranks alone don't say which "
-        "differences are real: see the rankings and the methods' own tables."
+        "Rank of each model by the mean of each score; 1 is best. Ranks do not show which "
+        "differences are significant: see the rankings and the tables of each method."
     )
     return Figure(table.key, title, basis, says, table, picture)
 
@@ -249,14 +250,14 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
             ]
         )
     columns = [Column("score"), _RHO, Column("answers", "count")]
-    title = "Length: which scores go along with longer answers"
+    title = "Length: correlation of scores with answer length"
     table = as_table("length", title, columns, lines)
     shown = figures.points(table, 0, 1)
     options = {"zero": 0.0, "domain": [-1.0, 1.0]}
     picture = Picture("intervals", shown, "Spearman's rho with length", options=options)
     says = (
-        "Right of 0 longer answers score higher. Whether that is a bias or longer answers are "
-        "better can't be read off it alone; the row of gold, where there is one, is the measure."
+        "Right of 0, longer answers score higher. This alone does not distinguish a bias from "
+        "longer answers being better; compare with the row of gold, if present."
     )
     return [
         Figure(table.key, title, _basis(aligned, level), says, table, picture if shown else None)
@@ -295,7 +296,7 @@ def of_glass_box(material: Material) -> list[Figure]:
     shown = figures.points(table, 0, 1)
     options = {"zero": 0.0}
     picture = Picture("intervals", shown, f"Spearman's rho with {name(gold)}", options=options)
-    says = "Each feature points as its paper says that better answers lie: left of 0 it misleads."
+    says = "Each feature is oriented as its paper predicts; left of 0 it is misleading."
     return [
         Figure(table.key, title, _basis(aligned, level), says, table, picture if shown else None)
     ]

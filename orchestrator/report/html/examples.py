@@ -89,21 +89,21 @@ def _judgments(material: Material) -> list[Examples]:
         (
             "decisive",
             "Most decisive",
-            "Both orders say the same, with the highest probability.",
+            "Both orders agree, with the highest probability.",
             agree,
             least,
         ),
         (
             "contested",
             "Most contested",
-            "The judge's distribution is widest, and neither order decides far.",
+            "The distribution of the judge is widest, and neither order is decisive.",
             pl.lit(value=True),
             spread - flips,
         ),
         (
             "flipped",
             "Flipped by the order",
-            "Shown the other way round, the other answer wins.",
+            "The winner changes with the order of presentation.",
             first * second < 0,
             flips,
         ),
@@ -248,8 +248,8 @@ def _given(text: str | None) -> str:
 def _rewritings(material: Material) -> list[Examples]:
     good = (pl.col("status") == "ok") & pl.col("d").is_finite() & ~pl.col("unchanged")
     kinds = (
-        ("rewritten-down", "ProbDiff: rewritings it believes least", "The lowest d.", -pl.col("d")),
-        ("rewritten-up", "ProbDiff: rewritings it believes most", "The highest d.", pl.col("d")),
+        ("rewritten-down", "ProbDiff: rewritings with the lowest d", "The lowest d.", -pl.col("d")),
+        ("rewritten-up", "ProbDiff: rewritings with the highest d", "The highest d.", pl.col("d")),
     )
     orders = [_Order(good & (by > 0), by) for _, _, _, by in kinds]
     found = _top(material, "probdiff", ("d", "unchanged"), orders)

@@ -64,7 +64,7 @@ class Figure:
     @property
     def alternative(self) -> str:
         """The figure for those who don't see it."""
-        return f"{self.title}. {self.basis}. {self.says} The numbers are in the table below it."
+        return f"{self.title}. {self.basis}. {self.says} The table below has the numbers."
 
 
 def name(text: str) -> str:

@@ -297,7 +297,7 @@ def warnings(material: Material, *, drawn: bool) -> list[str]:
     for one in material.rankings:
         found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
     if not drawn:
-        found.append(f"There are no charts here, which need: {undrawn()}.")
+        found.append(f"Charts are not shown because they need: {undrawn()}.")
     return [line for line in dict.fromkeys(found) if line]
 
 

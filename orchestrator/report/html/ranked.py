@@ -22,7 +22,7 @@ _WIN: Final = Column("wins", "number", 2)
 _OVER_BLACK: Final = 0.82
 _SCALE: Final = "rating (Elo scale)"
 _POINTS: Final = {"format": ",.0f"}
-LEGEND: Final = "> stands where neighbours can be told apart, ≈ where they can't."
+LEGEND: Final = "> means that neighbours can be told apart, ≈ that they cannot."
 
 
 def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]:
@@ -180,7 +180,7 @@ def _wins(analysis: RankingAnalysis) -> Figure:
         order = [name(model) for model in wins.models]
         options = {"order": order, "domain": [0.0, 1.0], "columns": order}
         picture = Picture("matrix", drawn, "against", "model", options=options)
-    says = "P(row wins against column), a tie as half; blue above one half, orange below it."
+    says = "P(row wins against column), with ties as half; blue above one half, orange below."
     return Figure(table.key, table.title, _basis(analysis, SHARES), says, table, picture)
 
 
@@ -236,8 +236,8 @@ def of_judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
     options = {"zero": 0.0, "percent": True}
     picture = Picture("intervals", shown, "share of judgments", groups=who, options=options)
     says = (
-        "The bias is the mean preference for the answer shown first, minus one half; the shares "
-        "are over pairs of different answers."
+        "The bias is the mean preference for the answer shown first minus one half; shares are "
+        "over pairs of different answers."
     )
     level = numbers.level(judged[0].confidence_level)
     basis = (
@@ -264,7 +264,7 @@ def coverage(rankings: Sequence[RankingAnalysis]) -> Table | None:
         Column("readings under one half", "percent"),
         Column("exact", "count"),
         Column("judgments", "count"),
-        Column("mean and mode decide alike", "percent"),
+        Column("mean and mode agree", "percent"),
         Column("mode is a tie", "percent"),
     ]
     rows = [
@@ -280,4 +280,4 @@ def coverage(rankings: Sequence[RankingAnalysis]) -> Table | None:
         ]
         for one in judged
     ]
-    return as_table("coverage", "What was read of the judge", columns, rows)
+    return as_table("coverage", "Readings of the judge", columns, rows)

@@ -59,12 +59,15 @@ def coverage(material: Material) -> Figure:
     failed = any(row["part"] != _OK for row in drawn)
     picture = Picture("stacked", drawn, "rows") if failed else None
     n_items = max((_n_items(material, one) for one in material.frames), default=0)
-    left = f" · {material.n_left:,} units are not done yet" if material.n_left else ""
+    left = f" · {material.n_left:,} units remain" if material.n_left else ""
     items, clusters = numbers.counted(n_items, "item"), material.context.clusters
     if clusters.are_named:
         items += f" in {numbers.counted(clusters.n, 'cluster')}"
     basis = f"n = {items} · counts{left}"
-    says = "A failure is a missing value: it is never a score, a tie or a smaller sample unsaid."
+    says = (
+        "A failure is a missing value: it is never counted as a score or a tie, and always "
+        "reported."
+    )
     return Figure("coverage-of-rows", table.title, basis, says, table, picture)
 
 
@@ -96,11 +99,11 @@ def requests(material: Material) -> Table | None:
         Column("model"),
         Column("answered", "count"),
         Column("failed", "count"),
-        Column("sent again", "count"),
+        Column("retries", "count"),
         Column("prompt tokens", "count"),
-        Column("tokens drawn", "count"),
+        Column("tokens generated", "count"),
     ]
-    return as_table("requests", "Requests of the last call that sent any", columns, rows)
+    return as_table("requests", "Requests of the last call that sent requests", columns, rows)
 
 
 def lost(material: Material) -> Table | None:
@@ -120,7 +123,7 @@ def models(material: Material) -> Table:
         given = settings.get(model) or {}
         source = given.get("weights") or given.get("answers") or given.get("model") or ""
         exact = " · ".join(f"{key} {_short(value)}" for key, value in identity.items())
-        served = "; ".join(material.servers.get(model, ())) or "nothing was asked of it"
+        served = "; ".join(material.servers.get(model, ())) or "no requests"
         rows.append([model, str(source), served, exact])
     columns = [Column("model"), Column("source"), Column("answered by"), Column("identity")]
     return as_table("models", "Models and servers", columns, rows)
@@ -141,12 +144,12 @@ def epochs(material: Material) -> Table | None:
         Column("rows", "count"),
         Column("share", "percent"),
     ]
-    return as_table("server-epochs", "Rows by the latest server they rest on", columns, rows)
+    return as_table("server-epochs", "Rows by latest server", columns, rows)
 
 
 def probes(material: Material) -> list[Table]:
     """Tabulate the findings of the probes, a table a model."""
-    columns = [Column("question"), Column("answer"), Column("what was seen")]
+    columns = [Column("question"), Column("answer"), Column("observed")]
     return [
         as_table(
             key("probe", model),
@@ -199,6 +202,6 @@ def left_words(material: Material) -> str:
     if not material.n_left:
         return ""
     return (
-        f"This run is not finished: {numbers.counted(material.n_left, 'unit')} left, of which "
-        "nothing is said here."
+        f"This run is not finished: {numbers.counted(material.n_left, 'unit')} left, which are "
+        "not included here."
     )

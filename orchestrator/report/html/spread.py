@@ -95,7 +95,7 @@ def _verdicts(method: str, judge: str, rows: pl.DataFrame) -> list[Figure]:
     ]
     picture = Picture("bars", drawn, "verdict", "mean probability", options={"order": labels})
     basis = f"n = {numbers.count(len(readings))} readings, each order one · mean of distributions"
-    says = "“First” is the answer that was shown first: without position bias it is symmetric."
+    says = "“First” is the answer shown first; without position bias the distribution is symmetric."
     return [Figure(table.key, title, basis, says, table, picture)]
 
 
@@ -126,8 +126,8 @@ def _orders(method: str, judge: str, rows: pl.DataFrame) -> Figure:
     picture = Picture("grid", drawn, "P(A better), A shown first", "P(A better), B shown first")
     basis = f"n = {numbers.counted(len(rows), 'judgment')} with both orders · counts in squares"
     says = (
-        "On the diagonal the order does not matter; lower right the answer shown first wins, upper "
-        "left the one shown second."
+        "On the diagonal the order has no effect; at the lower right the answer shown first "
+        "wins, at the upper left the one shown second."
     )
     return Figure(table.key, title, basis, says, table, picture)
 
@@ -177,7 +177,7 @@ def _scores(method: str, judge: str, rows: pl.DataFrame, low: int) -> list[Figur
         {"order": order},
     )
     basis = f"n = {numbers.counted(n_read, 'answer')} · mean of the judge's distributions"
-    says = "The whole distribution over the scale, not the score that is likeliest."
+    says = "The full distribution over the scale, not only the most likely score."
     return [Figure(table.key, title, basis, says, table, picture)]
 
 
@@ -252,8 +252,8 @@ def _gaps(method: str, rows: pl.DataFrame) -> Figure:
         "which 4 % lie beyond its ends"
     )
     says = (
-        "d is the mean log-probability of the rewriting minus that of the answer. A model that "
-        "knows can't improve: its d is at or above 0. Unchanged texts have d = 0, in words here."
+        "d is the mean log-probability of the rewriting minus that of the answer. A confident "
+        "model has d at or above 0. Unchanged texts have d = 0 and are counted separately."
     )
     return Figure(table.key, title, basis, says, table, picture)
 

@@ -29,7 +29,7 @@ def check(
     Args:
         recipe: The path of a file, the name of a bundled recipe, or a `Recipe`.
         overrides: Settings as `a.b=c`.
-        limit: Use only the first so many items.
+        limit: Use only this many items from the start.
         allow_code: Run code and programs that the recipe names.
 
     Returns:

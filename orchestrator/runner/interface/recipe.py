@@ -55,7 +55,7 @@ class Recipe:
         analyses: As `methods`.
         description: A line or two.
         seed: Seed of sampled texts and bootstraps.
-        limit: Use only the first so many items.
+        limit: Use only this many items from the start.
         statistics: Intervals and stopping rules: `{"confidence_level": 0.9}`.
         limits: Requests at a time, timeouts and retries of every model.
         budget: Bounds of the run: `{"money": 5.0}`.
