@@ -83,6 +83,7 @@ class Reader:
 
 @pytest.mark.slow
 @pytest.mark.models
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_reader_who_follows_the_page_sees_what_it_says(tmp_path, page):
     folder = tmp_path / "folder of mine"
