@@ -150,8 +150,9 @@ class Method(Plugin[ConfigT], ABC):
         columns: The other columns, besides `status`, `cause` and `message`, which all rows have.
         feeds_others: Whether its units draw answers that units of other methods use: those are
             opened when its units of the same item have ended.
-        summary: Turns its rows into tables; None for `orchestrator/summaries/<kind>.py`, if there
-            is one.
+        summary: Turns its rows into tables; None for the default: a table of the mean of each
+            column of `scores` by model and judge. Bundled kinds have
+            `orchestrator/summaries/<kind>.py` instead, if there is one.
     """
 
     Config: ClassVar[type[MethodSettings]] = MethodSettings

@@ -14,7 +14,8 @@ def distrusted(rows: pl.DataFrame) -> dict[str, str]:
     Args:
         rows: Of one method; those without a judge, or without label masses, give no warning.
     """
-    masses = [name for name in _MASSES if name in rows.columns]
+    # A method from outside may mean something else by the name.
+    masses = [name for name in _MASSES if name in rows.columns and rows[name].dtype.is_numeric()]
     if not masses or "judge" not in rows.columns:
         return {}
     found = {}

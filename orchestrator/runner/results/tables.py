@@ -21,6 +21,7 @@ from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.settings import Settings
 from orchestrator.summaries._distrust import distrusted
+from orchestrator.summaries._scores import ScoresSummary
 from orchestrator.tables import Table, by_cluster, untrusted
 
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
@@ -45,7 +46,7 @@ def summarise(
     clusters = clusters_of(frames)
     sources, found = _sources(settings, allow_code=allow_code)
     for source in sources:
-        summary = contracts.summary(source.kind, type(source.method))
+        summary = _summary_of(source)
         # A run that was repaired has no frames until its recipe is run once more.
         if summary is not None and source.frame in frames:
             context = _context(source.name, settings, frames, clusters)
@@ -72,6 +73,14 @@ def summarise(
         found += _said(Estimates(statistic), context)
     if keeping is not None:
         keeping.save()
+    return found
+
+
+def _summary_of(source: Source) -> type[Summary[Any]] | None:
+    """Return the summary of a method; one from outside has its mean scores by default."""
+    found = contracts.summary(source.kind, type(source.method))
+    if found is None and source.kind not in plugins.kinds(plugins.METHODS):
+        return ScoresSummary
     return found
 
 
