@@ -17,7 +17,9 @@ def installed(here, monkeypatch):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.2\n")
     (about / "entry_points.txt").write_text(
         "[orchestrator.methods]\nbrief = acme_listed\nanswers = acme_answers\nbad = acme_bad\n"
+        "[orchestrator.statistics]\nspan = acme_span\n"
     )
+    (here / "site" / "acme_span.py").write_text('"""Largest less smallest."""\n')
     (here / "site" / "acme_listed.py").write_text('"""Short answers."""\n')
     (here / "site" / "acme_bad.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(here / "site")
@@ -49,6 +51,23 @@ def test_all_families_are_listed_at_once(command):
     assert all(one["about"] for one in found)
     shown = command("plugins")[1].splitlines()
     assert {"methods", "analyses", "backends", "servers", "datasets"} <= set(shown)
+
+
+def test_statistics_are_listed_with_those_of_packages_and_recipes(command, installed, recipe, here):
+    (here / "mine.py").write_text('"""A statistic of mine."""\n1 / 0\n')
+    wanted = {"kind": "./mine.py", "method": "answers", "column": "n_tokens"}
+    path = recipe(methods=[{"kind": "answers"}], statistics={"of": [wanted]})
+    found = {
+        (one["kind"], one["origin"]): one["about"]
+        for one in json.loads(command("plugins", path, "--json")[1])
+        if one["family"] == "statistics"
+    }
+    assert found["span", "acme 1.2"] == "Largest less smallest."
+    assert found["./mine.py", str(here / "mine.py")] == "A statistic of mine."
+    assert {kind for kind, origin in found if origin == "bundled"} == {"quantile", "share_above"}
+    shown = command("plugins")[1].splitlines()
+    assert "statistics" in shown
+    assert any(line.startswith("span ") for line in shown)
 
 
 def test_code_that_a_recipe_names_is_listed_and_not_run(command, recipe, here, monkeypatch):

@@ -32,6 +32,7 @@ def test_an_entry_point_may_name_its_class(install):
         (plugins.LAUNCH, "orchestrator.servers"),
         (plugins.DATASETS, "orchestrator.datasets"),
         (plugins.ANALYSES, "orchestrator.analyses"),
+        (plugins.STATISTICS, "orchestrator.statistics"),
     ],
 )
 def test_every_family_has_a_group(install, family, group):

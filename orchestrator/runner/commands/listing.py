@@ -24,6 +24,7 @@ from orchestrator.report.streams import write_to
 _FAMILIES: Final = {
     "methods": plugins.METHODS,
     "analyses": plugins.ANALYSES,
+    "statistics": plugins.STATISTICS,
     "backends": plugins.BACKENDS,
     "servers": plugins.LAUNCH,
     "datasets": plugins.DATASETS,
@@ -124,6 +125,9 @@ def _kinds_of(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for family in ("methods", "analyses"):
         entries = data.get(family)
         said += [(family, entry) for entry in (entries if isinstance(entries, list) else ())]
+    statistics = data.get("statistics")
+    entries = statistics.get("of") if isinstance(statistics, dict) else None
+    said += [("statistics", entry) for entry in (entries if isinstance(entries, list) else ())]
     for model in models.values() if isinstance(models, dict) else ():
         if isinstance(model, dict):
             said += [("servers", model.get("server")), ("backends", model.get("backend"))]
