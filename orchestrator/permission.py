@@ -8,6 +8,7 @@ itself.
 import json
 import logging
 import os
+import shlex
 import stat
 import tempfile
 from pathlib import Path
@@ -17,9 +18,6 @@ import msgspec
 
 from orchestrator.errors import UsageError
 from orchestrator.foreign import is_foreign, owner_fault
-
-HOW: Final = "allow it with --allow-code, or once for its folder with `orchestrator allow FOLDER`"
-"""What a person does to give permission; every command that loads a recipe takes the option."""
 
 _NAME: Final = "allowed-folders.json"
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -50,6 +48,29 @@ def is_allowed(place: Path) -> bool:
         any(_is_kept(folder) and found.is_relative_to(folder) for folder in folders)
         for found in (place.parent.resolve() / place.name, place.resolve())
     ) and not (is_foreign(place) or is_foreign(place.parent))
+
+
+def how_to_permit(place: Path) -> str:
+    """Return how a person permits the code that is named at a place, as the end of a sentence.
+
+    Args:
+        place: The folder of a recipe, or of a run.
+    """
+    said = "allow it with --allow-code"
+    if _is_kept(place):
+        folder = shlex.quote(str(place.absolute()))
+        said += f", or once for its folder with `orchestrator allow {folder}`"
+    return f"{said}, if you trust it"
+
+
+def how_to_permit_run(run: Path) -> str:
+    """Return how a person permits the code of a run, or why that can't be permitted."""
+    if is_foreign(run):
+        return (
+            "no code is imported for a run of another user; to see its tables, copy the run, and "
+            "allow its code there, if you trust it"
+        )
+    return how_to_permit(run)
 
 
 def allowed() -> list[Path]:

@@ -20,7 +20,6 @@ from typing import Final, TypeVar
 
 from orchestrator import own_packages, plugin_files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
-from orchestrator.permission import HOW
 
 T = TypeVar("T")
 
@@ -94,7 +93,7 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     if not plugin_files.is_file(kind):
         _check_module(kind)
     if not allow_code:
-        raise NotAllowedError(f"{kind!r} is code that the recipe names; {HOW}, if you trust it")
+        raise NotAllowedError(f"{kind!r} is code that the recipe names, which needs permission")
     return _from_outside(kind.partition(":")[0], kind)
 
 

@@ -170,5 +170,5 @@ def test_a_kind_that_is_nearly_right_gets_a_suggestion(family):
 
 
 def test_code_from_outside_is_not_imported_unless_allowed():
-    with pytest.raises(PluginError, match="--allow-code"):
+    with pytest.raises(PluginError, match="needs permission"):
         plugins.load(plugins.METHODS, "json.tool")

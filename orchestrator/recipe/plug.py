@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path as FilePath
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -9,8 +10,8 @@ from pydantic import ValidationError
 
 from orchestrator import contracts, plugin_files, plugins
 from orchestrator.contracts.method import naming_models
-from orchestrator.errors import Fault, PluginError
-from orchestrator.permission import HOW
+from orchestrator.errors import Fault, NotAllowedError, PluginError
+from orchestrator.permission import how_to_permit
 from orchestrator.plugin_base import Plugin
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
@@ -153,7 +154,7 @@ class Plugs:
         if config is not None and family == plugins.LAUNCH and not self._allow_code:
             launch = contracts.load(plugins.LAUNCH, kind, allow_code=self._allow_code)
             for setting, reason in launch(config).programs():
-                what = f"{setting}: {reason}; {HOW}, if you trust the recipe"
+                what = f"{setting}: {reason}; {self._how()}"
                 self._fault((*path, setting), about(path, what))
         return None if config is None else PluginRef(kind, config)
 
@@ -180,9 +181,15 @@ class Plugs:
     ) -> type[_PluginT] | None:
         try:
             return load(kind, allow_code=self._allow_code)
+        except NotAllowedError as error:
+            self._fault((*path, "kind"), about(path, f"{error}; {self._how()}"))
+            return None
         except PluginError as error:
             self._fault((*path, "kind"), about(path, str(error)))
             return None
+
+    def _how(self) -> str:
+        return how_to_permit(FilePath(self._context["folder"]))
 
     def _fault(self, path: Path, message: str) -> None:
         self._faults.append(self._written.fault(path, message))

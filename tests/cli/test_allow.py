@@ -1,11 +1,15 @@
 """Permission to run code beside a recipe, as a person gives it."""
 
 import json
+import re
+import shlex
 import shutil
 
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from orchestrator.foreign import distrust
+from orchestrator.runner.interface.result import read
 from orchestrator.view.library import Run
 from tests.cli.test_broken_plugins import METHOD
 
@@ -23,6 +27,7 @@ COMMANDS = ("run", "plan", "check", "report", "export", "status", "view", "gc", 
 def project(here, recipe, monkeypatch):
     """A folder with a recipe and the method that it names by its path."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
+    monkeypatch.setenv("COLUMNS", "1000")
     folder = here / "my [project]"
     folder.mkdir()
     (folder / "my method.py").write_text(f"{SUMMARY}{METHOD}summary = Told\n")
@@ -45,7 +50,7 @@ def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project
     for name in ("check", "plan", "run"):
         code, _, err = command(name, path)
         assert code == EXIT_USAGE
-        assert "`orchestrator allow FOLDER`" in " ".join(err.split())
+        assert f"`orchestrator allow '{project}'`" in "".join(err.splitlines())
     assert command("allow", str(project))[0] == EXIT_COMPLETE
     assert command("allow", "--list")[1] == f"{project}\n"
     for name in ("check", "plan"):
@@ -67,8 +72,43 @@ def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project
     assert command("report", run_dir, "--html", str(page))[0] == EXIT_COMPLETE
     for report in (out, *reports, page.read_text(encoding="utf-8")):
         assert "skippedthesummaryofmy_method" in "".join(report.replace("\\", "").split())
+    words = shlex.split(re.findall("`(orchestrator allow .*?)`", caplog.text)[-1])
+    assert words == ["orchestrator", "allow", str(here / run_dir)]
     assert command("check", path)[0] == EXIT_USAGE
     assert command("report", run_dir, "--allow-code")[1].count("mine says hello")
+
+
+def test_the_advice_can_be_followed_as_it_is_printed(command, project):
+    err = command("check", f"{project.name}/r.yaml")[2]
+    (said,) = re.findall("`orchestrator (allow .*?)`", "".join(err.splitlines()))
+    assert command(*shlex.split(said))[0] == EXIT_COMPLETE
+    assert command("check", f"{project.name}/r.yaml")[0] == EXIT_COMPLETE
+
+
+def test_a_folder_that_can_not_be_allowed_is_not_advised(command, project):
+    project.chmod(0o777)
+    err = " ".join(command("check", f"{project.name}/r.yaml")[2].split())
+    assert "allow it with --allow-code, if you trust it" in err
+    assert "orchestrator allow" not in err
+
+
+def test_no_code_is_advised_for_a_run_of_another_user(command, project, here, caplog):
+    run_dir = f"{project.name}/runs/made"
+    path = f"{project.name}/r.yaml"
+    code, _, err = command("run", path, "--display", "none", "--run-dir", run_dir, "--allow-code")
+    assert code == EXIT_COMPLETE, err
+    distrust(here / run_dir)
+    (note,) = (
+        note
+        for table in read(here / run_dir, apart=here / "apart").tables
+        for note in table.notes
+        if "skipped" in note
+    )
+    assert "no code is imported for a run of another user" in note
+    assert "copy the run" in note
+    for said in (note, caplog.text):
+        assert "--allow-code" not in said
+        assert "orchestrator allow" not in said
 
 
 def test_programs_of_a_recipe_need_the_same_permission(command, project, recipe, here):

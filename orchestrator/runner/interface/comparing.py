@@ -193,7 +193,7 @@ def _notes(mine: pl.DataFrame, others: pl.DataFrame, shared: pl.Series) -> list[
 
 
 def _scores(result: Result, *, allow_code: bool) -> Sequence[Score]:
-    context = all_sources(result.frames, result.settings, allow_code=allow_code)
+    context = all_sources(result.frames, result.settings, allow_code=allow_code, run=result.path)
     there = [source for source in context.sources if source.frame in result.frames]
     return collect(msgspec.structs.replace(context, sources=there), ())
 

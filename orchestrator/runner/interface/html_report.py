@@ -117,7 +117,9 @@ def material(result: Result) -> Material:
         frames=result.frames,
         rankings=result.rankings,
         tables=[_warned(table) for table in result.tables],
-        context=all_sources(result.frames, result.settings, allow_code=result.allow_code),
+        context=all_sources(
+            result.frames, result.settings, allow_code=result.allow_code, run=result.path
+        ),
         lost=lost,
         exact_match=result.exact_match,
         notes=result.notes,

@@ -96,7 +96,13 @@ class Result:
         """Declared orders, then what the methods' summaries and the recipe's analyses say."""
         declared = [] if self.orders is None else tables_of(self.orders, self.rankings)
         keeping = Keeping(self.frames.folder / NUMBERS)
-        said = summarise(self.frames, self.settings, allow_code=self.allow_code, keeping=keeping)
+        said = summarise(
+            self.frames,
+            self.settings,
+            allow_code=self.allow_code,
+            keeping=keeping,
+            run=self.path,
+        )
         return [*declared, *said]
 
     @cached_property

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +16,8 @@ from orchestrator.contracts import Load
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import frame_of
 from orchestrator.contracts.summary import Analysis, Summary
-from orchestrator.errors import OrchestratorError, PluginError
+from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
+from orchestrator.permission import how_to_permit_run
 from orchestrator.plugin_base import Plugin
 from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.cache import Keeping
@@ -34,6 +36,7 @@ def summarise(
     *,
     allow_code: bool = False,
     keeping: Keeping | None = None,
+    run: Path | None = None,
 ) -> list[Table]:
     """The tables, in the recipe's order.
 
@@ -42,9 +45,10 @@ def summarise(
         settings: The resolved recipe.
         allow_code: Import kinds from outside this project.
         keeping: Numbers of earlier calls; all are computed where it is left out.
+        run: Folder of the run, to tell how its code is allowed.
     """
     clusters = clusters_of(frames)
-    sources, found = _sources(settings, allow_code=allow_code)
+    sources, found = _sources(settings, allow_code=allow_code, run=run)
     for source in sources:
         summary = _summary_of(source)
         # A run that was repaired has no frames until its recipe is run once more.
@@ -58,14 +62,16 @@ def summarise(
             warnings = distrusted(rows)
             found += [untrusted(table, warnings) for table in said]
     analyses, skipped = _loaded(
-        contracts.analysis, settings.get("analyses", ()), allow_code=allow_code
+        contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
     )
     found += skipped
     for kind, analysis in analyses:
         context = _context(plugins.label(kind), settings, frames, clusters)
         found += _said(analysis, msgspec.structs.replace(context, sources=sources))
     of_statistics = settings.get("statistics", {}).get("of", ())
-    statistics, skipped = _loaded(contracts.statistic, of_statistics, allow_code=allow_code)
+    statistics, skipped = _loaded(
+        contracts.statistic, of_statistics, allow_code=allow_code, run=run
+    )
     found += skipped
     for kind, statistic in statistics:
         context = _context(plugins.label(kind), settings, frames, clusters)
@@ -85,7 +91,11 @@ def _summary_of(source: Source) -> type[Summary[Any]] | None:
 
 
 def all_sources(
-    frames: Mapping[str, pl.DataFrame], settings: Mapping[str, Any], *, allow_code: bool = False
+    frames: Mapping[str, pl.DataFrame],
+    settings: Mapping[str, Any],
+    *,
+    allow_code: bool = False,
+    run: Path | None = None,
 ) -> Context:
     """A context with all methods of the recipe, to read their scores.
 
@@ -93,16 +103,21 @@ def all_sources(
         frames: All frames of the run by name.
         settings: The resolved recipe.
         allow_code: Import kinds from outside this project.
+        run: Folder of the run, to tell how its code is allowed.
     """
     context = _context("report", settings, frames, clusters_of(frames))
-    sources, _ = _sources(settings, allow_code=allow_code)
+    sources, _ = _sources(settings, allow_code=allow_code, run=run)
     return msgspec.structs.replace(context, sources=sources)
 
 
-def _sources(settings: Mapping[str, Any], *, allow_code: bool) -> tuple[list[Source], list[Table]]:
+def _sources(
+    settings: Mapping[str, Any], *, allow_code: bool, run: Path | None = None
+) -> tuple[list[Source], list[Table]]:
     """Return the methods of a resolved recipe, and a table for each that can't be loaded."""
     found = []
-    methods, skipped = _loaded(contracts.method, settings.get("methods", ()), allow_code=allow_code)
+    methods, skipped = _loaded(
+        contracts.method, settings.get("methods", ()), allow_code=allow_code, run=run
+    )
     for kind, method in methods:
         with plugins.blaming():
             scores = method.scores
@@ -112,7 +127,11 @@ def _sources(settings: Mapping[str, Any], *, allow_code: bool) -> tuple[list[Sou
 
 
 def _loaded(
-    load: "Load[_PluginT]", entries: Sequence[Mapping[str, Any]], *, allow_code: bool
+    load: "Load[_PluginT]",
+    entries: Sequence[Mapping[str, Any]],
+    *,
+    allow_code: bool,
+    run: Path | None,
 ) -> tuple[list[tuple[str, _PluginT]], list[Table]]:
     """Return the kinds of a resolved recipe with their settings.
 
@@ -129,8 +148,11 @@ def _loaded(
                 found.append((kind, plugin(plugin.Config.model_validate(given))))
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
+            why = str(error)
+            if isinstance(error, NotAllowedError) and run is not None:
+                why = f"{why}; {how_to_permit_run(run)}"
             said = (
-                f"skipped the summary of {plugins.label(kind)}: {error}. Its rows can still be "
+                f"skipped the summary of {plugins.label(kind)}: {why}. Its rows can still be "
                 "read and exported"
             )
             _log.warning("%s", said)
