@@ -191,7 +191,7 @@ class OpenaiCompatible:
         names = self._read(reply, replies.model_names)
         if isinstance(names, Failure) or not names or self._endpoint.model in names:
             return names
-        said = f"the server has no model {self._endpoint.model!r}; it has {', '.join(names)}"
+        said = f"the server has no model {self._endpoint.model!r}; available: {', '.join(names)}"
         return Failure("not_found", failures.clean(said), permanent=True)
 
     async def _version(self) -> tuple[str, str] | Failure:

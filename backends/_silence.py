@@ -101,7 +101,7 @@ def is_silent(sock: Socket) -> bool:
 @cache
 def _warn_once(said: str) -> None:
     _log.warning(
-        "TCP keepalive can't be set (%s): a server whose network goes silent is noticed at the "
-        "end of limits.timeout_s only",
+        "cannot set TCP keepalive (%s): a silent network failure is detected only after "
+        "limits.timeout_s",
         said,
     )

@@ -86,9 +86,11 @@ def check_base_url(base_url: str) -> str:
     except ValueError:
         valid, parts = False, urlsplit("")
     if parts.username or parts.password:
-        raise UsageError("a base URL may not hold a key or a password; give the key by api_key")
+        raise UsageError("a base URL must not contain a key or a password; pass the key as api_key")
     if not valid or parts.query or parts.fragment:
-        raise UsageError(f"no base URL: {base_url!r}; it looks like http://127.0.0.1:8000")
+        raise UsageError(
+            f"invalid base URL {base_url!r}; expected something like http://127.0.0.1:8000"
+        )
     return base_url.rstrip("/")
 
 
@@ -99,5 +101,5 @@ def check_key(api_key: str) -> str:
         UsageError: If it holds white space or characters outside ASCII; the key is not shown.
     """
     if not all("!" <= character <= "~" for character in api_key):
-        raise UsageError("the API key holds white space or characters that no key has")
+        raise UsageError("the API key contains white space or invalid characters")
     return api_key

@@ -85,7 +85,7 @@ def load(name: str, config: Config) -> Comparer:
     try:
         return _ByEncoder(name, config)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
-        raise UsageError(f"{name}: the encoder can't be loaded: {error}") from error
+        raise UsageError(f"{name}: the encoder cannot be loaded: {error}") from error
 
 
 class BertScoreKind(ComparerKind[Config]):

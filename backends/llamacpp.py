@@ -104,7 +104,7 @@ class Config(Settings):
     def _is_extra(cls, value: dict[str, Any]) -> dict[str, Any]:
         own = sorted(wire.OWN_FIELDS & value.keys())
         if own:
-            raise ValueError(f"set by the recipe, not here: {', '.join(own)}")
+            raise ValueError(f"already set by the recipe, remove from here: {', '.join(own)}")
         return value
 
 

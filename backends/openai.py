@@ -87,7 +87,7 @@ class Config(Settings):
     def _is_extra(cls, value: dict[str, Any]) -> dict[str, Any]:
         own = sorted(OWN_FIELDS & value.keys())
         if own:
-            raise ValueError(f"set by the recipe, not here: {', '.join(own)}")
+            raise ValueError(f"already set by the recipe, remove from here: {', '.join(own)}")
         return value
 
     @field_validator("omit")
@@ -95,7 +95,7 @@ class Config(Settings):
     def _may_be_omitted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         needed = sorted({"model", "messages"} & set(value))
         if needed:
-            raise ValueError(f"no request goes without: {', '.join(needed)}")
+            raise ValueError(f"required in every request: {', '.join(needed)}")
         return value
 
 

@@ -23,7 +23,7 @@ _CAUSES: Final = (
     ),
     (
         r"Free memory on device .* is less than desired GPU memory utilization",
-        "another program holds the GPU's memory: end it, or lower gpu_memory_utilization",
+        "another program uses the GPU memory: stop it, or lower gpu_memory_utilization",
     ),
     (
         r"memory .* is less than desired CPU memory utilization",
@@ -37,7 +37,7 @@ _CAUSES: Final = (
     ),
     (
         r"To serve at least one request with the models?'s max seq len \((?P<what>\d+)\)",
-        "the KV cache can't hold one request of {what} tokens: lower max_model_len, or raise "
+        "the KV cache cannot hold one request of {what} tokens: lower max_model_len, or raise "
         "gpu_memory_utilization",
     ),
     (
@@ -54,7 +54,7 @@ _CAUSES: Final = (
     ),
     (
         r"Failed to infer device type|appears to be a URI|PackageNotFoundError: [^\n]*vllm",
-        "this vLLM was built for another device, or its installation is not whole",
+        "this vLLM was built for another device, or its installation is incomplete",
     ),
     (
         r"unknown pre-tokenizer type: (?P<what>'[^'\n]*')",
@@ -66,7 +66,7 @@ _CAUSES: Final = (
     ),
     (
         r"(?P<what>tensor '[^'\n]*') (not found|data is not within)",
-        "the GGUF file is not whole ({what})",
+        "the GGUF file is incomplete ({what})",
     ),
     (
         r"quantized V cache .*requires flash_attn|requires flash_attn to be enabled",
@@ -94,11 +94,11 @@ _CAUSES: Final = (
     ),
     (
         r"The memory capacity is unbalanced",
-        "another program holds memory of some of the GPUs: end it, or choose other `gpus`",
+        "another program uses memory of some GPUs: stop it, or choose other `gpus`",
     ),
     (
         r"Cannot connect to the Docker daemon|docker daemon is not running",
-        "docker does not run, or may not be used by this user",
+        "docker is not running, or this user lacks permission",
     ),
     (
         r"Unable to find image '?(?P<what>[^\s']+)|manifest for (?P<other>\S+) not found",
@@ -118,11 +118,11 @@ _CAUSES: Final = (
         r"Found no NVIDIA driver|no CUDA GPUs are available",
         "CUDA is not available: set device to cpu, or install a CUDA build of torch",
     ),
-    (ADDRESS_IN_USE.pattern, "another program took its port, several times in a row"),
+    (ADDRESS_IN_USE.pattern, "its port was taken by another program several times in a row"),
     # A dump of all settings also names the setting.
     (
         r"trust_remote_code=True|contains? custom code|execute the configuration file",
-        "the model brings its own code, which is never run",
+        "the model needs its own code, which is never run",
     ),
     (
         r"Model architectures? .* not supported|does not recognize this architecture|"
@@ -181,11 +181,11 @@ def likely_cause(log: str, exit_code: int | None) -> str:
             return cause.format(**match.groupdict()).rstrip(": ")
     match exit_code:
         case None:
-            return "it did not get ready in time"
+            return "it was not ready in time"
         case -9:
-            return "it was killed by signal 9, most often because memory ran out"
+            return "it was killed by signal 9, usually because memory ran out"
         case int() if exit_code < 0:
-            return f"it was ended by signal {-exit_code}"
+            return f"it was killed by signal {-exit_code}"
         case _:
             said = first_error(log.splitlines())
-            return f"it ended with exit code {exit_code}" + (f": {said}" if said else "")
+            return f"it exited with code {exit_code}" + (f": {said}" if said else "")

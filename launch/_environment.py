@@ -67,8 +67,8 @@ def refuse_secrets(env: Mapping[str, str], arguments: Collection[str]) -> None:
     for name, value in env.items():
         if is_secret_name(name) or is_secret(value):
             raise ValueError(
-                f"env: {name} looks like a secret, which would be stored with the run; set it in "
-                f"your environment and name it by `env_from: [{name}]`"
+                f"env: {name} looks like a secret and would be stored with the run; set it in "
+                f"your environment and name it in `env_from: [{name}]`"
             )
     for argument in arguments:
         name, has_value, value = argument.partition("=")

@@ -231,8 +231,8 @@ class _Model:
         value = self._values.get(f"{self._kind}.{name}", usual)
         if not isinstance(value, int) or value < 0:
             raise LaunchError(
-                f"{self._file} says no {self._kind}.{name}, so the memory that the model needs "
-                f"can't be told; say which GPUs its server takes in the recipe, or n_gpu_layers: 0"
+                f"{self._file} says no {self._kind}.{name}, so its memory cannot be estimated; "
+                "set the GPUs of its server in the recipe, or n_gpu_layers: 0"
             )
         return value
 

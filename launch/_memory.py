@@ -123,8 +123,8 @@ def _number(config: Mapping[str, Any], folder: Path, *names: str) -> int:
         if isinstance(value, int) and value > 0:
             return value
     raise LaunchError(
-        f"{folder / 'config.json'} has no {names[0]}, so the memory that the model needs can't be "
-        f"told; say which GPUs its server takes in the recipe"
+        f"{folder / 'config.json'} has no {names[0]}, so its memory cannot be estimated; set "
+        "the GPUs of its server in the recipe"
     )
 
 

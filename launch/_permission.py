@@ -58,7 +58,10 @@ def needing(
         for name in sorted(settings.env.keys() - SAFE_VARIABLES)
     )
     arguments = (
-        Program("extra_args", f"{name} is not known to be harmless{_setting_for(name, settings)}")
+        Program(
+            "extra_args",
+            f"{name} is not on the list of safe arguments{_setting_for(name, settings)}",
+        )
         for name in _names(settings.extra_args)
         if name not in safe_arguments
     )

@@ -117,8 +117,8 @@ def check_adapters(adapters: Collection[str], model: str, setting: str) -> None:
     """
     if adapters and model not in adapters:
         raise LaunchError(
-            f"model {model!r}: {setting} names {', '.join(sorted(adapters))}, and none would ever "
-            f"be asked; the adapter that is to answer must have the model's own name"
+            f"model {model!r}: {setting} names {', '.join(sorted(adapters))}, which would "
+            "never be used; the adapter to use must have the name of the model"
         )
 
 

@@ -54,7 +54,7 @@ def resolve(weights: str) -> Path:
         return _checked(path.resolve())
     hub = _HUB_ID.fullmatch(weights)
     if hub is None:
-        raise LaunchError(f"no model folder {weights!r}; give a folder, or one of {_offered()}")
+        raise LaunchError(f"no model folder {weights!r}; give a folder or one of {_offered()}")
     return _checked(_in_hub_cache(hub["id"], hub["revision"] or "main"))
 
 
@@ -107,7 +107,7 @@ def tokenizer(weights: str) -> tuple[Path, str]:
 
 def _bundled(name: str) -> Path:
     if name not in _bundled_names():
-        raise LaunchError(f"no bundled model {name!r}; there are {_offered()}")
+        raise LaunchError(f"unknown bundled model {name!r}; available: {_offered()}")
     return _BUNDLED / name
 
 
@@ -129,7 +129,8 @@ def _in_hub_cache(hub_id: str, revision: str) -> Path:
     if not snapshot.is_dir():
         raise LaunchError(
             f"{hub_id} at revision {revision} is not in the local cache {cache_folder}, and "
-            f"nothing is downloaded here; fetch it first, or give a folder or one of {_offered()}"
+            "nothing is downloaded automatically; download it first, or give a folder or one "
+            f"of {_offered()}"
         )
     return snapshot
 

@@ -212,8 +212,8 @@ class Driver:
             kind = _KINDS.get(type(ask))
             if kind is None:
                 raise MethodError(
-                    f"the method {unit.work.part.kind!r} awaited {type(ask).__name__}; a method "
-                    f"may only await what `ask` offers"
+                    f"the method {unit.work.part.kind!r} awaited {type(ask).__name__}; a "
+                    "method may await only requests of `orchestrator.ask`"
                 )
             found.append(self._key(ask, kind))  # type: ignore[arg-type]
         return found
@@ -221,7 +221,7 @@ class Driver:
     def _key(self, ask: AnyAsk, kind: str) -> _Keyed:
         identity = self._plan.identities.get(ask.model)
         if identity is None:
-            raise MethodError(f"a method asked {ask.model!r}, which is no model of its unit")
+            raise MethodError(f"a method queried {ask.model!r}, which is not a model of its unit")
         system = self._systems.get(ask.model)
         if system and not isinstance(ask, SimilarityAsk) and ask.messages[0].role != "system":
             messages = (Message("system", system), *ask.messages)

@@ -63,17 +63,17 @@ def keep_private(folder: Path) -> str:
 def _mode_fault(folder: Path) -> str:
     if not folder.stat().st_mode & _OTHERS_WRITE:
         return ""
-    return f"others may write to {folder} (chmod 700 it if you know all that is in it)"
+    return f"{folder} is writable by others (run chmod 700 if you trust its contents)"
 
 
 def _place_fault(folder: Path) -> str:
     """Say why others could put another folder in the place of one that stands in `folder`."""
     found = folder.stat()
     if found.st_uid not in {os.geteuid(), _ROOT}:
-        fault = f"{folder} belongs to {_name(found.st_uid)}, who could replace what is in it"
+        fault = f"{folder} belongs to {_name(found.st_uid)}, who could replace its contents"
     # With the sticky bit, as of /tmp, only the owner may.
     elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        fault = f"everybody could replace what is in {folder}"
+        fault = f"anyone could replace the contents of {folder}"
     else:
         return ""
     place = folder.resolve()

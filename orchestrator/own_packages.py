@@ -31,18 +31,16 @@ def claim(name: str) -> ModuleType:
         if not any(Path(entry).resolve() == folder for entry in there):
             origin = there[0] if there else present.__file__
             raise PluginError(
-                f"the package {name!r} of {origin} was imported before orchestrator's "
-                f"own {name!r}, which this run needs; rename yours, or start the run from another "
-                f"process (orchestrator run RECIPE)"
+                f"the package {name!r} of {origin} was imported before orchestrator's own "
+                f"{name!r}, which this run needs; rename yours, or start the run in another "
+                "process (orchestrator run RECIPE)"
             )
         return present
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     if spec is None or spec.loader is None or not (folder / "__init__.py").is_file():
-        raise PluginError(
-            f"the package {name!r} is missing from {_HOME}; install orchestrator again"
-        )
+        raise PluginError(f"the package {name!r} is missing from {_HOME}; reinstall orchestrator")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -90,8 +90,8 @@ def allow(folder: Path) -> Path:
         raise UsageError(f"{folder}: no such folder")
     if resolved in {*_file().parents, *_file().resolve().parents}:
         raise UsageError(
-            f"{resolved} also holds your configuration ({_file()}); allow a smaller folder that "
-            f"holds only recipes you trust"
+            f"{resolved} also contains your configuration ({_file()}); allow a smaller folder "
+            "with only recipes that you trust"
         )
     if fault := _fault(resolved):
         raise UsageError(fault)
@@ -109,7 +109,7 @@ def revoke(folder: Path) -> Path:
     folders = set(_read())
     if resolved not in folders:
         above = next((one for one in resolved.parents if one in folders), None)
-        hint = "`orchestrator allow --list` lists those that are"
+        hint = "list them with: orchestrator allow --list"
         if above is not None:
             hint = f"it is below {above}; revoke that with `orchestrator allow --revoke {above}`"
         raise UsageError(f"{resolved} is not an allowed folder; {hint}")
@@ -137,7 +137,7 @@ def _read() -> list[Path]:
     except (OSError, msgspec.DecodeError) as error:
         fault = f"{file} cannot be read: {error}"
     if fault:
-        _log.warning("%s; no folder is allowed to run code until that is mended", fault)
+        _log.warning("%s; no folder is allowed to run code until this is fixed", fault)
     return [Path(one) for one in found if Path(one).is_absolute()]
 
 
@@ -168,10 +168,10 @@ def _is_kept(folder: Path) -> bool:
 def _fault(folder: Path) -> str:
     fault = owner_fault(folder)
     if not fault and folder.stat().st_mode & stat.S_IWOTH:
-        fault = f"everybody may write to {folder}, so anybody could put code there"
+        fault = f"{folder} is writable by everyone, so anyone could put code there"
     return fault
 
 
 def _mode_fault(path: Path) -> str:
     is_open = bool(path.lstat().st_mode & _OTHERS_WRITE) and not path.is_symlink()
-    return f"other users may write to {path} (chmod go-w it)" if is_open else ""
+    return f"{path} is writable by other users (run chmod go-w)" if is_open else ""

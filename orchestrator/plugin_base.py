@@ -79,6 +79,6 @@ def _checked(cls: type, found: object) -> type[Settings]:
         return found
     said = getattr(found, "__name__", None) or repr(found)
     raise TypeError(
-        f"{cls.__qualname__}: its brackets hold {said}; give them a class that derives from "
-        f"orchestrator.plugin.Settings, or leave them out where there are no settings"
+        f"{cls.__qualname__}: its brackets contain {said}; expected a class derived from "
+        "orchestrator.plugin.Settings, or no brackets if there are no settings"
     )

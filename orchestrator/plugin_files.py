@@ -98,9 +98,9 @@ def hint_for_neighbour(kind: str, missing: str) -> str:
     if not is_file(kind) or not is_beside:
         return ""
     return (
-        f"; files beside a plug-in can't be imported. Make a package: a folder with "
-        f"{_PACKAGE}{SUFFIX} and {top}{SUFFIX}, 'from .{top} import …', and "
-        f"'kind: ./FOLDER/{_PACKAGE}{SUFFIX}'"
+        "; files beside a plug-in cannot be imported. Make a package: a folder with "
+        f"{_PACKAGE}{SUFFIX} and {top}{SUFFIX}, 'from .{top} import …', and 'kind: "
+        f"./FOLDER/{_PACKAGE}{SUFFIX}'"
     )
 
 
@@ -119,7 +119,7 @@ def _imported(name: str, file: Path, source: bytes) -> ModuleType:
         name, file, loader=_Loader(name, file, source), submodule_search_locations=folders
     )
     if spec is None or spec.loader is None:
-        raise PluginError(f"{file} can't be imported")
+        raise PluginError(f"{file} cannot be imported")
     module = module_from_spec(spec)
     # Dataclasses and type hints look their module up there.
     sys.modules[name] = module
@@ -136,8 +136,8 @@ def _missing(file: Path, error: Exception) -> str:
         return f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
     beside = file.parent.iterdir() if answers(file.parent, Path.is_dir) else ()
     names = sorted(one.name for one in beside if one.suffix == SUFFIX)
-    there = f"; in that folder there are {', '.join(names)}" if names else ""
-    return f"there is no file {file}{there}"
+    there = f"; files in that folder: {', '.join(names)}" if names else ""
+    return f"no such file: {file}{there}"
 
 
 class _Loader(SourceFileLoader):

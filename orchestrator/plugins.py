@@ -88,7 +88,7 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     if not (plugin_files.is_file(kind) or set(".:") & set(kind)):
         known = known_kinds(family)
         near = difflib.get_close_matches(kind, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+        hint = f"; did you mean {near[0]!r}?" if near else f"; available: {', '.join(known)}"
         raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
     if not plugin_files.is_file(kind):
         _check_module(kind)
@@ -147,8 +147,8 @@ def _warn_of_shadowed(family: str, kind: str) -> None:
     for point in installed(family):
         if point.name == kind:
             _log.warning(
-                "the %s %r of %s is not used: orchestrator has one of this name; name its module "
-                "instead, %r",
+                "the %s %r of %s is not used because orchestrator has one of this name; use "
+                "the name of its module, %r",
                 word_of(family), kind, package_of(point), point.value,
             )  # fmt: skip
 
@@ -199,14 +199,15 @@ def class_in(module: ModuleType, base: type[T], name: str = "") -> type[T]:
         ]
         if not own:
             raise PluginError(
-                f"{place_of(module)} has no class derived from {_said(base)}; where the class is "
-                f"defined in another module, name that one"
+                f"{place_of(module)} has no class derived from {_said(base)}; if the class is "
+                "defined in another module, name that module"
             )
         if len(own) > 1:
             names = ", ".join(one.__name__ for one in own)
             raise PluginError(
                 f"{place_of(module)} has several classes derived from {_said(base)} ({names}); "
-                f"name one by 'module:Class', or begin the names of the others with an underscore"
+                "choose one with 'module:Class', or start the names of the others with an "
+                "underscore"
             )
         (chosen,) = own
     if lacking := sorted(getattr(chosen, "__abstractmethods__", ())):
@@ -288,7 +289,7 @@ def _imported(name: str, kind: str) -> ModuleType:
         raise
     # A module may raise anything while it is imported.
     except (Exception, SystemExit) as error:
-        raise PluginError(f"can't import {kind!r}: {_why(error, name)}") from error
+        raise PluginError(f"cannot import {kind!r}: {_why(error, name)}") from error
 
 
 def _why(error: BaseException, name: str) -> str:

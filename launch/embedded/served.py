@@ -272,7 +272,7 @@ def load(
             )
         model = model.to(settings.device).eval()
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        raise LaunchError(f"{name}: {folder} can't be loaded: {error}") from error
+        raise LaunchError(f"{name}: {folder} cannot be loaded: {error}") from error
     runner = Runner(model)
     tokens = Tokens(tokenizer, _stop_ids(model))
     limits = Limits(

@@ -99,8 +99,8 @@ def _serve(options: argparse.Namespace) -> None:
     key = os.environ.get(KEY_VARIABLE, "")
     if not key and not is_loopback(options.host):
         raise OrchestratorError(
-            f"--host {options.host} lets other machines ask this server; give it a key that they "
-            f"must send, in the environment variable {KEY_VARIABLE}"
+            f"--host {options.host} exposes this server to other machines; set a key that they "
+            f"must send in the environment variable {KEY_VARIABLE}"
         )
     # Loaded late: a wrong command line answers at once, and the environment is set before.
     from launch.embedded.served import Settings  # noqa: PLC0415

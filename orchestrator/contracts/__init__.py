@@ -214,7 +214,7 @@ def _settings(base: type[Settings]) -> _Fault:
 
 
 def _version(value: object) -> str:
-    return "" if type(value) is int and value >= 1 else "must be a whole number from 1 up"
+    return "" if type(value) is int and value >= 1 else "must be an integer of at least 1"
 
 
 def _frame(value: object) -> str:
@@ -229,7 +229,7 @@ def _columns(value: object) -> str:
         return "must be a mapping of column to type"
     for name, type_ in value.items():
         if type_ not in COLUMN_TYPES:
-            return f"gives {name!r} the type {_short(type_)}; there are {', '.join(COLUMN_TYPES)}"
+            return f"gives {name!r} the type {_short(type_)}; available: {', '.join(COLUMN_TYPES)}"
     for taken, whose in ((_OF_THE_RUN, "the run adds"), (STATUS_COLUMNS, "every method has")):
         if both := sorted(taken & value.keys()):
             return f"declares {', '.join(both)}, which {whose}"

@@ -60,8 +60,8 @@ def answer_row(row: Mapping[str, Any], names: Names) -> AnswerRow:
     prompt = _prompt(row, names)
     if not key and not prompt:
         raise FormError(
-            f"neither a key ({', '.join(_KEYS)}) nor a prompt ({', '.join(_PROMPTS)}) to find its "
-            f"item by; say which by 'key' or 'prompt'"
+            f"neither a key ({', '.join(_KEYS)}) nor a prompt ({', '.join(_PROMPTS)}) to find "
+            "its item by; set 'key' or 'prompt'"
         )
     turn = row.get("turn")
     if turn is None:
@@ -115,9 +115,7 @@ def _samples(row: Mapping[str, Any], names: Names) -> tuple[tuple[str, ...], ...
             return _responses(row[name], name)
     found = [name for name in _TEXTS if name in row]
     if not found:
-        raise FormError(
-            f"no answer: none of {', '.join(_TEXTS)}, choices, resps; say which by 'text'"
-        )
+        raise FormError(f"no answer: none of {', '.join(_TEXTS)}, choices, resps; set 'text'")
     return (_turns(row[found[0]], found[0]),)
 
 

@@ -89,8 +89,8 @@ class AnswerFile:
             if is_sure or row.prompt.strip() == item.prompt.strip():
                 return self._text_of(row, item, ask)
             said = (
-                f"{self._rows.where(place)} has the key {item.key!r}, but another prompt; if they "
-                f"belong together, say so by 'key'"
+                f"{self._rows.where(place)} has the key {item.key!r} but a different prompt; "
+                "if they belong together, set 'key'"
             )
         return _no_answer(said)
 
@@ -114,7 +114,7 @@ class AnswerFile:
 
 _UNSUPPORTED: Final = Failure(
     "unsupported",
-    "its answers are given: it draws no other text, and scores and judges nothing",
+    "its answers are given: it cannot generate, score or judge",
     permanent=True,
 )
 
@@ -164,7 +164,7 @@ def _check_generators(file: str, generator: str | None, there: dict[str, int], r
         what = f"there are {names}{more}" if has_generator(rows.columns) else "it names none"
         raise DatasetError(f"{file}: no answers by {generator!r}; {what}")
     if generator is None and len(there) > 1:
-        raise DatasetError(f"{file}: answers by {names}{more}; say whose by 'generator'")
+        raise DatasetError(f"{file}: answers by {names}{more}; choose one with 'generator'")
     if not there:
         raise DatasetError(f"{file}: has no answers")
 

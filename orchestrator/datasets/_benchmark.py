@@ -78,7 +78,7 @@ def _in_own_folder(kind: str, file: File) -> Path | None:
         path = folder / kind / name
         if path.is_file():
             if file.sha256 and sha256_of(path) != file.sha256:
-                _log.warning("%s: not the file that was published; it is used as it is", path)
+                _log.warning("%s: checksum differs from the published file; using it anyway", path)
             return path
     return None
 
@@ -108,8 +108,9 @@ def _advice(kind: str, file: File, why: str) -> str:
     place = folder if folder is not None else f"${DATA_VARIABLE}"
     how = "" if folder is not None else f" and set {DATA_VARIABLE} to that folder"
     return (
-        f"{kind}: {file.name} is not on this machine and was not fetched ({why}). Fetch "
-        f"{url_of(file)} where there is a network, put it at {place}/{kind}/{file.name}{how}"
+        f"{kind}: {file.name} is not on this machine and was not downloaded ({why}). Download "
+        f"{url_of(file)} on a machine with network access and put it at "
+        f"{place}/{kind}/{file.name}{how}"
     )
 
 

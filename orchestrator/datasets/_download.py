@@ -102,7 +102,7 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
     if path.is_file():
         return verified(path, remote.sha256)
     if urlsplit(remote.url).scheme not in _SCHEMES:
-        raise DatasetError(f"{remote.url}: only http and https addresses are fetched")
+        raise DatasetError(f"{remote.url}: only http and https addresses are supported")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path):
@@ -124,8 +124,8 @@ def verified(path: Path, sha256: str = "") -> Path:
     if expected and (found := sha256_of(path)) != expected:
         held = "published" if sha256 else "first fetched"
         raise DatasetError(
-            f"{path}: SHA-256 is {found}, but that of the file {held} is {expected}; delete it to "
-            f"have it fetched again"
+            f"{path}: SHA-256 is {found}, but that of the file {held} is {expected}; delete it "
+            "to download it again"
         )
     return path
 
@@ -159,8 +159,8 @@ def _fetch(remote: Remote, path: Path, patience: Patience) -> None:
     if remote.sha256 and found != remote.sha256:
         _drop(part)
         raise DatasetError(
-            f"{remote.url}: what was fetched has SHA-256 {found}, not {remote.sha256} as "
-            f"published; it was thrown away"
+            f"{remote.url}: the download has SHA-256 {found}, not {remote.sha256} as "
+            "published; it was discarded"
         )
     origin = Origin(
         url=remote.url,
@@ -174,7 +174,9 @@ def _fetch(remote: Remote, path: Path, patience: Patience) -> None:
     part.replace(path)
     _etag_path(part).unlink(missing_ok=True)
     held = (
-        "" if remote.sha256 else f"; no checksum is published, SHA-256 {found} is held from now on"
+        ""
+        if remote.sha256
+        else f"; no checksum is published, so SHA-256 {found} is required from now on"
     )
     _log.info("%s: %s in %s%s", remote.url, shown_size(origin.n_bytes), path, held)
 
@@ -197,7 +199,7 @@ def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
         total = have + int(length) if length and length.isdecimal() else None
         size = "unknown size" if total is None else shown_size(total)
         _check_size(remote, part, total or have)
-        _log.info("downloading %s (%s)%s", remote.url, size, ", going on" if goes_on else "")
+        _log.info("downloading %s (%s)%s", remote.url, size, ", resuming" if goes_on else "")
         with part.open("ab" if goes_on else "wb") as file:
             while chunk := reply.read(_CHUNK):
                 have += len(chunk)
@@ -218,7 +220,7 @@ def _check_size(remote: Remote, part: Path, n_bytes: int) -> None:
     if n_bytes > remote.most_bytes:
         _drop(part)
         most = shown_size(remote.most_bytes)
-        raise DatasetError(f"{remote.url}: longer than {most}; what came of it was thrown away")
+        raise DatasetError(f"{remote.url}: longer than {most}; the download was discarded")
 
 
 @contextmanager
@@ -248,10 +250,10 @@ def _opened(
         error.close()
         if error.code in _PASSING or error.code == _RANGE_WRONG:
             kind = _RangeError if error.code == _RANGE_WRONG else _PassingError
-            raise kind(f"the server says {error.code} {error.reason}") from error
-        said = f"{remote.url}: the server says {error.code} {error.reason}"
+            raise kind(f"the server replied {error.code} {error.reason}") from error
+        said = f"{remote.url}: the server replied {error.code} {error.reason}"
         if error.code in {401, 403}:
-            said += "; a dataset that asks for consent needs it, and HF_TOKEN in the environment"
+            said += "; a gated dataset needs your consent and HF_TOKEN in the environment"
         raise DatasetError(said) from error
     except _BROKEN as error:
         reason = getattr(error, "reason", None) or error
@@ -270,9 +272,9 @@ def _again(call: Callable[[], T], url: str, patience: Patience) -> T:
         except _PassingError as error:
             if attempt == _ATTEMPTS:
                 raise DatasetError(
-                    f"{url}: can't be fetched: {error}; the same command goes on where it stopped"
+                    f"{url}: cannot be downloaded: {error}; resume with the same command"
                 ) from error
-            _log.info("%s: %s; trying again", url, error)
+            _log.info("%s: %s; retrying", url, error)
             time.sleep(patience.pause_s * attempt)
     raise AssertionError
 
@@ -292,7 +294,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         scheme = urlsplit(newurl).scheme
         if scheme not in _SCHEMES or (req.type == "https" and scheme != "https"):
             fp.close()
-            raise DatasetError(f"{req.full_url}: leads to an address that is not allowed: {scheme}")
+            raise DatasetError(
+                f"{req.full_url}: redirects to an address that is not allowed: {scheme}"
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

@@ -18,7 +18,9 @@ def drawn(n: int | None, total: int, rng: np.random.Generator, what: str) -> lis
     if n is None:
         return list(range(total))
     if n > total:
-        raise DatasetError(f"{what}: there are {total:,}, {n:,} are asked for; say n: null for all")
+        raise DatasetError(
+            f"{what}: {n:,} requested, only {total:,} available; set n: null for all"
+        )
     return sorted(rng.choice(total, size=n, replace=False).tolist())
 
 

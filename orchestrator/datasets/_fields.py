@@ -119,8 +119,8 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> Columns:
     if not there_are:
         usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], "messages", "turns"))
         raise DatasetError(
-            f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; "
-            f"say which by fields: {{prompt: COLUMN}}"
+            f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; set fields: "
+            f"{{prompt: COLUMN}}"
         )
     return Columns(**found)
 
@@ -154,7 +154,7 @@ def _given_key(row: Mapping[str, Any], columns: Columns) -> str:
         return ""
     key = _text_of(row, columns.key)
     if not key:
-        raise RowError(f"no {columns.key!r}, which is the key; or say fields: {{key: null}}")
+        raise RowError(f"no {columns.key!r}, which is the key; or set fields: {{key: null}}")
     return key
 
 
@@ -215,7 +215,7 @@ def _ambiguous(file: str, part: str, found: Sequence[str], null: str) -> Dataset
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_MAX_NAMES])
-    return f"there are {shown}{', …' if len(names) > _MAX_NAMES else ''}"
+    return f"available: {shown}{', …' if len(names) > _MAX_NAMES else ''}"
 
 
 def _near(name: str, names: Sequence[str]) -> str:
@@ -251,7 +251,9 @@ def _conversation_of(row: Mapping[str, Any], columns: Columns) -> tuple[Messages
     if columns.turns is not None and isinstance(value, str):
         value = _json(value, name)
         if isinstance(value, str):
-            raise RowError(f"{name!r} is one text; for one question say fields: {{prompt: {name}}}")
+            raise RowError(
+                f"{name!r} is a single text; for one question set fields: {{prompt: {name}}}"
+            )
     if not _is_list(value):
         text = _text_of(row, name)
         if text is None or not text.strip():
@@ -271,7 +273,7 @@ def _references(row: Mapping[str, Any], columns: Columns, n_turns: int) -> tuple
         return (_text_of(row, name), *[None] * (n_turns - 1))
     given = tuple(value)
     if len(given) not in {0, n_turns}:
-        one = "" if n_turns > 1 else "; say which by another column, or join them"
+        one = "" if n_turns > 1 else "; choose another column, or join them"
         raise RowError(
             f"{name!r} lists {len(given)} references, but there "
             f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
@@ -322,7 +324,7 @@ def _said(content: object, what: str) -> str:
     try:
         content.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"{what} holds half of a character") from error
+        raise RowError(f"{what} contains a lone surrogate") from error
     return content
 
 

@@ -54,7 +54,7 @@ class LineFile:
                 if len(line) > MAX_ROW_BYTES:
                     raise DatasetError(
                         f"{self.file}:{number}: a line of more than {MAX_ROW_BYTES >> 20} MB; "
-                        f"is this a file of one row a line?"
+                        "is this a file with one row per line?"
                     )
                 yield number, offset, line
                 offset += len(line)

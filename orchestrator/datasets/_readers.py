@@ -28,7 +28,7 @@ def open_rows(path: Path, shown: str) -> Rows:
         return parquet.ParquetRows(path, shown)
     kinds = (jsonl.JsonlKind, json.JsonKind, csv.CsvKind, parquet.ParquetKind)
     known = ", ".join(suffix for kind in kinds for suffix in kind.suffixes)
-    raise DatasetError(f"{shown}: not known by its name as a file of rows ({known})")
+    raise DatasetError(f"{shown}: unknown file type ({known})")
 
 
 def joined_rows(paths: Sequence[Path], shown: str) -> Rows:

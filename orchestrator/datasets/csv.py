@@ -102,7 +102,7 @@ class CsvRows:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield *taken[0], ValueError(f"not CSV: {error}; see the quotes of this row")
+                yield *taken[0], ValueError(f"not CSV: {error}; check the quotes of this row")
                 return
             except ValueError as error:
                 yield *taken[-1], error

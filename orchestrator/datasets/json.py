@@ -49,10 +49,12 @@ class JsonRows:
                 f"{shown}: not JSON: {error}; if it has an object on each line, name it .jsonl"
             ) from error
         if not isinstance(found, list):
-            raise DatasetError(f"{shown}: a JSON file must be a list of objects [{{...}}, ...]")
+            raise DatasetError(
+                f"{shown}: a JSON file must contain a list of objects [{{...}}, ...]"
+            )
         faults = Faults()
         if (key := repeated_key(text.encode(), found)) is not None:
-            faults.add(shown, f"the key {key!r} stands twice in an object")
+            faults.add(shown, f"duplicate key {key!r} in an object")
         columns: dict[str, None] = {}
         for index, value in enumerate(found):
             if isinstance(value, dict):

@@ -47,7 +47,7 @@ class JsonLines:
             try:
                 row = _object(line)
                 if (key := repeated_key(line, row)) is not None:
-                    faults.add(f"{shown}:{number}", f"the key {key!r} stands twice in an object")
+                    faults.add(f"{shown}:{number}", f"duplicate key {key!r} in an object")
                 if not columns.keys() >= row.keys():
                     columns.update(dict.fromkeys(row))
             except ValueError as error:
@@ -85,7 +85,9 @@ def _object(line: bytes) -> dict[str, Any]:
         value = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         begin = decoded(line)[:40].strip()
-        what = "a list; JSON Lines has one object a line" if begin == "[" else f"not JSON: {error}"
+        what = (
+            "a list; JSON Lines needs one object per line" if begin == "[" else f"not JSON: {error}"
+        )
         raise ValueError(f"{what}; the line begins {begin!r}") from error
     if isinstance(value, dict):
         return value

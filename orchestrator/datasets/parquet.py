@@ -43,7 +43,7 @@ class ParquetRows:
             message = str(error).partition("\n")[0]
             raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
         except StoreError as error:
-            raise DatasetError(f"{error}, or take it as JSON Lines") from error
+            raise DatasetError(f"{error}, or use JSON Lines") from error
         self.columns = tuple(self._frame.columns)
 
     def __len__(self) -> int:

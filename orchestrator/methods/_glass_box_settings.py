@@ -117,7 +117,7 @@ class Config(MethodSettings):
         known = [name for name in _NAMES if not name.startswith("combo") and orientation(name)]
         if unknown := sorted(set(value) - set(known)):
             there = ", ".join(sorted(known))
-            raise ValueError(f"no feature {', '.join(unknown)}; there are {there}")
+            raise ValueError(f"unknown feature {', '.join(unknown)}; available: {there}")
         return value
 
     @field_validator("illustration")

@@ -69,7 +69,7 @@ class JudgeSettings(MethodSettings):
         if self.traces > 1 and not self.chain_of_thought:
             raise ValueError("several traces need chain_of_thought: true")
         if self.traces > 1 and not self.reasoning.can_vary:
-            raise ValueError("several traces are all alike at reasoning.temperature 0; raise it")
+            raise ValueError("several traces are identical at reasoning.temperature 0; raise it")
         return self
 
 
@@ -100,13 +100,15 @@ def checked_prompt(
         return value
     if "{{" not in value:
         names = ", ".join(sorted(named))
-        raise ValueError(f"no prompt named {value!r}; there are {names}, or write a template")
+        raise ValueError(f"unknown prompt {value!r}; available: {names}, or write a template")
     try:
         used = variables(value)
     except PromptError as error:
         raise ValueError(str(error)) from error
     if unknown := sorted(used - set(fields)):
-        raise ValueError(f"the template uses {', '.join(unknown)}; there are {', '.join(fields)}")
+        raise ValueError(
+            f"the template uses unknown fields {', '.join(unknown)}; available: {', '.join(fields)}"
+        )
     if missing := sorted(set(shown) - used):
         raise ValueError(f"the template does not show {' and '.join(missing)}")
     try:

@@ -30,6 +30,6 @@ def check_needs(kind: str, method: Method[MethodSettings], items: Items) -> None
             getattr(items.item(index), name) is None for index in range(len(items))
         ):
             raise UsageError(
-                f"{kind}: its prompt shows the {name} of each item, and no item has one; say which "
-                f"column holds it by dataset: {{fields: {{{name}: COLUMN}}}}, or use another prompt"
+                f"{kind}: its prompt shows the {name} of each item, and no item has one; set "
+                f"its column with dataset: {{fields: {{{name}: COLUMN}}}}, or use another prompt"
             )

@@ -109,7 +109,7 @@ class RewritingSettings(MethodSettings):
     @classmethod
     def _preset_exists(cls, value: str) -> str:
         if value not in PRESETS:
-            raise ValueError(f"no preset named {value!r}; there are {', '.join(PRESETS)}")
+            raise ValueError(f"unknown preset {value!r}; available: {', '.join(PRESETS)}")
         return value
 
     @field_validator("prompt")

@@ -30,7 +30,7 @@ from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 WHERE: Final = (
-    "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge say "
+    "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge use "
     "`prompts: compact`"
 )
 NAME: Final = "base_prompt"
@@ -64,7 +64,7 @@ class Config(HarnessSettings):
     def _fits(self) -> "Config":
         wording = self.wording()
         if self.dimensions is None and wording.shows({"dimensions"}):
-            raise ValueError("the template shows dimensions: say `dimensions: AlignBench/config`")
+            raise ValueError("the template shows dimensions; set `dimensions: AlignBench/config`")
         return self
 
     def wording(self) -> Wording:
@@ -77,7 +77,7 @@ class Config(HarnessSettings):
             return _COMPACT
         wording = self.prompts.get(NAME) or self.prompts.get(ONLY)
         if wording is None:
-            raise ValueError(f"'prompts' hold no {NAME}; {WHERE}")
+            raise ValueError(f"'prompts' has no {NAME}; {WHERE}")
         return wording
 
 

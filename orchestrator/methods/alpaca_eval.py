@@ -47,8 +47,8 @@ from orchestrator.settings import Settings
 `preference_baseline_first` that of one order alone."""
 
 WHERE: Final = (
-    "AlpacaEval's is alpaca_eval_clf.txt in src/alpaca_eval/evaluators_configs of the repository "
-    "tatsu-lab/alpaca_eval (Apache-2.0); for the bundled judge say `prompts: compact`"
+    "AlpacaEval's is alpaca_eval_clf.txt in src/alpaca_eval/evaluators_configs of the "
+    "repository tatsu-lab/alpaca_eval (Apache-2.0); for the bundled judge use `prompts: compact`"
 )
 _LABELS: Final = labels("m", "M")
 _COMPACT: Final = Wording(user=compact.PAIRWISE, form="jinja")

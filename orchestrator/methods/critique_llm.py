@@ -29,8 +29,8 @@ from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
 
 WHERE: Final = (
-    "CritiqueLLM's is inference/prompts.py in the repository thu-coai/CritiqueLLM; for the bundled "
-    "judge say `prompts: compact`"
+    "CritiqueLLM's is inference/prompts.py in the repository thu-coai/CritiqueLLM; for the "
+    "bundled judge use `prompts: compact`"
 )
 _COMPACT: Final = {
     "pointwise": Wording(user=compact.RATING, form="jinja"),
@@ -74,7 +74,7 @@ class Config(HarnessSettings):
         wanted = {True, False} if self.reference is None else {self.reference}
         names = [name_of(self.mode, based=based) for based in sorted(wanted)]
         if lacking := [name for name in names if name not in self.prompts]:
-            raise ValueError(f"'prompts' hold no {', '.join(lacking)}; {WHERE}")
+            raise ValueError(f"'prompts' has no {', '.join(lacking)}; {WHERE}")
         return self
 
 

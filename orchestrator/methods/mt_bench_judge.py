@@ -32,8 +32,8 @@ from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 WHERE: Final = (
-    "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository lm-sys/FastChat "
-    "(Apache-2.0); for the bundled judge say `prompts: compact`"
+    "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository "
+    "lm-sys/FastChat (Apache-2.0); for the bundled judge use `prompts: compact`"
 )
 NAMES: Final = {
     "single": ("single-v1", "single-math-v1"),
@@ -79,9 +79,9 @@ class Config(HarnessSettings):
         if self.prompts != "compact" and ONLY not in self.prompts:
             names = [name + more for name in NAMES[self.mode] for more in ("", _SUFFIX)]
             if lacking := [name for name in names if name not in self.prompts]:
-                raise ValueError(f"'prompts' hold no {', '.join(lacking)}; {WHERE}")
+                raise ValueError(f"'prompts' has no {', '.join(lacking)}; {WHERE}")
         if self.baseline is not None and self.mode == "single":
-            raise ValueError("'baseline' goes with mode: pairwise")
+            raise ValueError("'baseline' can be used only with mode: pairwise")
         return self
 
 

@@ -127,8 +127,8 @@ class PeerElo(Method[Config]):
         """
         if len(candidates) < FEWEST:
             raise UsageError(
-                f"peer_elo: {len(candidates)} candidates; it takes {FEWEST}, so that there is "
-                f"somebody to vote on each pair"
+                f"peer_elo: {len(candidates)} candidates; at least {FEWEST} are needed, so "
+                "that a third model can vote on each pair"
             )
         return [Combination(tuple(candidates), comparer_name(self.config.similarity))]
 

@@ -85,7 +85,7 @@ class Config(JudgeSettings):
     @model_validator(mode="after")
     def _compact_has_one_scale(self) -> Self:
         if self.prompt == "compact" and self.scale != _COMPACT_SCALE:
-            raise ValueError("the prompt compact asks for 1 to 9; leave scale out")
+            raise ValueError("the prompt compact asks for 1 to 9; omit scale")
         return self
 
     def template(self) -> str:

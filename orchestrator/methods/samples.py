@@ -57,7 +57,7 @@ class Config(MethodSettings):
     @model_validator(mode="after")
     def _samples_differ(self) -> Self:
         if not self.answer.can_vary:
-            raise ValueError("answers drawn at temperature 0 are all alike; raise it")
+            raise ValueError("answers sampled at temperature 0 are identical; raise it")
         return self
 
 

@@ -26,6 +26,6 @@ def proxy_of(base_url: str) -> str | None:
     if found is None:
         return None
     if urlsplit(found).scheme != "http":
-        log.warning("the proxy for %s is ignored: only http:// proxies work", parts.hostname)
+        log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
         return None
     return found

@@ -204,7 +204,7 @@ class Scheduler:
         if self._error is None:
             self._error = error
             if any(link.backend is not None for link in self._links.values()):
-                _log.warning("ends when what is in flight is answered: %s", error)
+                _log.warning("ending after requests in flight: %s", error)
         self.stop()
 
     @property

@@ -144,7 +144,7 @@ def test_a_path_is_found_beside_the_recipe(tmp_path):
     write_labels(tmp_path / "labels.csv", ["1,x,1"])
     found = Config.model_validate({"labels": "labels.csv"}, context={"folder": str(tmp_path)})
     assert found.labels == str((tmp_path / "labels.csv").resolve())
-    with pytest.raises(ValueError, match="there is no file"):
+    with pytest.raises(ValueError, match="no such file"):
         Config.model_validate({"labels": "no.csv"}, context={"folder": str(tmp_path)})
 
 

@@ -141,7 +141,7 @@ def test_a_run_finds_the_file_from_any_folder_and_lives_without_it(
     assert "nothing to delete" in command("gc", run, "--allow-code")[1]
     (project / "my method.py").unlink()
     assert command("report", run, "--allow-code", "--html", "page.html")[0] == EXIT_COMPLETE
-    assert "there is no file" in caplog.text
+    assert "no such file" in caplog.text
     assert "can still be read and exported" in caplog.text
     assert command("export", run, "--allow-code", "--to", "out", "--format", "csv")[0] == 0
     assert (elsewhere / "out" / "answers.csv").read_text().count("my_method") == 6

@@ -73,7 +73,7 @@ METHOD_FAULTS = [
     (f"pass\n{BARE}\n async def evaluate(self, unit, ask): pass", "it has no 'columns'"),
     ("pass\ndel Mine", "no class derived from orchestrator.plugin.Method"),
     ("pass\nclass Other(Answers): pass", "several classes derived from orchestrator.plugin.Method"),
-    ("version = '1'", "its 'version' must be a whole number"),
+    ("version = '1'", "its 'version' must be an integer"),
     ("stages = 3", "its 'stages' must be a function"),
     ("columns = {'x': 'float'}", "its 'columns' gives 'x' the type 'float'"),
     ("unit_columns = {'item': 'string'}", "its 'unit_columns' gives 'item' the type 'string'"),
@@ -136,7 +136,7 @@ def test_a_broken_count_is_a_fault_of_the_plan(command, recipe, plugin, fault, w
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("./mine.py", "there is no file"), ("nowhere_at_all.mine", "is its folder on PYTHONPATH?")],
+    [("./mine.py", "no such file"), ("nowhere_at_all.mine", "is its folder on PYTHONPATH?")],
 )
 def test_code_that_is_not_found_says_where_it_is_looked_for(command, recipe, kind, said):
     code, _, err = command("check", recipe(methods=[{"kind": kind}]), "--allow-code")
@@ -160,7 +160,7 @@ OTHERS = [
     ("backend", BACKEND, "    capabilities = {}", "its 'capabilities' must be a Capabilities"),
     ("backend", BACKEND, "    def capabilities(self): 0", "its 'capabilities' must be"),
     ("backend", BACKEND, "    def connect(self): 0", "its 'connect' must take (self, endpoint)"),
-    ("backend", BARE_BACKEND.replace("Kind)", "Kind[dict])"), "", "brackets hold dict"),
+    ("backend", BARE_BACKEND.replace("Kind)", "Kind[dict])"), "", "brackets contain dict"),
     ("server", BARE_SERVER, "", "mine:Mine is no server: it has no 'backend'"),
     (
         "server",

@@ -70,7 +70,7 @@ def test_a_named_class_may_be_imported():
     [
         (HEAD, "", r"^/folder/mine\.py has no class derived from orchestrator\.plugin\.Base"),
         ("def evaluate(): pass", "", "has no class derived from"),
-        (ONE + ANOTHER, "", r"several classes .*\(Mine, Other\); name one by 'module:Class'"),
+        (ONE + ANOTHER, "", r"several classes .*\(Mine, Other\); choose one with 'module:Class'"),
         (ONE, "Yours", r"^/folder/mine\.py has no class Yours derived from"),
         (ONE + "number = 1", "number", "has no class number"),
         (HEAD + "class Half(Base): pass", "", r"^/folder/mine\.py: Half lacks answer$"),

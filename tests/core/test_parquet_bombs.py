@@ -77,7 +77,7 @@ def test_a_footer_that_says_another_number_of_rows_does_not_hide_a_bomb(said, tm
 
 
 def test_a_dataset_says_which_file_and_what_to_do(bomb):
-    with pytest.raises(DatasetError, match=r"bomb\.parquet: .* take it as JSON Lines"):
+    with pytest.raises(DatasetError, match=r"bomb\.parquet: .* use JSON Lines"):
         parquet.ParquetRows(bomb, "bomb.parquet")
 
 

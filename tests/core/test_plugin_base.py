@@ -110,7 +110,7 @@ class Foreign(BaseModel):
     ("given", "said"), [(int, "int"), (Foreign, "Foreign"), ("Threads", "ForwardRef")]
 )
 def test_what_is_no_settings_model_is_refused_when_the_class_is_made(given, said):
-    with pytest.raises(TypeError, match=rf"Wrong: its brackets hold {said}.*plugin\.Settings"):
+    with pytest.raises(TypeError, match=rf"Wrong: its brackets contain {said}.*plugin\.Settings"):
         types.new_class("Wrong", (Family[given],))  # type: ignore[valid-type]
 
 

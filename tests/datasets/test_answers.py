@@ -148,7 +148,7 @@ def test_of_several_generators_one_is_chosen(file):
 
 
 def test_several_generators_and_none_chosen_is_an_error_that_lists_them(file):
-    with pytest.raises(DatasetError, match="answers by 'A', 'B'; say whose by 'generator'"):
+    with pytest.raises(DatasetError, match="answers by 'A', 'B'; choose one with 'generator'"):
         file(*TWO)
 
 
@@ -167,7 +167,7 @@ def test_an_item_without_answer_is_a_failure_that_says_so(file):
 
 def test_a_key_that_agrees_by_accident_is_not_taken(file):
     answers = file({"id": "1", "prompt": "Another?", "text": "a"})
-    assert "has the key '1', but another prompt" in failure(answers, item("1")).message
+    assert "has the key '1' but a different prompt" in failure(answers, item("1")).message
 
 
 def test_a_key_that_the_user_named_is_taken_whatever_the_prompt(file):

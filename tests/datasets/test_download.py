@@ -94,7 +94,7 @@ def test_what_breaks_off_goes_on_where_it_stopped(web, tmp_path):
 def test_what_stopped_goes_on_in_a_later_call(web, tmp_path):
     web.faults["/file"] = ["truncate", 503, 503]
     path = tmp_path / "file"
-    assert "goes on where it stopped" in message_of(web, path)
+    assert "resume with the same command" in message_of(web, path)
     assert not path.exists()
     assert fetch(web, path).read_bytes() == CONTENT
     assert web.requests[-1][1]["Range"] == f"bytes={len(CONTENT) // 2}-"
@@ -126,7 +126,7 @@ def test_a_wrong_checksum_leaves_nothing_behind(web, tmp_path):
     path = tmp_path / "file"
     message = message_of(web, path, sha256="0" * 64)
     assert SHA256 in message
-    assert "thrown away" in message
+    assert "discarded" in message
     assert leftovers(path) == {"file.lock"}
     assert not path.exists()
 
@@ -140,7 +140,7 @@ def test_a_file_without_published_checksum_is_held_to_the_first_one(web, tmp_pat
 def test_a_cached_file_is_held_to_its_published_checksum(web, tmp_path):
     path = fetch(web, tmp_path / "file")
     path.write_bytes(b"x")
-    assert "delete it to have it fetched again" in message_of(web, path)
+    assert "delete it to download it again" in message_of(web, path)
 
 
 def test_what_is_not_there_is_not_asked_for_again(web, tmp_path):
@@ -162,7 +162,7 @@ def test_a_server_that_stalls_is_tried_again(web, tmp_path):
 def test_no_server_is_an_error_and_not_an_exception_of_sockets(tmp_path):
     with Web() as gone:
         url = gone.url
-    with pytest.raises(DatasetError, match="can't be fetched"):
+    with pytest.raises(DatasetError, match="cannot be downloaded"):
         fetched(Remote(url=url + "/file"), tmp_path / "file", QUICK)
 
 
@@ -195,7 +195,7 @@ def test_a_file_over_the_limit_is_not_kept(web, tmp_path, announced):
     if not announced:
         web.faults["/file"] = ["unannounced"]
     path = tmp_path / "file"
-    with pytest.raises(DatasetError, match=r"longer than 102\.4 kB; what came"):
+    with pytest.raises(DatasetError, match=r"longer than 102\.4 kB; the download"):
         fetched(Remote(url=web.url + "/file", most_bytes=len(CONTENT) - 1), path, QUICK)
     assert leftovers(path) == {"file.lock"}
 

@@ -41,9 +41,9 @@ def test_a_row_with_a_key_twice_is_a_fault_with_its_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = tmp_path / "x.jsonl"
     rows.write_text('{"prompt": "a"}\n{"prompt": "b", "prompt": "c"}\n')
-    with pytest.raises(DatasetError, match=r"x\.jsonl:2: the key 'prompt' stands twice"):
+    with pytest.raises(DatasetError, match=r"x\.jsonl:2: duplicate key 'prompt'"):
         opened(rows)
     whole = tmp_path / "x.json"
     whole.write_text('[{"prompt": "b", "prompt": "c"}]')
-    with pytest.raises(DatasetError, match=r"x\.json: the key 'prompt' stands twice"):
+    with pytest.raises(DatasetError, match=r"x\.json: duplicate key 'prompt'"):
         opened(whole)

@@ -68,5 +68,5 @@ def test_what_is_missing_is_named(labels, row, said):
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(DatasetError, match=r"none\.jsonl: can't be read"):
+    with pytest.raises(DatasetError, match=r"none\.jsonl: cannot be read"):
         read_labels(tmp_path / "none.jsonl")

@@ -53,10 +53,10 @@ def test_blank_lines_a_byte_order_mark_and_a_missing_last_line_break_are_fine(fi
         ),
         (
             b'{"prompt": "a", "reference": ["c", "d"]}',
-            "x.jsonl:2: 'reference' lists 2 references, but there is 1 turn; say which",
+            "x.jsonl:2: 'reference' lists 2 references, but there is 1 turn; choose another column",
         ),
         (b'{"prompt": {"a": 1}}', "x.jsonl:2: 'prompt' is a mapping, not text"),
-        (b'{"promt": "x"}', "x.jsonl:2: no 'prompt', which is the prompt; there are 'promt'; did"),
+        (b'{"promt": "x"}', "x.jsonl:2: no 'prompt', which is the prompt; available: 'promt'; did"),
         (b'{"prompt": null}', "x.jsonl:2: 'prompt', which is the prompt, is empty"),
     ],
 )
@@ -72,7 +72,7 @@ def test_the_line_of_a_wrong_row_counts_blank_lines(file):
 
 def test_a_json_list_over_many_lines_is_recognised(file):
     message = message_of(file("x.jsonl", '[\n  {"prompt": "a"},\n  {"prompt": "b"}\n]\n'))
-    assert message == "x.jsonl:1: a list; JSON Lines has one object a line; the line begins '['"
+    assert message == "x.jsonl:1: a list; JSON Lines needs one object per line; the line begins '['"
 
 
 def test_columns_that_only_later_rows_have_are_found(file):
@@ -82,7 +82,7 @@ def test_columns_that_only_later_rows_have_are_found(file):
 
 def test_a_row_without_the_key_that_others_have_is_an_error(file):
     path = file("x.jsonl", '{"prompt": "a", "id": 1}\n{"prompt": "b"}\n')
-    assert message_of(path) == ("x.jsonl:2: no 'id', which is the key; or say fields: {key: null}")
+    assert message_of(path) == ("x.jsonl:2: no 'id', which is the key; or set fields: {key: null}")
 
 
 def test_keys_that_are_numbers_are_the_same_as_texts(file):

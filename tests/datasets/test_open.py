@@ -154,14 +154,14 @@ def test_an_item_beyond_the_end_is_an_index_error(path, index):
 def test_a_column_that_is_not_there_is_an_error_that_lists_those_that_are(path):
     message = message_of(write(path, ROWS), fields={"prompt": "qestion"})
     assert "no column 'qestion' (fields.prompt)" in message
-    assert "there are 'id', 'question', 'answer'" in message
+    assert "available: 'id', 'question', 'answer'" in message
     assert "did you mean 'question'?" in message
 
 
 def test_a_file_without_a_prompt_says_how_to_name_it(path):
     message = message_of(write(path, [{"text": "x"}]))
     assert "no column for the prompt" in message
-    assert "there are 'text'" in message
+    assert "available: 'text'" in message
     assert "fields: {prompt: COLUMN}" in message
 
 

@@ -68,7 +68,7 @@ def test_a_dataset_of_parquet_that_holds_gigabytes_is_refused(tmp_path: Path, ki
         said = orchestrator("run", tmp_path / "r.json", "--run-dir", tmp_path / "run")
     assert said.returncode == EXIT_USAGE, said.stderr
     assert "items.parquet: " in said.stderr
-    assert "take it as JSON Lines" in said.stderr
+    assert "use JSON Lines" in said.stderr
     assert "Traceback" not in said.stderr
 
 

@@ -17,12 +17,15 @@ from launch._causes import first_error, likely_cause
         ("AssertionError: Torch not compiled with CUDA enabled", "CUDA is not available"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried", "out of GPU memory"),
         ("DefaultCPUAllocator: not enough memory: you tried", "out of memory"),
-        ("[Errno 98] error while attempting to bind: address already in use", "took its port"),
+        (
+            "[Errno 98] error while attempting to bind: address already in use",
+            "was taken by another program",
+        ),
         ("ValueError: Model architectures ['X'] are not supported", "not supported by the server"),
         (
             "ValueError: Free memory on device cuda:0 (3.2/79 GiB) on startup is less than desired "
             "GPU memory utilization (0.92, 72 GiB)",
-            "another program holds the GPU's memory",
+            "another program uses the GPU memory",
         ),
         (
             "ValueError: No available memory for the cache blocks. Try increasing",
@@ -30,7 +33,7 @@ from launch._causes import first_error, likely_cause
         ),
         (
             "ValueError: To serve at least one request with the model's max seq len (8192), 4 GiB",
-            "can't hold one request of 8192 tokens",
+            "cannot hold one request of 8192 tokens",
         ),
         (
             "Total number of attention heads (14) must be divisible by tensor parallel size (4).",
@@ -42,10 +45,13 @@ from launch._causes import first_error, likely_cause
             "the model takes no 9999 tokens",
         ),
         ("RuntimeError: Failed to infer device type", "built for another device"),
-        ("E srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1", "took its port"),
+        (
+            "E srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1",
+            "was taken by another program",
+        ),
         ("llama_model_load: error: unknown model architecture: 'x9'", "architecture 'x9'"),
         ("error loading vocabulary: unknown pre-tokenizer type: 'z'", "pre-tokenizer 'z'"),
-        ("tensor 'blk.0.a' data is not within the file bounds", "not whole (tensor 'blk.0.a')"),
+        ("tensor 'blk.0.a' data is not within the file bounds", "incomplete (tensor 'blk.0.a')"),
         ("E quantized V cache requires flash_attn to be enabled", "needs flash_attention: on"),
         ("E srv load_model: failed to load model, '/m.gguf'", "it can't read the model /m.gguf"),
         ("failed to allocate buffer for kv cache\nfailed to load model '/m'", "the KV cache"),
@@ -69,10 +75,10 @@ def test_a_known_line_of_the_log_gives_its_cause(log, cause):
 @pytest.mark.parametrize(
     ("exit_code", "cause"),
     [
-        (None, "it did not get ready in time"),
+        (None, "it was not ready in time"),
         (-9, "memory ran out"),
-        (-11, "it was ended by signal 11"),
-        (2, "it ended with exit code 2"),
+        (-11, "it was killed by signal 11"),
+        (2, "it exited with code 2"),
     ],
 )
 def test_an_unknown_log_leaves_the_exit_code(exit_code, cause):
@@ -114,5 +120,5 @@ def test_a_line_of_megabytes_costs_no_more_than_its_beginning():
 
 def test_an_exit_code_comes_with_the_servers_own_error():
     assert likely_cause(VLLM, 1) == (
-        "it ended with exit code 1: RuntimeError: einsum(): subscript b has size 4"
+        "it exited with code 1: RuntimeError: einsum(): subscript b has size 4"
     )

@@ -174,7 +174,7 @@ def test_an_adapter_is_part_of_an_sglang_models_identity_wherever_it_lies(tmp_pa
 )
 async def test_adapters_none_of_which_would_answer_are_refused(module, setting, tmp_path):
     config = module.Config(**{setting: {"other": "/l"}})
-    with pytest.raises(LaunchError, match=r"'m': .* names other, .* model's own name"):
+    with pytest.raises(LaunchError, match=r"'m': .* names other, .* name of the model"):
         await kind_in(module)(config).start((MODEL,), tmp_path / "log")
 
 

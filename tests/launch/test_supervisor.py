@@ -128,7 +128,7 @@ async def test_a_port_that_is_taken_is_chosen_again(tmp_path):
 async def test_a_port_that_is_always_taken_is_given_up(tmp_path):
     log = tmp_path / "m.log"
     message = await start_failing(stub("--die", "1", "--say", "Address already in use"), log)
-    assert "took its port" in message
+    assert "was taken by another program" in message
     assert log.read_text().count("in use") == _supervisor.PORT_TRIES
 
 
@@ -147,7 +147,7 @@ async def test_a_program_that_is_not_there_is_named(tmp_path):
 async def test_a_server_that_never_lists_its_model_times_out_and_is_ended(tmp_path):
     before = set(psutil.Process().children(recursive=True))
     message = await start_failing(never_ready(1), tmp_path / "m.log")
-    assert "did not get ready in time (/v1/models does not list n)" in message
+    assert "was not ready in time (/v1/models does not list n)" in message
     assert set(psutil.Process().children(recursive=True)) <= before
 
 

@@ -77,7 +77,7 @@ def test_a_subcategory_without_dimensions_is_a_failure(settings):
 
 def test_a_template_that_shows_dimensions_needs_them(settings):
     del settings["dimensions"]
-    with pytest.raises(ValidationError, match="say `dimensions: AlignBench/config`"):
+    with pytest.raises(ValidationError, match="set `dimensions: AlignBench/config`"):
         method.Config.model_validate(settings)
 
 

@@ -68,6 +68,6 @@ def test_the_distribution_is_read_at_the_label(file):
 def test_missing_wordings_are_named(tmp_path):
     path = tmp_path / "prompts.json"
     path.write_text(json.dumps({"pointwise_reference_free": "{response}"}))
-    with pytest.raises(ValidationError, match="hold no pointwise_reference_based"):
+    with pytest.raises(ValidationError, match="has no pointwise_reference_based"):
         config(str(path))
     assert config(str(path), reference=False).mode == "pointwise"

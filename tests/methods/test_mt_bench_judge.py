@@ -210,7 +210,7 @@ def test_a_missing_file_says_where_to_get_it():
 def test_a_file_without_the_wordings_that_are_needed_names_them(tmp_path):
     file = tmp_path / "some.jsonl"
     file.write_text(json.dumps({"name": "single-v1", "prompt_template": "{answer}"}))
-    with pytest.raises(ValidationError, match=r"hold no single-v1-multi-turn, single-math-v1"):
+    with pytest.raises(ValidationError, match=r"has no single-v1-multi-turn, single-math-v1"):
         config(str(file))
 
 
@@ -230,5 +230,5 @@ def test_a_baseline_is_compared_with_every_model():
     asked = config(mode="pairwise", baseline="b")
     pairs = [one.models for one in method.MTBenchJudge(asked).combinations(("a", "b", "c"))]
     assert pairs == [("a", "b"), ("c", "b")]
-    with pytest.raises(ValidationError, match="goes with mode: pairwise"):
+    with pytest.raises(ValidationError, match="can be used only with mode: pairwise"):
         config(baseline="b")

@@ -220,10 +220,10 @@ def test_without_any_setting_it_is_that_of_the_acl_findings():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"preset": "x"}, "no preset named 'x'"),
-        ({"prompt": "x"}, "no prompt named 'x'"),
+        ({"preset": "x"}, "unknown preset 'x'"),
+        ({"prompt": "x"}, "unknown prompt 'x'"),
         ({"prompt": "{{ prompt }}"}, "does not show answer"),
-        ({"prompt": "{{ answer }} {{ reply }}"}, "uses reply"),
+        ({"prompt": "{{ answer }} {{ reply }}"}, "uses unknown fields reply"),
         ({"prompt": "{{ answer"}, "prompt template"),
         ({"deltas": [float("nan")]}, "finite"),
         ({"deltas": []}, "at least 1"),

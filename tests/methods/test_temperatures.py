@@ -65,6 +65,6 @@ def test_a_judges_reasoning_is_drawn_at_the_temperature_of_the_category():
 
 
 def test_answers_that_are_greedy_in_every_category_do_not_differ():
-    with pytest.raises(ValueError, match="all alike"):
+    with pytest.raises(ValueError, match="identical"):
         samples.Config(answer={"temperature": 0, "temperature_by_category": {"math": 0}})
     samples.Config(answer={"temperature": 0, "temperature_by_category": {"math": 1}})

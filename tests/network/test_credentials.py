@@ -190,4 +190,4 @@ def test_a_proxy_that_is_not_reached_by_http_is_ignored_and_said(
 ) -> None:
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
     assert proxy_of(PUBLIC) is None
-    assert "only http:// proxies work" in caplog.text
+    assert "only http:// proxies are supported" in caplog.text

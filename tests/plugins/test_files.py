@@ -157,7 +157,7 @@ def test_what_it_raises_later_is_blamed_on_its_line(write):
 
 def test_a_missing_file_says_which_there_are(write, tmp_path):
     write("")
-    with pytest.raises(PluginError, match=r"there is no file .*my_methd\.py; .* my_method\.py"):
+    with pytest.raises(PluginError, match=r"no such file: .*my_methd\.py; .* my_method\.py"):
         load(str(tmp_path / "my_methd.py"))
     with pytest.raises(PluginError, match="cannot be read"):
         load(str(tmp_path / "nul\0.py"))

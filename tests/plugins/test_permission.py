@@ -58,7 +58,7 @@ def test_a_folder_that_others_may_write_to_is_refused_also_later(project):
     permission.allow(project)
     project.chmod(0o777)
     assert not permission.is_allowed(project / "r.yaml")
-    with pytest.raises(UsageError, match="everybody may write"):
+    with pytest.raises(UsageError, match="is writable by everyone"):
         permission.allow(project)
 
 
@@ -75,7 +75,7 @@ def test_a_list_that_others_could_have_written_counts_for_nothing(project, confi
     permission.allow(project)
     configuration.chmod(0o666)
     assert not permission.is_allowed(project)
-    assert "other users may write to" in caplog.text
+    assert "is writable by other users" in caplog.text
     assert "chmod go-w" in caplog.text
 
 

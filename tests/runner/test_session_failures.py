@@ -157,7 +157,7 @@ async def test_what_others_have_in_flight_is_recorded_before_a_refusal_ends_the_
     assert a.n_asked == 4
     assert len(wiring.store.outcomes) == 4
     assert asyncio.get_running_loop().time() - start == pytest.approx(10.0, abs=0.1)
-    assert "ends when what is in flight is answered: b is not" in caplog.text
+    assert "ending after requests in flight: b is not" in caplog.text
 
 
 @pytest.mark.looptime

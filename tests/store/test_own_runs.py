@@ -123,7 +123,7 @@ def test_where_everybody_writes_only_the_sticky_bit_keeps_a_run(tmp_path, mode, 
         with RunDirectory.lock(tmp_path / "all" / "run"):
             pass
     else:
-        refused_in_all = pytest.raises(RunDirectoryError, match="everybody could replace")
+        refused_in_all = pytest.raises(RunDirectoryError, match="anyone could replace")
         with refused_in_all, RunDirectory.lock(tmp_path / "all" / "run"):
             pass
 
@@ -133,7 +133,7 @@ def test_a_run_that_others_could_have_written_to_is_refused(tmp_path: Path) -> N
     with RunDirectory.lock(run):
         pass
     run.chmod(0o777)
-    refused(run, "others may write to")
+    refused(run, "is writable by others")
 
 
 def test_an_empty_folder_that_others_could_write_to_becomes_the_users_own(tmp_path: Path) -> None:

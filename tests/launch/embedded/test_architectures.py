@@ -103,5 +103,5 @@ def test_a_place_without_a_model_is_named(tmp_path: Path) -> None:
 
 def test_a_broken_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
-    with pytest.raises(LaunchError, match="can't be loaded"):
+    with pytest.raises(LaunchError, match="cannot be loaded"):
         load("x", str(tmp_path), Settings())

@@ -23,5 +23,5 @@ def test_pickled_weights_are_not_loaded_beside_safetensors_of_another_name(tmp_p
     torch.save(weights, folder / "pytorch_model.bin")
     (folder / "model.safetensors").rename(folder / "other.safetensors")
     _weights.identity(str(folder))
-    with pytest.raises(LaunchError, match="can't be loaded"):
+    with pytest.raises(LaunchError, match="cannot be loaded"):
         served.load("m", str(folder), served.Settings())
