@@ -195,7 +195,7 @@ def _checked(file: Path) -> Path:
 def _file(path: str) -> Path:
     file = Path(path)
     if not file.is_file():
-        raise LaunchError(f"there is no file {path}; llama-server needs a GGUF file")
+        raise LaunchError(f"no such file: {path}; llama-server needs a GGUF file")
     return file
 
 

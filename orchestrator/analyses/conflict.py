@@ -64,7 +64,7 @@ def _found(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a rec
         return value
     file = find_file(value, folder)
     if file is None:
-        raise ValueError(f"there is no file {value!r} beside the recipe")
+        raise ValueError(f"no such file: {value!r} (relative to the recipe)")
     return str(file.resolve())
 
 

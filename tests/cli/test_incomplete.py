@@ -8,7 +8,7 @@ from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
 from orchestrator.report.completeness import Completeness
 from orchestrator.runner import api
 
-FIRST = "Incomplete: 13 of 18 units remain; these results use the 5 that are done."
+FIRST = "Incomplete: 13 of 18 units remain; these results use the 5 completed ones."
 METHOD = """
 from orchestrator.ask import AskFailed
 from orchestrator.methods.answers import Answers

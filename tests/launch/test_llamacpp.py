@@ -110,7 +110,7 @@ def test_the_content_of_a_named_file_is_part_of_the_identity(tmp_path, setting):
     weights, file = gguf(tmp_path / "m.gguf"), tmp_path / "file"
     named = {setting: [str(file)] if setting == "lora" else str(file)}
     config = llamacpp.Config.model_validate(named)
-    with pytest.raises(LaunchError, match="there is no file"):
+    with pytest.raises(LaunchError, match="no such file"):
         llamacpp.LlamacppLaunch(config).identity(weights)
     file.write_text("one")
     first = llamacpp.LlamacppLaunch(config).identity(weights)
@@ -143,7 +143,7 @@ def test_a_folder_with_several_models_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("weights", "said"),
-    [("absent.gguf", "there is no file"), ("bundled:nobody", "make_gguf.py --bundled")],
+    [("absent.gguf", "no such file"), ("bundled:nobody", "make_gguf.py --bundled")],
 )
 def test_weights_that_are_not_there_are_a_launch_error(weights, said):
     with pytest.raises(LaunchError, match=said):
