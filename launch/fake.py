@@ -5,7 +5,6 @@ place stands any text. Where it ends in a number, as in `fake:0.7`, that is the 
 Give each model its own, since models with the same weights count as one.
 """
 
-import argparse
 import hashlib
 import json
 import re
@@ -16,7 +15,7 @@ from typing import Final
 from pydantic import Field, JsonValue
 
 from launch._supervisor import ServerSpec, python_module, start_server
-from orchestrator.serving import LaunchKind, RunningServer, ServedModel
+from orchestrator.serving import LaunchKind, RunningServer, ServedModel, ServeOptions
 from orchestrator.settings import Settings
 
 KIND = "fake"
@@ -61,14 +60,6 @@ def _canonical(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def serve_command(options: argparse.Namespace) -> list[str]:
-    """Command line of `orchestrator serve --fake`."""
-    models = [part for name in options.model for part in ("--model", name)]
-    rules = [] if options.rules is None else ["--rules", options.rules]
-    port = str(options.port)
-    return list(python_module("launch._fake_server", "--port", port, *models, *rules))
-
-
 class FakeLaunch(LaunchKind[Config]):
     """The fake server, one process for all its models."""
 
@@ -94,3 +85,9 @@ class FakeLaunch(LaunchKind[Config]):
             stop_grace_s=self.config.stop_grace_s,
         )
         return await start_server(spec, log_path)
+
+    def serve_command(self, options: ServeOptions) -> tuple[str, ...]:
+        """Return the command line of a fake server of models by name."""
+        models = [part for name in options.models for part in ("--model", name)]
+        rules = [] if options.rules is None else ["--rules", options.rules]
+        return python_module("launch._fake_server", "--port", str(options.port), *models, *rules)

@@ -48,7 +48,14 @@ from orchestrator.records import (
     Unit,
     labels,
 )
-from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
+from orchestrator.serving import (
+    Footprint,
+    LaunchKind,
+    Program,
+    RunningServer,
+    ServedModel,
+    ServeOptions,
+)
 from orchestrator.settings import Settings
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
@@ -108,6 +115,7 @@ __all__ = [
     "Sampling",
     "ScoreAsk",
     "Scored",
+    "ServeOptions",
     "ServedModel",
     "ServerLoad",
     "Settings",

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
+from orchestrator.errors import UsageError
 from orchestrator.plugin_base import ConfigT, Plugin
 
 
@@ -104,6 +105,28 @@ class Program(NamedTuple):
     reason: str
 
 
+class ServeOptions(msgspec.Struct, frozen=True):
+    """The options of `orchestrator serve`.
+
+    Attributes:
+        models: As the command names them; a kind says which forms it takes.
+        host: Address to listen on.
+        port: Port to listen on; 0 for a free one.
+        threads: CPU threads; None leaves it to the server.
+        device: Device of the models, such as "cpu" or "cuda:1".
+        dtype: Number format of the weights in memory.
+        rules: Rules of the fake server, as JSON or the path of a JSON file.
+    """
+
+    models: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    threads: int | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    rules: str | None = None
+
+
 class LaunchKind(Plugin[ConfigT], ABC):
     """A kind of server that this program can start.
 
@@ -170,3 +193,12 @@ class LaunchKind(Plugin[ConfigT], ABC):
             LaunchError: If the weights are not there.
         """
         return None
+
+    def serve_command(self, options: ServeOptions) -> Sequence[str]:  # noqa: ARG002 (a default)
+        """Return the command line of a server that a person starts by `orchestrator serve`.
+
+        Raises:
+            LaunchError: If weights are not there.
+            UsageError: If this kind can't be served so, or an option is wrong.
+        """
+        raise UsageError(f"{type(self).__name__} can't be started by `orchestrator serve`")

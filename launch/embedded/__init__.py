@@ -4,7 +4,6 @@ Here is its launch kind only; it imports no torch. The server is `launch.embedde
 models that come with it are in `models/`. Python files that come with a model are never run.
 """
 
-import argparse
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -15,7 +14,7 @@ from launch import _memory, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, python_module, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
-from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel
+from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel, ServeOptions
 from orchestrator.settings import Settings
 
 KIND = "embedded"
@@ -81,24 +80,6 @@ def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tu
         "--attention-tokens": config.attention_tokens,
     }
     return python_module("launch.embedded.server", *models, *_settings.arguments(settings))
-
-
-def serve_command(options: argparse.Namespace) -> list[str]:
-    """Command line of `orchestrator serve`.
-
-    Raises:
-        LaunchError: If weights are missing.
-        UsageError: If the extra `[embedded]` is not installed.
-    """
-    need("the embedded server", "embedded", _NEEDED)
-    models = [part for entry in options.model for part in ("--model", _named(entry))]
-    threads = [] if options.threads is None else ["--threads", str(options.threads)]
-    settings = ["--host", options.host, "--port", str(options.port), "--dtype", options.dtype]
-    return list(
-        python_module(
-            "launch.embedded.server", *models, *settings, "--device", options.device, *threads
-        )
-    )
 
 
 def _named(entry: str) -> str:
@@ -183,3 +164,21 @@ class EmbeddedLaunch(LaunchKind[Config]):
             LaunchError: If the weights are not there.
         """
         return _weights.tokenizer(weights)
+
+    def serve_command(self, options: ServeOptions) -> tuple[str, ...]:
+        """Return the command line of a server of folders and bundled models.
+
+        Raises:
+            LaunchError: If weights are missing.
+            UsageError: If the extra `[embedded]` is not installed.
+        """
+        need("the embedded server", "embedded", _NEEDED)
+        models = [part for entry in options.models for part in ("--model", _named(entry))]
+        settings = {
+            "--host": options.host,
+            "--port": options.port,
+            "--dtype": options.dtype,
+            "--device": options.device,
+            "--threads": options.threads,
+        }
+        return python_module("launch.embedded.server", *models, *_settings.arguments(settings))

@@ -332,6 +332,7 @@ _PARTS: Final[dict[str, _Names]] = {
         "footprint": called_with("self", "models"),
         "placed": called_with("self", "gpus", "memory_fraction"),
         "tokenizer": called_with("self", "weights"),
+        "serve_command": called_with("self", "options"),
     },
     plugins.DATASETS: {
         "suffixes": _suffixes,

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from launch import embedded, fake, vllm
 from launch.embedded import server
-from orchestrator.errors import LaunchError, OrchestratorError
-from orchestrator.serving import ServedModel
+from orchestrator.errors import LaunchError, OrchestratorError, UsageError
+from orchestrator.serving import ServedModel, ServeOptions
 
 OWN = (sys.executable, "-P", "-m", "orchestrator.own_packages")
 
@@ -49,6 +49,33 @@ def test_fake_settings_become_its_command_line(rules, expected):
     command = fake.argv(fake.Config(rules=rules), models, 4242)
     assert command[:5] == (*OWN, "launch._fake_server")
     assert list(command[5:]) == ["--port", "4242", "--model", "a", "--model", "b", *expected]
+
+
+def test_serving_the_fake_server_is_its_command_line():
+    asked = ServeOptions(("a", "b"), port=4242, rules="rules.json")
+    command = fake.FakeLaunch(fake.Config()).serve_command(asked)
+    assert command[:5] == (*OWN, "launch._fake_server")
+    expected = ("--port", "4242", "--model", "a", "--model", "b", "--rules", "rules.json")
+    assert command[5:] == expected
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(None, {}), (3, {"--threads": "3"})])
+def test_serving_embedded_models_is_its_command_line(tmp_path, threads, expected):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "model.safetensors").touch()
+    asked = ServeOptions((f"a={tmp_path}",), port=0, threads=threads, dtype="bfloat16")
+    command = embedded.EmbeddedLaunch(embedded.Config()).serve_command(asked)
+    assert command[:5] == (*OWN, "launch.embedded.server")
+    assert options(command[5:]) == {
+        "--model": f"a={tmp_path}", "--host": "127.0.0.1", "--port": "0", "--dtype": "bfloat16",
+        "--device": "cpu", **expected,
+    }  # fmt: skip
+
+
+def test_a_kind_that_can_not_be_served_says_so():
+    with pytest.raises(UsageError, match="VllmLaunch can't be started by `orchestrator serve`"):
+        vllm.VllmLaunch(vllm.Config()).serve_command(ServeOptions(("a",)))
 
 
 @pytest.mark.parametrize(

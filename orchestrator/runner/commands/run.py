@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from rich.console import RenderableType
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.errors import (
     EXIT_COMPLETE,
     EXIT_INTERRUPTED,
@@ -32,6 +32,7 @@ from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
 from orchestrator.runner.results.runs import list_runs
 from orchestrator.runner.results.runs import status as last_status
+from orchestrator.serving import ServeOptions
 
 
 def _show(*renderables: RenderableType) -> None:
@@ -177,9 +178,18 @@ def serve(options: argparse.Namespace) -> int:
         UsageError: If the weights or the rules are wrong.
     """
     kind = "fake" if options.fake else "embedded"
-    module = plugins.load(plugins.LAUNCH, kind)
+    launch = contracts.load(plugins.LAUNCH, kind)
+    asked = ServeOptions(
+        models=tuple(options.model),
+        host=options.host,
+        port=options.port,
+        threads=options.threads,
+        device=options.device,
+        dtype=options.dtype,
+        rules=options.rules,
+    )
     try:
-        command: list[str] = module.serve_command(options)
+        command = list(launch(launch.Config()).serve_command(asked))
     except LaunchError as error:
         # Here the weights and rules are the command's, so the command is wrong.
         raise UsageError(str(error)) from error
