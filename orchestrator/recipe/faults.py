@@ -165,7 +165,11 @@ def _in_file(data: Any, loc: Path, kind: str) -> Path:  # noqa: ANN401
     """The location without the steps that pydantic adds (union tags, `[key]`)."""
     path: list[str | int] = []
     for index, step in enumerate(loc):
-        if _has(data, step):
+        if isinstance(step, int):
+            has = isinstance(data, Sequence) and step < len(data)
+        else:
+            has = isinstance(data, Mapping) and step in data
+        if has:
             data = data[step]
         elif kind != "missing" or index < len(loc) - 1:
             continue
@@ -173,18 +177,15 @@ def _in_file(data: Any, loc: Path, kind: str) -> Path:  # noqa: ANN401
     return tuple(path)
 
 
-def _has(data: object, step: str | int) -> bool:
-    if isinstance(step, int):
-        return isinstance(data, Sequence) and step < len(data)
-    return isinstance(data, Mapping) and step in data
-
-
 def _message(detail: ErrorDetails, path: Path, prefix: Path, model: type[BaseModel]) -> str:
     kind = detail["type"]
+    parent = _model_at(model, path[len(prefix) : -1])
     if kind == "missing":
-        return about(path[:-1], f"{path[-1]!r} is missing{_purpose(model, path[len(prefix) :])}")
+        text = descriptions(parent).get(str(path[-1])) if parent else None
+        purpose = f" ({text.splitlines()[0].rstrip('.')})" if text else ""
+        return about(path[:-1], f"{path[-1]!r} is missing{purpose}")
     if kind == "extra_forbidden":
-        known = [name for name in _fields(model, path[len(prefix) : -1]) if name != path[-1]]
+        known = [name for name in (parent.model_fields if parent else ()) if name != path[-1]]
         near = nearest(str(path[-1]), known, "accepted")
         return about(path[:-1], f"unknown setting {path[-1]!r}{near}")
     return about(path, complaint(detail) + _got(detail, path))
@@ -212,7 +213,8 @@ def _got(detail: ErrorDetails, path: Path) -> str:
     value = detail["input"]
     if value is None:
         return ", got nothing"
-    if detail["type"] in {"value_error", "too_short", "too_long"} or _is_secret(path):
+    is_secret = any(step == "api_key_env" or SECRET.search(str(step)) for step in path)
+    if is_secret or detail["type"] in {"value_error", "too_short", "too_long"}:
         return ""
     if isinstance(value, bool):
         return f", got {str(value).lower()}"
@@ -220,22 +222,6 @@ def _got(detail: ErrorDetails, path: Path) -> str:
         shown = repr(value)
         return f", got {shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + '…'}"
     return f", got a {'list' if isinstance(value, Sequence) else 'mapping'}"
-
-
-def _is_secret(path: Path) -> bool:
-    return any(step == "api_key_env" or SECRET.search(str(step)) for step in path)
-
-
-def _purpose(model: type[BaseModel], path: Path) -> str:
-    parent = _model_at(model, path[:-1])
-    text = descriptions(parent).get(str(path[-1])) if parent else None
-    return f" ({text.splitlines()[0].rstrip('.')})" if text else ""
-
-
-def _fields(model: type[BaseModel], path: Path) -> list[str]:
-    """Names that may stand at a path of a model, as far as its annotations tell."""
-    parent = _model_at(model, path)
-    return list(parent.model_fields) if parent else []
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:

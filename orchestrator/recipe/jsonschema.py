@@ -6,7 +6,7 @@ with any settings.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from types import ModuleType
 from typing import Any, Final
@@ -53,7 +53,12 @@ def json_schema() -> dict[str, Any]:
         settings = definition(plugin.Config)
         definitions[f"{slot}.{kind}"] = _of_kind(settings, kind, module, suffixes)
     for slot in _SLOTS:
-        definitions[slot] = _union(slot, [kind for other, kind in found if other == slot])
+        names = sorted([kind for other, kind in found if other == slot])
+        outside = {"type": "object", "properties": {"kind": _DOTTED}, "required": ["kind"]}
+        branches: list[dict[str, Any]] = [{"$ref": f"#/$defs/{slot}.{kind}"} for kind in names]
+        if slot in _BY_NAME_TOO:
+            branches = [{"enum": names}, _DOTTED, *branches]
+        definitions[slot] = {"anyOf": [*branches, outside]}
     recipe = definition(RecipeFile)
     _fill_slots(recipe, definitions)
     kept = _reached(recipe, definitions)
@@ -85,15 +90,6 @@ def _ends(suffix: str) -> str:
     """A pattern for a suffix in any case; the patterns of JSON Schema have no flag for that."""
     letters = suffix.removeprefix(".")
     return r"\." + "".join(f"[{letter}{letter.upper()}]" for letter in letters)
-
-
-def _union(slot: str, kinds: Iterable[str]) -> dict[str, Any]:
-    names = sorted(kinds)
-    outside = {"type": "object", "properties": {"kind": _DOTTED}, "required": ["kind"]}
-    branches: list[dict[str, Any]] = [{"$ref": f"#/$defs/{slot}.{kind}"} for kind in names]
-    if slot in _BY_NAME_TOO:
-        branches = [{"enum": names}, _DOTTED, *branches]
-    return {"anyOf": [*branches, outside]}
 
 
 def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:

@@ -30,14 +30,12 @@ from orchestrator.recipe.plug import Plugs
 from orchestrator.recipe.reused import ReusedRun
 from orchestrator.recipe.schema import (
     NAME_PATTERN,
-    AnalysisRef,
     MethodRef,
     PluginRef,
     Recipe,
     RecipeFile,
     StatisticsSettings,
 )
-from orchestrator.recipe.source import Path as SourcePath
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
 _PACKAGE: Final = Path(__file__).parents[1]
@@ -163,7 +161,12 @@ class _Loading:
         models = loader.models(data.get("models"), checked)
         dataset = self._dataset(data)
         methods = self._methods(data)
-        analyses = self._analyses(data)
+        entries = data.get("analyses")
+        found = [
+            self._plugs.analysis(entry, ("analyses", index))
+            for index, entry in enumerate(entries if isinstance(entries, list) else ())
+        ]
+        analyses = [analysis for analysis in found if analysis is not None]
         statistics = StatisticsSettings() if checked is None else checked.statistics
         statistics = self._statistics(statistics, methods)
         reuse = [] if checked is None else self._reuse(checked.reuse)
@@ -231,39 +234,25 @@ class _Loading:
                 self._check_roles(entry, path, models)
             if method is not None:
                 found.append(method)
-                self._check_frame(method, path)
-        self._check_names(found)
-        return found
-
-    def _check_frame(self, method: MethodRef, path: SourcePath) -> None:
-        """Methods may share a frame if its columns are the same."""
-        plugin = type(method.method)
-        frame = frame_of(plugin, method.kind)
-        other = self._frames.setdefault(frame, method)
-        if list(schema_of(plugin).items()) != list(schema_of(type(other.method)).items()):
-            self._fault(
-                (*path, "kind"),
-                f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} write the frame "
-                f"{frame!r} with different columns; set a different 'frame' for each",
-            )
-
-    def _check_names(self, methods: Sequence[MethodRef]) -> None:
-        """Rows of two methods are told apart by the name."""
-        names = [method.name for method in methods]
+                # Methods may share a frame if its columns are the same
+                plugin = type(method.method)
+                frame = frame_of(plugin, method.kind)
+                other = self._frames.setdefault(frame, method)
+                if list(schema_of(plugin).items()) != list(schema_of(type(other.method)).items()):
+                    self._fault(
+                        (*path, "kind"),
+                        f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} write the frame "
+                        f"{frame!r} with different columns; set a different 'frame' for each",
+                    )
+        # Rows of two methods are told apart by the name
+        names = [method.name for method in found]
         for index, name in enumerate(names):
             if name in names[:index]:
                 self._fault(
                     ("methods", index),
                     f"methods.{index}: duplicate method name {name!r}; give each method a 'name'",
                 )
-
-    def _analyses(self, data: dict[str, Any]) -> list[AnalysisRef]:
-        entries = data.get("analyses")
-        found = [
-            self._plugs.analysis(entry, ("analyses", index))
-            for index, entry in enumerate(entries if isinstance(entries, list) else ())
-        ]
-        return [analysis for analysis in found if analysis is not None]
+        return found
 
     def _statistics(
         self, settings: StatisticsSettings, methods: Sequence[MethodRef]

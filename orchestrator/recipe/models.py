@@ -13,8 +13,6 @@ from orchestrator.recipe.faults import about
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
 from orchestrator.recipe.schema import (
-    Limits,
-    ModelEntry,
     ModelSpec,
     PluginRef,
     Price,
@@ -54,7 +52,10 @@ class ModelLoader:
             if checked is not None and name in checked.models:
                 own = checked.models[name]
                 answers = self._answers(name, own.answers)
-                urls = _plain_urls(own.base_url)
+                limits = {key: getattr(own.limits, key) for key in own.limits.model_fields_set}
+                urls = tuple(
+                    url.rstrip("/").removesuffix("/v1").rstrip("/") for url in own.base_url or ()
+                )
                 n_servers = len(urls) or own.replicas
                 if own.min_servers > n_servers:
                     said = (
@@ -71,7 +72,7 @@ class ModelLoader:
                     model=own.model or name,
                     api_key_env=own.api_key_env,
                     system=own.system,
-                    limits=_merged(checked.limits, own),
+                    limits=checked.limits.model_copy(update=limits),
                     price=Price() if answers else own.price,
                     answers=answers,
                     plain=own.template == "none",
@@ -98,16 +99,13 @@ class ModelLoader:
             what = "a folder, a hub id, or 'bundled:NAME'"
             self._fault(name, "", f"'weights' is missing; give {what}")
         if len(given) == 1:
-            self._check_keys(name, entry, given[0])
+            # Keys that go with another way to a model are faults
+            for key in dict.fromkeys(key for keys in _WAYS.values() for key in keys):
+                if key not in _WAYS[given[0]] and _given(entry, key):
+                    others = " or ".join(repr(other) for other in _WAYS if key in _WAYS[other])
+                    self._fault(name, key, f"can be used only with {others}, not with {given[0]!r}")
         if entry.get("template") == "none" and _given(entry, "system"):
             self._fault(name, "system", "a base model (template: none) cannot have a system prompt")
-
-    def _check_keys(self, name: str, entry: Mapping[str, Any], way: str) -> None:
-        """Keys that go with another way to a model are faults."""
-        for key in dict.fromkeys(key for keys in _WAYS.values() for key in keys):
-            if key not in _WAYS[way] and _given(entry, key):
-                others = " or ".join(repr(other) for other in _WAYS if key in _WAYS[other])
-                self._fault(name, key, f"can be used only with {others}, not with {way!r}")
 
     def _plug_ins(self, name: str, entry: Mapping[str, Any]) -> tuple[PluginRef | None, str, Any]:
         path = ("models", name)
@@ -192,12 +190,3 @@ def existing(path: str, base: Path) -> Path | None:
 
 def _given(entry: Mapping[str, Any], key: str) -> bool:
     return entry.get(key) is not None
-
-
-def _plain_urls(urls: list[str] | None) -> tuple[str, ...]:
-    return tuple(url.rstrip("/").removesuffix("/v1").rstrip("/") for url in urls or ())
-
-
-def _merged(defaults: Limits, entry: ModelEntry) -> Limits:
-    own = {name: getattr(entry.limits, name) for name in entry.limits.model_fields_set}
-    return defaults.model_copy(update=own)

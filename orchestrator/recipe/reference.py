@@ -106,7 +106,8 @@ def _default(name: str, setting: Mapping[str, Any], required: object) -> str:
 
 def _value(setting: Mapping[str, Any]) -> str:
     if "$ref" in setting:
-        return _named(setting["$ref"])
+        name = setting["$ref"].rpartition("/")[2]
+        return "kind and its settings" if name in _SLOTS else "mapping"
     if "const" in setting:
         return f"`{setting['const']}`"
     if "enum" in setting:
@@ -118,18 +119,9 @@ def _value(setting: Mapping[str, Any]) -> str:
     if kind == "array" and isinstance(setting.get("items"), dict):
         inner = _value(setting["items"])
         return f"list of {inner}" if inner else "list"
-    return _WORDS.get(str(kind), "") + _bounds(setting)
-
-
-def _named(ref: str) -> str:
-    name = ref.rpartition("/")[2]
-    return "kind and its settings" if name in _SLOTS else "mapping"
-
-
-def _bounds(setting: Mapping[str, Any]) -> str:
     words = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     found = [f"{sign} {setting[key]}" for key, sign in words.items() if key in setting]
-    return f" {', '.join(found)}" if found else ""
+    return _WORDS.get(str(kind), "") + (f" {', '.join(found)}" if found else "")
 
 
 if __name__ == "__main__":

@@ -33,13 +33,9 @@ def is_secret_field(name: str) -> bool:
 
 def is_secret(value: str) -> bool:
     """Return whether a value has the form of a secret, or is one of our own environment's."""
-    return value in _known() or _VALUE.search(value) is not None
-
-
-def _known() -> frozenset[str]:
-    """The values of the variables of our own environment that are called secrets."""
-    return frozenset(
-        value
-        for name, value in os.environ.items()
-        if is_secret_name(name) and len(value) >= _SHORTEST_KNOWN
+    ours = (
+        text
+        for name, text in os.environ.items()
+        if is_secret_name(name) and len(text) >= _SHORTEST_KNOWN
     )
+    return value in ours or _VALUE.search(value) is not None

@@ -134,7 +134,9 @@ def parse(text: str, file: str) -> Source:
         raise _error(file, mark.line + 1 if mark else 1, _syntax_message(error)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        message = f"the character U+{_code(error.character):04X} is not allowed in YAML"
+        found: object = error.character
+        code = found if isinstance(found, int) else ord(str(found)[0])
+        message = f"the character U+{code:04X} is not allowed in YAML"
         raise _error(file, line, message) from error
     except RecursionError as error:
         raise _error(file, 1, f"nested deeper than {MAX_DEPTH} levels") from error
@@ -178,10 +180,6 @@ def walk(data: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 def _error(file: str, line: int, message: str) -> RecipeError:
     return RecipeError([Fault(file, line, message)])
-
-
-def _code(character: object) -> int:
-    return character if isinstance(character, int) else ord(str(character)[0])
 
 
 def _syntax_message(error: yaml.MarkedYAMLError) -> str:
@@ -262,14 +260,11 @@ class _Builder:
             merged = self.build(source, merged_path)
             added = merged.keys() - data.keys()
             data.update({key: value for key, value in merged.items() if key in added})
-            self._move_lines(merged_path, path, added)
-
-    def _move_lines(self, old: Path, new: Path, keys: set[str]) -> None:
-        size = len(old)
-        for path in [path for path in self.lines if path[:size] == old]:
-            line = self.lines.pop(path)
-            if len(path) > size and path[size] in keys:
-                self.lines.setdefault((*new, *path[size:]), line)
+            size = len(merged_path)
+            for old in [old for old in self.lines if old[:size] == merged_path]:
+                at = self.lines.pop(old)
+                if len(old) > size and old[size] in added:
+                    self.lines.setdefault((*path, *old[size:]), at)
 
     def _scalar(self, node: yaml.ScalarNode, line: int) -> str | int | float | bool | None:
         value: str = node.value
@@ -281,7 +276,11 @@ class _Builder:
             case "bool" if _BOOL.match(value):
                 return value.lower() == "true"
             case "int" if _INT.match(value):
-                return self._int(value, line)
+                if len(value) > len(str(2**64)):
+                    self._fault(line, "whole number of more than 64 bits")
+                    return None
+                base = {"0o": 8, "0x": 16}.get(value[:2], 10)
+                return int(value, base)
             case "float" if _FLOAT.match(value):
                 return float(value.lower().replace(".inf", "inf").replace(".nan", "nan"))
             case _:
@@ -295,13 +294,6 @@ class _Builder:
             self._fault(line, "invalid escape sequence (a lone surrogate)")
             return None
         return value
-
-    def _int(self, value: str, line: int) -> int | None:
-        if len(value) > len(str(2**64)):
-            self._fault(line, "whole number of more than 64 bits")
-            return None
-        base = {"0o": 8, "0x": 16}.get(value[:2], 10)
-        return int(value, base)
 
 
 def _shown_tag(node: yaml.Node) -> str:
