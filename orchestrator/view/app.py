@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,7 +114,7 @@ class Api:
             "version": snapshot.version,
             "index": index,
             "measures": snapshot.items.measures,
-            "values": snapshot.items.page(_rows_of(index))[0],
+            "values": snapshot.items.page(np.array([index], dtype=np.int64))[0],
             "around": _around(rows, index),
             **page,
         }
@@ -140,10 +139,6 @@ class Api:
 
     def _run(self, request: Request) -> Run:
         return self._library.run(request.path_params["run"])
-
-
-def _rows_of(index: int) -> Rows:
-    return np.array([index], dtype=np.int64)
 
 
 def _around(rows: Rows, index: int) -> dict[str, int | None]:
@@ -212,15 +207,11 @@ def _written(value: object) -> bytes:
     return _encode(value).replace(b"<", b"\\u003c")
 
 
-def _served() -> dict[str, Traversable]:
-    """The files of the page by name; the report's style is among them, so that both are alike."""
-    own = {one.name: one for one in files(_STATIC).iterdir() if Path(one.name).suffix in _TYPES}
-    return {**own, "report.css": files("orchestrator.report.html") / "style.css"}
-
-
 async def _file(request: Request) -> Response:
     name = request.path_params["name"]
-    found = _served().get(name)
+    # The files of the page by name; the report's style is among them, so that both are alike
+    own = {one.name: one for one in files(_STATIC).iterdir() if Path(one.name).suffix in _TYPES}
+    found = {**own, "report.css": files("orchestrator.report.html") / "style.css"}.get(name)
     if found is None:
         raise HTTPException(404)
     return Response(found.read_bytes(), media_type=_TYPES[Path(name).suffix])

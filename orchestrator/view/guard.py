@@ -119,9 +119,16 @@ class Guard:
         if refused is not None:
             return refused
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        path = _path_of(scope, query)
+        # The address without the token, escaped for an attribute.
+        rest = urlencode([(name, value) for name, value in query.items() if name != TOKEN])
+        path = "/" + quote(scope["path"].lstrip("/"), safe="/-._~")
+        path = (f"{path}?{rest}" if rest else path).replace("&", "&amp;").replace("'", "%27")
         if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
-            return self._welcome(path)
+            response = self._forward(path)
+            response.set_cookie(
+                self.cookie, self._door.session, httponly=True, samesite="strict", path="/"
+            )
+            return response
         if self._door.knows(self._cookie_of(headers)):
             # A link that was used before, opened again by who used it.
             return self._forward(path) if TOKEN in query else None
@@ -149,25 +156,11 @@ class Guard:
             return ""
         return jar[self.cookie].value if self.cookie in jar else ""
 
-    def _welcome(self, path: str) -> Response:
-        response = self._forward(path)
-        response.set_cookie(
-            self.cookie, self._door.session, httponly=True, samesite="strict", path="/"
-        )
-        return response
-
     @staticmethod
     def _forward(path: str) -> Response:
         # A redirect of a visit that another site began would not carry the new cookie.
         head = f'<meta http-equiv="refresh" content="0;url={path}">'
         return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Continue</a>'))
-
-
-def _path_of(scope: Scope, query: Mapping[str, str]) -> str:
-    """The address without the token, escaped for an attribute."""
-    rest = urlencode([(name, value) for name, value in query.items() if name != TOKEN])
-    path = "/" + quote(scope["path"].lstrip("/"), safe="/-._~")
-    return (f"{path}?{rest}" if rest else path).replace("&", "&amp;").replace("'", "%27")
 
 
 def _refused(status: int, why: str) -> Response:

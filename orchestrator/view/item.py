@@ -29,9 +29,19 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
     rows = {name: _rows(frames, name, key) for name in frames if name != ITEMS}
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
     answers = rows.pop("answers", [])
+    item = about[0] if about else {}
+    first = answers[0] if answers else {}
+    followups = _json(item.get("followups")) or []
+    references = _json(item.get("references")) or [item.get("reference", first.get("reference"))]
+    fields = _json(item.get("fields")) or {}
     return {
         "key": safe_line(key),
-        "about": _about(about[0] if about else {}, answers),
+        "about": {
+            "category": _line(item.get("category", first.get("category"))),
+            "prompts": [text(one) for one in (item.get("prompt", first.get("prompt")), *followups)],
+            "references": [text(one) for one in references],
+            "fields": [[safe_line(str(name)), text(value)] for name, value in fields.items()],
+        },
         "answers": [_answer(row) for row in answers],
         "judgments": [_judgment(row) for row in rows.pop("judgments", [])],
         "rewritings": [_rewriting(row) for row in rows.pop("probdiff", [])],
@@ -65,19 +75,6 @@ def _taken(rows: dict[str, list[dict[str, Any]]], name: str, column: str) -> Seq
     """The rows of a frame where it has this column; else it is a table like any other."""
     has = name in rows and rows[name] and column in rows[name][0]
     return rows.pop(name) if has else ()
-
-
-def _about(item: Row, answers: Sequence[Row]) -> dict[str, Any]:
-    first = answers[0] if answers else {}
-    followups = _json(item.get("followups")) or []
-    references = _json(item.get("references")) or [item.get("reference", first.get("reference"))]
-    fields = _json(item.get("fields")) or {}
-    return {
-        "category": _line(item.get("category", first.get("category"))),
-        "prompts": [text(one) for one in (item.get("prompt", first.get("prompt")), *followups)],
-        "references": [text(one) for one in references],
-        "fields": [[safe_line(str(name)), text(value)] for name, value in fields.items()],
-    }
 
 
 def _json(value: object) -> Any:  # noqa: ANN401 (JSON values)

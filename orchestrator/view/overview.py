@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 from orchestrator.report.html import page, ranked, rests
 from orchestrator.report.html.cells import Grid, grid
 from orchestrator.report.html.figures import Figure
-from orchestrator.report.html.page import Section
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
 from orchestrator.runner.interface.html_report import material
@@ -34,7 +33,18 @@ def overview(result: Result) -> dict[str, Any]:
         "glance": [safe_line(line) for line in page.glance(about)],
         "legend": ranked.LEGEND if any(one.neighbours for one in about.rankings) else "",
         "warnings": [safe_line(line) for line in page.warnings(about, drawn=drawn)],
-        "sections": [_section(part) for part in parts],
+        "sections": [
+            {
+                "key": part.key,
+                "title": part.title,
+                "figures": [_figure(figure) for figure in part.figures],
+                "tables": [table_of(table) for table in part.tables],
+                "folded": [
+                    table_of(table) | {"source": safe_line(table.source)} for table in part.folded
+                ],
+            }
+            for part in parts
+        ],
         "recipe": safe_block(json.dumps(dict(about.settings), indent=1, default=str), _MAX_RECIPE),
     }
 
@@ -50,16 +60,6 @@ def drawings(result: Result) -> dict[str, Tree]:
 def table_of(table: Table) -> dict[str, Any]:
     """A table as the page draws it."""
     return _grid(grid(table, table.key))
-
-
-def _section(part: Section) -> dict[str, Any]:
-    return {
-        "key": part.key,
-        "title": part.title,
-        "figures": [_figure(figure) for figure in part.figures],
-        "tables": [table_of(table) for table in part.tables],
-        "folded": [table_of(table) | {"source": safe_line(table.source)} for table in part.folded],
-    }
 
 
 def _figure(figure: Figure) -> dict[str, Any]:

@@ -6,7 +6,7 @@ sent: a unit that asks what the store does not hold ends there.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from orchestrator.errors import RunDirectoryError
 from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.recipe.load import loads
-from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure, Item, Message, Outcome
 from orchestrator.runner.models.given_answers import open_given
 from orchestrator.runner.models.identity import identity_key
@@ -78,7 +77,12 @@ class Replay:
         directory = RunDirectory.open(path)
         revision = last_revision(directory) or {}
         self._store_path = directory.store_path
-        self.recipe = _recipe(revision, path, allow_code=allow_code)
+        settings = revision.get("recipe")
+        if not settings:
+            raise RunDirectoryError(f"{path}: this run has no recipe")
+        # A resolved recipe is a recipe; its paths are absolute.
+        text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        self.recipe = loads(text.encode(), path / "recipe.yaml", allow_code=allow_code)
         self.identities: Mapping[str, Mapping[str, str]] = revision.get("identities") or {}
         items = StoredItems(frames)
         specs = self.recipe.models
@@ -107,21 +111,12 @@ class Replay:
             for position in found:
                 driver.open(position)
             driver.close()
-        return [self._unit(position, asked) for position, asked in found.items()]
-
-    def _unit(self, position: int, asked: Sequence[Asked]) -> Unit:
-        work = self._plan.work(position)
-        part, unit = work.part, work.unit
-        return Unit(part.name, part.kind, unit.models, unit.judge, tuple(asked))
-
-
-def _recipe(revision: Mapping[str, Any], path: Path, *, allow_code: bool) -> Recipe:
-    settings = revision.get("recipe")
-    if not settings:
-        raise RunDirectoryError(f"{path}: this run has no recipe")
-    # A resolved recipe is a recipe; its paths are absolute.
-    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    return loads(text.encode(), path / "recipe.yaml", allow_code=allow_code)
+        units = []
+        for position, asked in found.items():
+            work = self._plan.work(position)
+            part, unit = work.part, work.unit
+            units.append(Unit(part.name, part.kind, unit.models, unit.judge, tuple(asked)))
+        return units
 
 
 class StoredItems:
@@ -158,22 +153,19 @@ class StoredItems:
                 self._kept.popitem(last=False)
             rows = self._scan.slice(part * _TOGETHER, _TOGETHER).collect()
             self._kept[part] = rows.to_dicts()
-        return _item(self._kept[part][place])
-
-
-def _item(row: Mapping[str, Any]) -> Item:
-    messages = row.get("messages")
-    return Item(
-        key=row["item"],
-        messages=(Message("user", row["prompt"]),)
-        if messages is None
-        else msgspec.json.decode(messages, type=tuple[Message, ...]),
-        followups=_listed(row["followups"], tuple[str, ...]),
-        reference=row["reference"],
-        references=_listed(row["references"], tuple[str | None, ...]),
-        category=row["category"],
-        fields=msgspec.json.decode(row["fields"]) if row["fields"] else {},
-    )
+        row = self._kept[part][place]
+        messages = row.get("messages")
+        return Item(
+            key=row["item"],
+            messages=(Message("user", row["prompt"]),)
+            if messages is None
+            else msgspec.json.decode(messages, type=tuple[Message, ...]),
+            followups=_listed(row["followups"], tuple[str, ...]),
+            reference=row["reference"],
+            references=_listed(row["references"], tuple[str | None, ...]),
+            category=row["category"],
+            fields=msgspec.json.decode(row["fields"]) if row["fields"] else {},
+        )
 
 
 def _listed(text: str | None, kind: Any) -> Any:  # noqa: ANN401 (what the type says)

@@ -45,7 +45,8 @@ class Texts:
 
     def find(self, query: str) -> Found | None:
         """One truth value an item: whether all terms occur; None where there is no term."""
-        terms = tuple(dict.fromkeys(_terms(query)))
+        found = [quoted or word for quoted, word in _TERM.findall(query.lower())]
+        terms = tuple(dict.fromkeys([term for term in found if term][:_MOST_TERMS]))
         return self._find(terms) if terms else None
 
     def _find(self, terms: tuple[str, ...]) -> Found:
@@ -54,7 +55,9 @@ class Texts:
                 self._kept.move_to_end(terms)
                 return self._kept[terms]
         *before, last = terms
-        found = self._contains(last)
+        held = self._texts.select(pl.first().str.contains(last, literal=True)).collect()
+        # A copy, because that of polars can't be written to.
+        found = np.array(held.to_series())
         if before:
             # Most of a query was there at the keystroke before.
             found &= self._find(tuple(before))
@@ -63,11 +66,6 @@ class Texts:
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return found
-
-    def _contains(self, term: str) -> Found:
-        held = self._texts.select(pl.first().str.contains(term, literal=True)).collect()
-        # A copy, because that of polars can't be written to.
-        return np.array(held.to_series())
 
 
 def write_texts(frames: FrameFiles, keys: pl.Series, path: Path) -> Texts:
@@ -115,8 +113,3 @@ def _columns(frames: FrameFiles, name: str) -> list[str]:
         for column, kind in schema.items()
         if kind == pl.String and column not in _NAMES and column != "item"
     ]
-
-
-def _terms(query: str) -> list[str]:
-    found = [quoted or word for quoted, word in _TERM.findall(query.lower())]
-    return [term for term in found if term][:_MOST_TERMS]

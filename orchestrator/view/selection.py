@@ -43,14 +43,11 @@ def exported(snapshot: Snapshot, wanted: Wanted, form: str, run: str) -> tuple[b
         table = table.lazy().join(texts, on="item", how="left", maintain_order="left").collect()
     to = io.BytesIO()
     if form == "csv":
-        harmless(_with_safe_names(table)).write_csv(to)
+        # Names of columns are cells of the file too
+        names = pl.DataFrame({"name": table.columns})
+        table = table.rename(dict(zip(table.columns, harmless(names)["name"], strict=True)))
+        harmless(table).write_csv(to)
     else:
         table.write_json(to)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", run)[:80]
     return to.getvalue(), f"{name}-items.{form}", _TYPES[form]
-
-
-def _with_safe_names(table: pl.DataFrame) -> pl.DataFrame:
-    """Names of columns are cells of the file too."""
-    names = pl.DataFrame({"name": table.columns})
-    return table.rename(dict(zip(table.columns, harmless(names)["name"], strict=True)))

@@ -77,7 +77,8 @@ def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Seque
 
 def _asked(asked: Asked, speller: Speller) -> Data:
     ask, outcome = asked.ask, asked.outcome
-    found: Data = {"model": safe_line(ask.model), "kind": _kind(ask)}
+    kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose"}
+    found: Data = {"model": safe_line(ask.model), "kind": kinds.get(type(ask), "similarity")}
     if not isinstance(ask, SimilarityAsk):
         found["messages"] = [[one.role, text(one.content)] for one in ask.messages]
     if isinstance(outcome, Failure):
@@ -100,11 +101,6 @@ def _asked(asked: Asked, speller: Speller) -> Data:
             # An ask is answered by its own kind of outcome.
             pass
     return found
-
-
-def _kind(ask: AnyAsk) -> str:
-    kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose"}
-    return kinds.get(type(ask), "similarity")
 
 
 def _generated(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
