@@ -57,7 +57,10 @@ def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
     if count.at_least is not None and count.left:
         least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
         yield page.words(f"Requests: at least {least}, at most {most}, as the run may stop early")
-    yield from _reused(page, count)
+    # A line for each other run that held outcomes come from
+    for run, n in count.reused:
+        said = f"{numbers.count(n)} of those held will be copied from "
+        yield Text.assemble(page.words(said), page.data(run, page.width // 2))
     for line in count.servers:
         yield page.prose(line)
     for note in count.notes if count.left or count.is_estimate else ():
@@ -82,13 +85,6 @@ def _stages(page: Page, stages: Sequence[StageCount]) -> Table:
         rows.append([Text("")])
         rows.append(_stage(page, _total(stages, methods=methods), shown))
     return page.table(columns, rows)
-
-
-def _reused(page: Page, count: PlanCount) -> Iterator[Text]:
-    """Yield a line for each other run that held outcomes come from."""
-    for run, n in count.reused:
-        said = f"{numbers.count(n)} of those held will be copied from "
-        yield Text.assemble(page.words(said), page.data(run, page.width // 2))
 
 
 def _total(stages: Sequence[StageCount], *, methods: bool) -> StageCount:
@@ -300,11 +296,12 @@ def _runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableT
     cells = []
     for row in rows:
         failed = row.get("units_failed")
+        value = row.get("size")
         cells.append([
             page.data(str(row.get("state", "")), 12),
             page.cell(f"{_count(row.get('units_done'))} of {_count(row.get('units_total'))}"),
             page.cell(_count(failed), BAD if failed else FAINT),
-            page.cell(_size(row.get("size"))),
+            page.cell(numbers.UNDEFINED if value is None else numbers.size(value)),
         ])  # fmt: skip
     # The path has what the other columns leave.
     widths = [
@@ -321,10 +318,6 @@ def _runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableT
 
 def _count(value: int | None) -> str:
     return numbers.UNDEFINED if value is None else numbers.count(value)
-
-
-def _size(value: float | None) -> str:
-    return numbers.UNDEFINED if value is None else numbers.size(value)
 
 
 def status(values: Mapping[str, Any]) -> RenderableType:
@@ -345,7 +338,8 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
     left = progress.units_left
     age = numbers.duration(values.get("age_s"))
     if values.get("is_alive", True):
-        state = page.words(_running(progress), f"{HEADING} {GOOD}")
+        going = "paused" if progress.paused else "running"
+        state = page.words("stopping" if progress.stopping else going, f"{HEADING} {GOOD}")
     elif left:
         state = page.words(f"stopped {age} ago", f"{HEADING} {DOUBTFUL}")
     else:
@@ -356,9 +350,3 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
     yield Text("")
     yield _models(page, progress.models)
     yield from _limits(page, progress.models)
-
-
-def _running(progress: Progress) -> str:
-    if progress.stopping:
-        return "stopping"
-    return "paused" if progress.paused else "running"

@@ -81,14 +81,12 @@ def harmless(frame: pl.DataFrame) -> pl.DataFrame:
     changed: list[pl.Series] = []
     for name, kind in frame.schema.items():
         if isinstance(kind, pl.List):
-            changed.append(pl.Series(name, [_json(value) for value in frame[name].to_list()]))
+            values = frame[name].to_list()
+            lists = [None if value is None else json.dumps(value) for value in values]
+            changed.append(pl.Series(name, lists))
         elif kind == pl.String:
             changed.append(pl.Series(name, [_cell(value) for value in frame[name]], pl.String))
     return frame.with_columns(changed).rename({name: str(_cell(name)) for name in frame.columns})
-
-
-def _json(value: object) -> str | None:
-    return None if value is None else json.dumps(value)
 
 
 def _cell(text: str | None) -> str | None:

@@ -93,19 +93,13 @@ def cell_text(column: TableColumn, cell: Cell) -> str:
     if isinstance(cell, Measured):
         if cell.value is None:
             return f"{numbers.UNDEFINED} ({cell.why})" if cell.why else numbers.UNDEFINED
-        return _with_interval(column, cell)
+        text = _form(column)(cell.value)
+        if cell.low is not None and cell.high is not None:
+            low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
+            high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
+            text = f"{text} {low}, {high}"
+        return f"{text}{_rests_on(cell)}"
     return numbers.UNDEFINED if cell is None else _form(column)(float(cell))
-
-
-def _with_interval(column: TableColumn, cell: Measured) -> str:
-    value = float("nan") if cell.value is None else cell.value
-    write = _form(column)
-    text = write(value)
-    if cell.low is not None and cell.high is not None:
-        low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
-        high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
-        text = f"{text} {low}, {high}"
-    return f"{text}{_rests_on(cell)}"
 
 
 def _rests_on(cell: Measured) -> str:

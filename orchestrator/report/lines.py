@@ -24,11 +24,6 @@ _NAME_WIDTH: Final = 40
 _SEPARATOR: Final = " · "
 
 
-def _is_ascii_only(stream: TextIO) -> bool:
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    return not encoding.lower().replace("-", "").startswith("utf")
-
-
 class PlainPainter:
     """A line each ten seconds and one for each change of state."""
 
@@ -36,7 +31,8 @@ class PlainPainter:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._ascii_only = _is_ascii_only(stream)
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._ascii_only = not encoding.lower().replace("-", "").startswith("utf")
         self._pace = Pace()
         self._states: dict[str, str] = {}
         self._stopping = ""

@@ -1,6 +1,6 @@
 """The live display: one frame that is redrawn in place."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, TextIO
 
 from rich.console import RenderableType
@@ -102,7 +102,13 @@ def _starting(title: str, total: int) -> RenderableType:
 
 
 def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[RenderableType]:
-    yield _heading(page, title, progress, pace)
+    clock = numbers.clock(progress.elapsed_s)
+    eta_s = None if progress.stopping or progress.paused else pace.eta_s()
+    right = clock if eta_s is None else f"{clock} · ETA {numbers.duration(eta_s)}"
+    end = page.cell(right)
+    left = page.data(title, max(0, page.width - end.cell_len - 2), HEADING)
+    gap = max(1, page.width - left.cell_len - end.cell_len)
+    yield Text.assemble(left, " " * gap, end, no_wrap=True, overflow="crop")
     yield _bar(page, progress)
     yield from page.flow(unit_parts(progress))
     yield from page.flow(_request_parts(progress, pace.total()), style=FAINT)
@@ -114,7 +120,10 @@ def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[R
     for ranking in progress.rankings:
         yield from page.flow(_ranking_parts(page, ranking))
     if progress.failures:
-        yield from page.flow(_failure_parts(page, progress.failures))
+        order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))
+        causes = (f"{cause} {numbers.count(n)}" for cause, n in order)
+        shown = (page.data(cause, page.width // 2, BAD) for cause in causes)
+        yield from page.flow([page.words("Failed units", BAD), *shown])
     if progress.stopping:
         n_in_flight = sum(model.in_flight for model in progress.models)
         parts: list[Text | str] = [
@@ -127,23 +136,18 @@ def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[R
     yield page.words(_STOPPING if progress.stopping else _KEEP, FAINT)
 
 
-def _heading(page: Page, title: str, progress: Progress, pace: Pace) -> Text:
-    clock = numbers.clock(progress.elapsed_s)
-    eta_s = None if progress.stopping or progress.paused else pace.eta_s()
-    right = clock if eta_s is None else f"{clock} · ETA {numbers.duration(eta_s)}"
-    end = page.cell(right)
-    left = page.data(title, max(0, page.width - end.cell_len - 2), HEADING)
-    gap = max(1, page.width - left.cell_len - end.cell_len)
-    return Text.assemble(left, " " * gap, end, no_wrap=True, overflow="crop")
-
-
 def _bar(page: Page, progress: Progress) -> Text:
     """Stored, done and failed units as shares of all; nothing that exists has no cell."""
     glyphs = page.glyphs
     width = min(page.width - 8, _MAX_BAR)
     total = max(1, progress.units_total - progress.units_not_needed)
     done = progress.units_done - progress.units_failed
-    cells = _cells((progress.units_stored, done, progress.units_failed), total, width)
+    cells: list[int] = []
+    sum_before = 0
+    for part in (progress.units_stored, done, progress.units_failed):
+        end = (sum_before + part) * width // total
+        cells.append(min(max(end - sum(cells), int(part > 0)), width - sum(cells)))
+        sum_before += part
     bar = Text(no_wrap=True, overflow="crop")
     bar.append(glyphs.part * cells[0], ACCENT)
     bar.append(glyphs.full * cells[1], GOOD)
@@ -153,16 +157,6 @@ def _bar(page: Page, progress: Progress) -> Text:
     # Rounded down: 100 % is said when all is done, not before.
     bar.append(f"  {int(1000 * share) / 10:.1f} %", HEADING)
     return bar
-
-
-def _cells(parts: Iterable[int], total: int, width: int) -> list[int]:
-    cells: list[int] = []
-    sum_before = 0
-    for part in parts:
-        end = (sum_before + part) * width // total
-        cells.append(min(max(end - sum(cells), int(part > 0)), width - sum(cells)))
-        sum_before += part
-    return cells
 
 
 def _request_parts(progress: Progress, rates: Rates) -> list[Text | str]:
@@ -199,13 +193,6 @@ def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
     ]
 
 
-def _failure_parts(page: Page, failures: dict[str, int]) -> list[Text | str]:
-    order = sorted(failures.items(), key=lambda pair: (-pair[1], pair[0]))
-    parts: list[Text | str] = [page.words("Failed units", BAD)]
-    parts += [page.data(f"{cause} {numbers.count(n)}", page.width // 2, BAD) for cause, n in order]
-    return parts
-
-
 def _models(page: Page, models: tuple[ModelProgress, ...], pace: Pace) -> RenderableType:
     columns = [Column("model", "left"), Column("state", "left"), Column("in flight")]
     columns += [Column("queued"), Column("done")]
@@ -216,15 +203,11 @@ def _models(page: Page, models: tuple[ModelProgress, ...], pace: Pace) -> Render
         columns += [Column("tok/s in"), Column("tok/s out")]
     if page.width >= _WIDEST:
         columns += [Column("at server"), Column("cached")]
-    names = _name_width(page, columns, models)
-    rows = [_model(page, model, pace.model(model.name), names) for model in models]
-    return page.table(columns, rows)
-
-
-def _name_width(page: Page, columns: list[Column], models: tuple[ModelProgress, ...]) -> int:
     others = 12 + sum(max(len(column.heading), 7) + 2 for column in columns[2:])
     longest = max((page.name(model.name).cell_len for model in models), default=0)
-    return max(_MIN_NAME, min(longest, _MAX_NAME, page.width - others))
+    names = max(_MIN_NAME, min(longest, _MAX_NAME, page.width - others))
+    rows = [_model(page, model, pace.model(model.name), names) for model in models]
+    return page.table(columns, rows)
 
 
 def _model(page: Page, model: ModelProgress, rates: Rates, names: int) -> list[RenderableType]:

@@ -45,13 +45,32 @@ def escaped(text: str, width: int | None = None) -> str:
 
 
 def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
-    yield from _head(analysis)
+    # The title, then at once whether it can be trusted, and on what it rests
+    yield f"## {escaped(subject(analysis))}"
+    yield ""
+    if analysis.warning:
+        yield f"**{escaped(analysis.warning)}**"
+        yield ""
+    yield _basis(analysis)
     if said := verdict(analysis, escaped):
         yield ""
         yield said if analysis.order_resolvable else f"**{said}**"
     if analysis.ratings:
         yield ""
-        yield from _ratings(analysis, exact_match)
+        level = numbers.level(analysis.confidence_level)
+        headings = [
+            "rank",
+            "model",
+            "rating",
+            f"{level} interval",
+            "P(win)",
+            "judgments",
+            "missing",
+        ]
+        if exact_match:
+            headings.append("exact match")
+        rows = [_rating(model, exact_match) for model in analysis.ratings]
+        yield from _table(headings, rows, left={1})
     if analysis.neighbours:
         yield ""
         yield from _neighbours(analysis)
@@ -73,16 +92,6 @@ def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
     yield f"Intervals: {analysis.method}; {analysis.uncertainty}."
 
 
-def _head(analysis: RankingAnalysis) -> Iterator[str]:
-    """The title, then at once whether it can be trusted, and on what it rests."""
-    yield f"## {escaped(subject(analysis))}"
-    yield ""
-    if analysis.warning:
-        yield f"**{escaped(analysis.warning)}**"
-        yield ""
-    yield _basis(analysis)
-
-
 def _basis(analysis: RankingAnalysis) -> str:
     missing = analysis.n_units - analysis.n_judged
     parts = [
@@ -93,15 +102,6 @@ def _basis(analysis: RankingAnalysis) -> str:
         *([f"approximate: {few_words(analysis)}"] if analysis.approximate else []),
     ]
     return " · ".join(parts)
-
-
-def _ratings(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
-    level = numbers.level(analysis.confidence_level)
-    headings = ["rank", "model", "rating", f"{level} interval", "P(win)", "judgments", "missing"]
-    if exact_match:
-        headings.append("exact match")
-    rows = [_rating(model, exact_match) for model in analysis.ratings]
-    yield from _table(headings, rows, left={1})
 
 
 def _rating(model: ModelRating, exact_match: ExactMatch) -> list[str]:

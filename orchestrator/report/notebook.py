@@ -78,7 +78,10 @@ class NotebookPainter:
     def _bundle(self) -> dict[str, str]:
         """The state as HTML, and as text for front ends without it."""
         lines = self._lines()
-        bar = "" if self._progress is None else _bar(self._progress)
+        bar = ""
+        if (progress := self._progress) is not None:
+            total = max(1, progress.units_total - progress.units_not_needed)
+            bar = _BAR.format(done=progress.units_stored + progress.units_done, total=total)
         html = [f"<b>{escape(safe_line(self._title))}</b>", bar, *map(escape, lines)]
         return {
             "text/html": "<br>".join(part for part in html if part),
@@ -101,8 +104,3 @@ class NotebookPainter:
             for model in progress.models
         ]
         return [" · ".join(parts), *models, *self._notes]
-
-
-def _bar(progress: Progress) -> str:
-    total = max(1, progress.units_total - progress.units_not_needed)
-    return _BAR.format(done=progress.units_stored + progress.units_done, total=total)

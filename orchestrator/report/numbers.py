@@ -125,20 +125,16 @@ def ends(estimate: Estimate) -> tuple[float, float]:
     return (math.nan, math.nan) if interval is None else (interval.low, interval.high)
 
 
-def _one_sided(value: float, low: float, high: float) -> str:
-    if value > 0 and math.isfinite(low):
-        return f"≥ {_points(low)}"
-    if value < 0 and math.isfinite(high):
-        return f"≤ {_points(high)}"
-    return UNBOUNDED
-
-
 def difference(value: float, low: float, high: float) -> str:
     """A difference of ratings with its bounds: `+212 [180, 245]`."""
     if math.isnan(value):
         return UNDEFINED
     if math.isinf(value):
-        return _one_sided(value, low, high)
+        if value > 0 and math.isfinite(low):
+            return f"≥ {_points(low)}"
+        if value < 0 and math.isfinite(high):
+            return f"≤ {_points(high)}"
+        return UNBOUNDED
     bounds = interval(low, high)
     signed = f"{round(value) + 0:+,}"
     return signed if bounds == UNDEFINED else f"{signed} {bounds}"

@@ -71,7 +71,15 @@ class Pace:
             return 0.0
         waited_for = [model for model in now.models if model.units_left > 0]
         if not waited_for:
-            return self._eta_of_all(now)
+            # Seconds left by the number of units alone, where nobody says what they wait for
+            left = now.units_left
+            before = self._before(_ETA_SPAN_S)
+            if before is None or now.units_done < _MIN_DONE:
+                return None
+            done = now.units_done - before.units_done
+            if done <= 0:
+                return now.eta_s
+            return left * (now.elapsed_s - before.elapsed_s) / done
         found = [self._eta_of(model, now.elapsed_s) for model in waited_for]
         known = [eta for eta in found if eta is not None]
         return max(known) if len(known) == len(found) else None
@@ -89,17 +97,6 @@ class Pace:
         since_s, first = self._first.get(model.name, (0.0, 0))
         done = model.units_done - first
         return model.units_left * (now_s - since_s) / done if done > 0 else None
-
-    def _eta_of_all(self, now: Progress) -> float | None:
-        """Seconds left by the number of units alone, where nobody says what they wait for."""
-        left = now.units_left
-        before = self._before(_ETA_SPAN_S)
-        if before is None or now.units_done < _MIN_DONE:
-            return None
-        done = now.units_done - before.units_done
-        if done <= 0:
-            return now.eta_s
-        return left * (now.elapsed_s - before.elapsed_s) / done
 
     def _rates(self, name: str | None) -> Rates:
         before = self._before(_RATE_SPAN_S)

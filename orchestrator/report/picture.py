@@ -62,18 +62,15 @@ class Axis:
     def draw(self, bounds: Bounds, glyphs: Glyphs) -> tuple[str, str, str]:
         """Return the parts left of the point, the point, and right of it; `width` in all."""
         if bounds.value is None:
-            return self._draw_nowhere(bounds, glyphs)
+            if bounds.high_open and not bounds.low_open:
+                return " " * (self.width - 1), glyphs.open_right, ""
+            if bounds.low_open and not bounds.high_open:
+                return "", glyphs.open_left, " " * (self.width - 1)
+            return " " * self.width, "", ""
         at = self.column(bounds.value)
         left = self._draw_left(bounds, at, glyphs)
         right = self._draw_right(bounds, at, glyphs)
         return left, glyphs.point, right
-
-    def _draw_nowhere(self, bounds: Bounds, glyphs: Glyphs) -> tuple[str, str, str]:
-        if bounds.high_open and not bounds.low_open:
-            return " " * (self.width - 1), glyphs.open_right, ""
-        if bounds.low_open and not bounds.high_open:
-            return "", glyphs.open_left, " " * (self.width - 1)
-        return " " * self.width, "", ""
 
     def _draw_left(self, bounds: Bounds, at: int, glyphs: Glyphs) -> str:
         if bounds.low_open:
@@ -102,12 +99,9 @@ def make_axis(values: Iterable[float | None], width: int) -> Axis | None:
     missing = _MIN_SPAN - (high - low)
     if missing > 0:
         low, high = low - missing / 2, high + missing / 2
-    step = _step((high - low) / max(1, width // _LABEL_WIDTH))
+    at_least = (high - low) / max(1, width // _LABEL_WIDTH)
+    power = 10.0 ** math.floor(math.log10(at_least))
+    step = next(step * power for step in _STEPS if step * power >= at_least * (1 - 1e-9))
     # A little room at both ends, so that no interval seems to be cut off by the frame.
     margin = 0.02 * (high - low)
     return Axis(low - margin, high + margin, width, step)
-
-
-def _step(at_least: float) -> float:
-    power = 10.0 ** math.floor(math.log10(at_least))
-    return next(step * power for step in _STEPS if step * power >= at_least * (1 - 1e-9))

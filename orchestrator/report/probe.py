@@ -44,7 +44,11 @@ def _parts(
     yield Text(safe_line(title), page.HEADING)
     found = _table("question", "answer", "observed")
     for one in findings:
-        found.add_row(*_row(one.name.replace("_", " "), one.value, one.state, one.said, one.remedy))
+        seen = Text(safe_line(one.said))
+        if one.remedy:
+            seen.append(f"\n→ {safe_line(one.remedy)}", page.FAINT)
+        name = Text(safe_line(one.name.replace("_", " ")))
+        found.add_row(name, Text(safe_line(one.value), _STYLES[one.state]), seen)
     yield found
     yield Text("")
     can = _table("numbers", "methods", "why")
@@ -72,10 +76,3 @@ def _table(*columns: str) -> Table:
     for name in columns:
         table.add_column(name, overflow="fold", no_wrap=name in _SHORT)
     return table
-
-
-def _row(name: str, value: str, state: str, said: str, remedy: str) -> tuple[Text, Text, Text]:
-    text = Text(safe_line(said))
-    if remedy:
-        text.append(f"\n→ {safe_line(remedy)}", page.FAINT)
-    return Text(safe_line(name)), Text(safe_line(value), _STYLES[state]), text

@@ -10,7 +10,7 @@ from orchestrator.report import numbers
 from orchestrator.report.grid import Cell, Grid, draw
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, Column, Page
 from orchestrator.report.words import UNTRUSTED, few_words, rating_bounds
-from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 
 _EVEN: Final = 0.5
@@ -79,17 +79,14 @@ def _position_rows(analysis: RankingAnalysis) -> list[_Row]:
     if position is None:
         return [("effects of presentation order", numbers.UNDEFINED, "")]
     interval = position.bias.interval
+    bias = numbers.signed_percent_with_interval(position.bias.value, *numbers.ends(position.bias))
     biased = interval is not None and not interval.contains(0.0)
     return [
-        ("bias for the answer shown first", _signed(position.bias), DOUBTFUL if biased else ""),
+        ("bias for the answer shown first", bias, DOUBTFUL if biased else ""),
         ("winner flips with the order", _share(position.flip_rate), ""),
         ("one order decides, the other ties", _share(position.half_flip_rate), ""),
         ("same decision in both orders", _share(position.consistency), ""),
     ]
-
-
-def _signed(estimate: Estimate) -> str:
-    return numbers.signed_percent_with_interval(estimate.value, *numbers.ends(estimate))
 
 
 def _share(estimate: Estimate) -> str:
@@ -163,7 +160,8 @@ def categories(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
     def cell(row: int, column: int) -> Cell:
         model = found[row].get(models[column])
         if model is None or model.rating is None:
-            return Cell(numbers.UNDEFINED, "open" if model is not None and _is_open(model) else "")
+            is_open = model is not None and (model.low_open or model.high_open)
+            return Cell(numbers.UNDEFINED, "open" if is_open else "")
         style = DOUBTFUL if model.n_clusters < APPROXIMATE_BELOW else ""
         return Cell(numbers.rating(model.rating), rating_bounds(model), style)
 
@@ -175,7 +173,3 @@ def categories(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
     if few:
         text = f"approximate where a category has {few_words(analysis)}"
         yield page.words(text, DOUBTFUL)
-
-
-def _is_open(model: ModelRating) -> bool:
-    return model.low_open or model.high_open

@@ -168,7 +168,8 @@ def _ratings(
         None
         if analysis.warning
         else make_axis(
-            _edges(analysis), min(beside if fits else page.width - names - _GAP, _MAX_PICTURE)
+            [edge for model in analysis.ratings for edge in (model.rating, model.low, model.high)],
+            min(beside if fits else page.width - names - _GAP, _MAX_PICTURE),
         )
     )
     name = _Field(Column("model", "left"), names, lambda m: page.name(m.model, names, HEADING))
@@ -245,10 +246,6 @@ def _fields(page: Page, analysis: RankingAnalysis, exact_match: ExactMatch) -> l
             )
         )
     return fields
-
-
-def _edges(analysis: RankingAnalysis) -> list[float | None]:
-    return [edge for model in analysis.ratings for edge in (model.rating, model.low, model.high)]
 
 
 def _picture(page: Page, axis: Axis, model: ModelRating) -> Text:

@@ -77,14 +77,10 @@ def _one_line(text: str, *, ascii_only: bool) -> str:
         marks = marks + 1 if category in _MARKS else 0
         if marks > _MAX_MARKS:
             continue
-        shown.append(_escaped(character) if ascii_only or category in _HIDDEN else character)
+        shown.append(ascii(character)[1:-1] if ascii_only or category in _HIDDEN else character)
     if len(text) > _MAX_LENGTH:
         shown.append(_dots(ascii_only=ascii_only))
     return "".join(shown)
-
-
-def _escaped(character: str) -> str:
-    return ascii(character)[1:-1]
 
 
 def _dots(*, ascii_only: bool) -> str:
