@@ -22,18 +22,12 @@ def check(options: argparse.Namespace) -> int:
             notes = check_recipe(name, overrides=options.set, allow_code=options.allow_code)
         except UsageError as error:
             tables = importlib.import_module("orchestrator.report.tables")
-            _print(tables.faults(error, summary=False), wrap=False)
+            page = importlib.import_module("orchestrator.report.page")
+            page.print_to(sys.stderr, tables.faults(error, summary=False), wrap=False)
             worst = EXIT_USAGE
         else:
             for note in notes:
-                _complain(f"{find(name).name}: {note}")
+                messages = importlib.import_module("orchestrator.runner.commands.messages")
+                messages.Said().complain(f"{find(name).name}: {note}")
             write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
     return worst
-
-
-def _complain(message: str) -> None:
-    importlib.import_module("orchestrator.runner.commands.messages").Said().complain(message)
-
-
-def _print(renderable: object, *, wrap: bool) -> None:
-    importlib.import_module("orchestrator.report.page").print_to(sys.stderr, renderable, wrap=wrap)

@@ -76,9 +76,11 @@ def _planned(
             prepared = _prepared(file, allow_code=allow_code)
             plan_hash = prepared.plan.hash()
             if plan_hash not in opened:
+                version = read_revision(file).get("orchestrator")
+                by = "" if version == __version__ else f" by orchestrator {version!s:.20}"
                 raise RunDirectoryError(
-                    f"{file}: this recipe now gives a different plan than when it was "
-                    f"run{_program_of(file)}: its items, models or a method version have "
+                    f"{file}: this recipe now gives a different plan than when it was run{by}: "
+                    f"its items, models or a method version have "
                     "changed. The outcomes that it needs are unknown; nothing was deleted. Run "
                     "the recipe once more, which asks only what is missing and stores the plan "
                     "of now; or see what other recipes keep by a smaller --keep"
@@ -86,12 +88,6 @@ def _planned(
             plans.add(plan_hash)
             _add_keys(prepared, store, keys)
     return keys, plans
-
-
-def _program_of(file: Path) -> str:
-    """The version that ran a recipe, where it is not this one."""
-    version = read_revision(file).get("orchestrator")
-    return "" if version == __version__ else f" by orchestrator {version!s:.20}"
 
 
 def _prepared(file: Path, *, allow_code: bool) -> Prepared:

@@ -64,14 +64,10 @@ def is_wanted(options: argparse.Namespace) -> bool:
 def _places(options: argparse.Namespace) -> list[Path]:
     """Return the folders of runs that a command may read."""
     if not hasattr(options, "run"):
-        return [Path(_folder(options))]
+        folder: str = options.folder if hasattr(options, "folder") else options.runs
+        return [Path(folder)]
     named = [Path(getattr(options, name)) for name in ("run", "other") if hasattr(options, name)]
     return [place for one in named for place in (one, Path(RUNS) / one)]
-
-
-def _folder(options: argparse.Namespace) -> str:
-    folder: str = options.folder if hasattr(options, "folder") else options.runs
-    return folder
 
 
 def _runs(places: Sequence[Path]) -> list[Path]:
@@ -99,7 +95,11 @@ def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
         try:
             code = process.wait()
         except KeyboardInterrupt:
-            _end(process)
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_S)
+            process.kill()
+            process.wait()
             _say("interrupted")
             return EXIT_INTERRUPTED
         finally:
@@ -132,14 +132,6 @@ def _bound(what: int, value: int) -> None:
     _, most = resource.getrlimit(what)
     value = value if most == resource.RLIM_INFINITY else min(value, most)
     resource.setrlimit(what, (value, value))
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.send_signal(signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE_S)
-    process.kill()
-    process.wait()
 
 
 @contextlib.contextmanager

@@ -22,7 +22,13 @@ def new(options: argparse.Namespace) -> int:
         UsageError: If the name can't be that of a module, or one of the files is there.
     """
     name, folder = options.name, expanded(options.folder)
-    _check(name)
+    if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
+        raise UsageError(
+            f"invalid module name {name!r}; use lower-case letters, digits and underscores, "
+            "such as my_method"
+        )
+    if name in sys.stdlib_module_names or name.startswith(("test_", "_")):
+        raise UsageError(f"{name!r} names another module or a test; choose another name")
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder")
     files = {
@@ -56,13 +62,3 @@ def new(options: argparse.Namespace) -> int:
         + "\n",
     )
     return EXIT_COMPLETE
-
-
-def _check(name: str) -> None:
-    if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
-        raise UsageError(
-            f"invalid module name {name!r}; use lower-case letters, digits and underscores, "
-            "such as my_method"
-        )
-    if name in sys.stdlib_module_names or name.startswith(("test_", "_")):
-        raise UsageError(f"{name!r} names another module or a test; choose another name")

@@ -116,7 +116,9 @@ def probe_recipe(
 
 
 async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
-    key = _key(wanted.api_key_env)
+    key = os.environ.get(wanted.api_key_env, "") if wanted.api_key_env else ""
+    if wanted.api_key_env and not key:
+        raise UsageError(f"the environment variable {wanted.api_key_env} is not set")
     async with Http(url, key) as http:
         replies = {path: await http.get(path) for path in PATHS}
         if not any(reply.status for reply in replies.values()):
@@ -138,24 +140,21 @@ async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
         for name in names:
             endpoint = Endpoint(base_url=url, model=name, api_key=key, plain=wanted.plain)
             record = await _probe_endpoint(endpoint, backend, http)
+            features = _features(record)
+            needs = nominal_needs(_NOMINAL)
             found.append(
                 Probed(
                     name=name,
                     base_url=url,
                     kind=kind,
                     record=record,
-                    verdicts=_all_verdicts(record),
+                    verdicts=tuple(
+                        verdict(method, asked, record, features) for method, asked in needs.items()
+                    ),
                     context=context_length(replies, name),
                 )
             )
         return found
-
-
-def _key(variable: str) -> str:
-    key = os.environ.get(variable, "") if variable else ""
-    if variable and not key:
-        raise UsageError(f"the environment variable {variable} is not set")
-    return key
 
 
 async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRecord:
@@ -237,12 +236,6 @@ async def _connect_each(fleet: Fleet, models: Iterable[str]) -> None:
         if isinstance(backend, Failure):
             raise UsageError(f"{name!r} cannot be probed: {backend.message}")
         await backend.close()
-
-
-def _all_verdicts(record: ProbeRecord) -> tuple[Verdict, ...]:
-    features = _features(record)
-    needs = nominal_needs(_NOMINAL)
-    return tuple(verdict(method, asked, record, features) for method, asked in needs.items())
 
 
 def _features(record: ProbeRecord) -> frozenset[str]:

@@ -76,11 +76,7 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
             "command"
         )
         return EXIT_INTERRUPTED
-    return _exit_code(result, said)
-
-
-def _exit_code(result: api.Result, said: Said) -> int:
-    """0 where every unit of the plan has a good row."""
+    # 0 where every unit of the plan has a good row
     if result.ended is not None and result.ended.stopping:
         said.complain(
             f"stopped: {result.ended.stopping}; raise the limit and run the same command again"
@@ -134,16 +130,13 @@ def plan(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Show what a run found."""
-    result, said = _loaded_run(options), Said()
+    result = api.load(report_commands.run_path(options.run), allow_code=options.allow_code)
+    said = Said()
     for note in result.notes:
         said.complain(note)
     if not report_commands.write_files(result, options, said):
         _show_result(result, options.format, said)
     return EXIT_COMPLETE
-
-
-def _loaded_run(options: argparse.Namespace) -> api.Result:
-    return api.load(report_commands.run_path(options.run), allow_code=options.allow_code)
 
 
 def status(options: argparse.Namespace) -> int:

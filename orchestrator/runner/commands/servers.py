@@ -11,7 +11,7 @@ from orchestrator.report.page import print_to
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner.commands import probe as probing
-from orchestrator.runner.servers.registry import Kept, ServerRegistry
+from orchestrator.runner.servers.registry import ServerRegistry
 
 
 def probe(options: argparse.Namespace) -> int:
@@ -44,7 +44,15 @@ def servers(options: argparse.Namespace) -> int:
     shelf = ServerRegistry()
     found = {kept.name: kept for kept in shelf.all()}
     if options.action == "stop":
-        return _stop(shelf, found, options)
+        unknown = [name for name in options.name if name not in found]
+        if unknown:
+            raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
+        if not options.name and not options.all:
+            raise UsageError("specify a server name or --all")
+        for name in options.name or found:
+            shelf.stop(found[name])
+            write_to(sys.stdout, f"{safe_line(name)} stopped\n")
+        return EXIT_COMPLETE
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(list(found.values())).decode() + "\n")
         return EXIT_COMPLETE
@@ -58,16 +66,4 @@ def servers(options: argparse.Namespace) -> int:
         write_to(
             sys.stdout, "no kept servers (orchestrator run --keep-servers keeps them running)\n"
         )
-    return EXIT_COMPLETE
-
-
-def _stop(shelf: ServerRegistry, found: dict[str, Kept], options: argparse.Namespace) -> int:
-    unknown = [name for name in options.name if name not in found]
-    if unknown:
-        raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
-    if not options.name and not options.all:
-        raise UsageError("specify a server name or --all")
-    for name in options.name or found:
-        shelf.stop(found[name])
-        write_to(sys.stdout, f"{safe_line(name)} stopped\n")
     return EXIT_COMPLETE

@@ -347,12 +347,6 @@ def _kinds(entries: object) -> object:
     return [{"kind": one} if isinstance(one, str) else one for one in entries]
 
 
-def _kind_of(plugin: type) -> str:
-    """The kind by which a recipe names a plug-in's class: a bundled one, else `module:Class`."""
-    package, _, name = plugin.__module__.rpartition(".")
-    return name if package in _BUNDLED else f"{plugin.__module__}:{plugin.__qualname__}"
-
-
 def _plain(value: object, path: source.Path) -> Any:  # noqa: ANN401 (plain data)
     """The value as YAML would give it.
 
@@ -367,7 +361,11 @@ def _plain(value: object, path: source.Path) -> Any:  # noqa: ANN401 (plain data
         return fspath(value)
     if isinstance(value, Plugin):
         settings = value.config.model_dump(mode="json", exclude_unset=True)
-        return _plain({"kind": _kind_of(type(value)), **settings}, path)
+        # A recipe names a bundled plug-in by its module, another one by `module:Class`.
+        plugin = type(value)
+        package, _, name = plugin.__module__.rpartition(".")
+        kind = name if package in _BUNDLED else f"{plugin.__module__}:{plugin.__qualname__}"
+        return _plain({"kind": kind, **settings}, path)
     if isinstance(value, BaseModel):
         return _plain(value.model_dump(mode="json", exclude_unset=True), path)
     if isinstance(value, Mapping):

@@ -63,7 +63,7 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
 def _lacking(stage: Stage, spec: ModelSpec, *, probes: bool, allow_code: bool) -> str:
     """Return the abilities a model lacks for a stage, as the end of a sentence; empty for none."""
     if spec.answers is not None:
-        return "" if _is_answer(stage) else f": {_GIVEN}"
+        return "" if stage.ask == "generate" and stage.name == "answers" else f": {_GIVEN}"
     if spec.finds_backend and probes:
         return ""  # the server is asked which kind it is before the first request
     kind = backend_kind(spec, allow_code=allow_code)
@@ -72,11 +72,6 @@ def _lacking(stage: Stage, spec: ModelSpec, *, probes: bool, allow_code: bool) -
     if spec.plain and stage.ask == "choose" and not can.plain_choose:
         lacking = _NO_PLAIN_CHOICE
     return f" ({kind}): {lacking}" if lacking else ""
-
-
-def _is_answer(stage: Stage) -> bool:
-    """Return True if a stage draws the answers to the items, which may exist already."""
-    return stage.ask == "generate" and stage.name == "answers"
 
 
 def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:

@@ -131,7 +131,9 @@ class Budget:
             if self._stopped_by:
                 self._too_much = needed
             else:
-                self._reserve(request, needed)
+                self._reserves[request.key] = needed
+                self._reserved_tokens += needed.tokens
+                self._reserved_money += needed.money
         if self._stopped_by:
             return Admission.STOP
         self.spent.requests += 1
@@ -147,11 +149,6 @@ class Budget:
             self._reserved_tokens -= ended.tokens
             self._reserved_money -= ended.money
 
-    def _reserve(self, request: Request, needed: _Reserve) -> None:
-        self._reserves[request.key] = needed
-        self._reserved_tokens += needed.tokens
-        self._reserved_money += needed.money
-
     def receive(self, request: Request, outcome: Outcome | Failure) -> tuple[int, int]:
         """Count the tokens of an outcome and return them: of the prompt, and generated."""
         prompt_tokens, completion_tokens = token_counts(outcome)
@@ -162,7 +159,11 @@ class Budget:
         if price is not None:
             spent.money += price.of(prompt_tokens, completion_tokens)
         if self._is_reserving:
-            self._learn(request.ask, outcome)
+            seen = self._seen.setdefault(request.ask.model, _Seen())
+            if isinstance(outcome, Choice):
+                seen.calls = max(seen.calls, outcome.n_requests)
+            if isinstance(outcome, Generation | Choice):
+                seen.added = max(seen.added, outcome.n_prompt_tokens - _allowed(request.ask))
         return prompt_tokens, completion_tokens
 
     def words(self) -> str:
@@ -236,13 +237,6 @@ class Budget:
                 prompt = 0
         price = self._prices.get(ask.model, Price())
         return _Reserve(prompt + completion, price.of(prompt, completion))
-
-    def _learn(self, ask: AnyAsk, outcome: Outcome | Failure) -> None:
-        seen = self._seen.setdefault(ask.model, _Seen())
-        if isinstance(outcome, Choice):
-            seen.calls = max(seen.calls, outcome.n_requests)
-        if isinstance(outcome, Generation | Choice):
-            seen.added = max(seen.added, outcome.n_prompt_tokens - _allowed(ask))
 
 
 def _allowed(ask: AnyAsk) -> int:

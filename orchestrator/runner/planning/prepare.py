@@ -1,7 +1,7 @@
 """Recipe to plan: dataset opened, identities read, units counted. Starts and sends nothing."""
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,8 @@ def _prepare(recipe: Recipe, base: Path, *, allow_code: bool) -> Prepared:
         dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
     parts = parts_of(recipe, allow_code=allow_code)
     refuse_impossible(parts, recipe, allow_code=allow_code)
-    used = _used_models(parts)
+    combinations = [one for part in parts for one in part.combinations()]
+    used = {name for one in combinations for name in (*one.models, one.judge)}
     specs = {name: spec for name, spec in recipe.models.items() if name in used}
     given = open_given(specs, dataset)
     identities = {
@@ -122,32 +123,16 @@ def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
 
     for reference in recipe.methods:
         add(reference.kind, reference.method, reference.name)
-    _refuse_shared_frames(parts.values())
-    return list(parts.values())
-
-
-def _refuse_shared_frames(parts: Iterable[Part]) -> None:
-    """Rows of one frame have the same columns, also those of companions.
-
-    Raises:
-        PluginError: If two methods have a frame of the same name with different columns.
-    """
+    # Rows of one frame have the same columns, also those of companions
     first: dict[str, Part] = {}
-    for part in parts:
+    for part in parts.values():
         other = first.setdefault(part.frame, part)
         if list(other.columns.items()) != list(part.columns.items()):
             raise PluginError(
                 f"methods {other.kind!r} and {part.kind!r} write the frame {part.frame!r} with "
                 "different columns; set a different 'frame' for each"
             )
-
-
-def _used_models(parts: list[Part]) -> set[str]:
-    used: set[str] = set()
-    for part in parts:
-        for combination in part.combinations():
-            used.update((*combination.models, combination.judge))
-    return used - {""}
+    return list(parts.values())
 
 
 def describe_change(
@@ -172,20 +157,13 @@ def describe_change(
     changes.extend(f"model {name} removed" for name in old_models if name not in identities)
     old: dict[str, Any] = before.get("recipe", {})
     new = recipe.resolved()
-    judges = _judges(recipe)
+    judges = [judge for reference in recipe.methods for judge in reference.method.judges]
     plain = ("dataset", "limit", "seed")
     changes.extend(f"{key} changed" for key in plain if old.get(key) != new.get(key))
     if old.get("methods") != new.get("methods"):
         who = f" (judge: {', '.join(judges)})" if judges else ""
         changes.append(f"{_method_changes(old.get('methods'), new.get('methods'))}{who}")
     return changes
-
-
-def _judges(recipe: Recipe) -> list[str]:
-    found: list[str] = []
-    for reference in recipe.methods:
-        found.extend(reference.method.judges)
-    return found
 
 
 def _method_changes(old: Any, new: Any) -> str:  # noqa: ANN401 (plain data of any method)

@@ -73,21 +73,16 @@ class Http:
             async with self._session.request(
                 method, self._base_url + path, data=body, headers=headers, allow_redirects=False
             ) as reply:
-                content = await self._read(reply)
+                encoding = reply.headers.get("Content-Encoding", "")
+                content = await collect(reply.content.iter_any(), self, encoding, CONTROL_BYTES)
+                if isinstance(content, Failure):
+                    reply.close()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             said = failures.clean(str(error) or type(error).__name__, self._secret)
             return HttpReply(0, said.encode())
         if isinstance(content, Failure):
             return HttpReply(0, content.message.encode())
-        # What is refused may repeat the key; what it says is shown and stored.
-        return HttpReply(reply.status, content if reply.status == 200 else self._safe(content))
-
-    async def _read(self, reply: aiohttp.ClientResponse) -> bytes | Failure:
-        encoding = reply.headers.get("Content-Encoding", "")
-        content = await collect(reply.content.iter_any(), self, encoding, CONTROL_BYTES)
-        if isinstance(content, Failure):
-            reply.close()
-        return content
-
-    def _safe(self, content: bytes) -> bytes:
-        return failures.redact(content.decode("utf-8", "replace"), self._secret).encode()
+        if reply.status != 200:
+            # What is refused may repeat the key; what it says is shown and stored.
+            content = failures.redact(content.decode("utf-8", "replace"), self._secret).encode()
+        return HttpReply(reply.status, content)

@@ -15,7 +15,7 @@ from orchestrator.probing import checks, choices, examples, likeness, requests, 
 from orchestrator.probing.examples import Example
 from orchestrator.probing.likeness import Seen
 from orchestrator.probing.record import ALTERNATIVES, Finding, ProbeRecord, unknown
-from orchestrator.probing.replies import Chat, HttpReply, chat
+from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Sampling, Scored
 from orchestrator.runner.probing.http import Http
 
@@ -233,7 +233,10 @@ class _Probe:
 
     async def sampling(self) -> list[Finding]:
         """Check the effects of temperature and bias."""
-        drawn = _drawn_id(chat(self._greedy))
+        greedy = chat(self._greedy)
+        drawn = greedy.positions[0].drawn.token_id if greedy and greedy.positions else None
+        if greedy and greedy.token_ids:
+            drawn = greedy.token_ids[0]
         warm, half, *biased = await _at_once(
             self._ask(temperature=1.0, seed=1),
             self._ask(temperature=0.5, seed=1),
@@ -386,11 +389,3 @@ async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def _drawn_id(found: Chat | None) -> int | None:
-    if found is None:
-        return None
-    if found.token_ids:
-        return found.token_ids[0]
-    return found.positions[0].drawn.token_id if found.positions else None

@@ -126,7 +126,14 @@ class Probes:
         else:
             is_same = self._compare(found.spec.name, held, record)
             whole = _joined(held, record) if known else record
-            whole = _compared(held, whole, record) if is_same else _begun_anew(whole, record)
+            if is_same:
+                whole = _compared(held, whole, record)
+            else:
+                # Another server that was accepted: the model is held to it from now on.
+                measured = whole.noise if record.noise is None else record.noise
+                whole = msgspec.structs.replace(
+                    whole, seen=record.seen, noise=measured, n_compared=0, largest=None
+                )
         self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         self.records[found.spec.name] = whole
         self._judge(found, whole, said=not known)
@@ -253,12 +260,6 @@ def _compared(held: ProbeRecord, whole: ProbeRecord, now: ProbeRecord) -> ProbeR
         n_compared=held.n_compared + 1,
         largest=max(alike.mean, held.largest or 0.0),
     )
-
-
-def _begun_anew(whole: ProbeRecord, now: ProbeRecord) -> ProbeRecord:
-    """A record of a server that was accepted although it is another: held to it from now on."""
-    noise = whole.noise if now.noise is None else now.noise
-    return msgspec.structs.replace(whole, seen=now.seen, noise=noise, n_compared=0, largest=None)
 
 
 def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:

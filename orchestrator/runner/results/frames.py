@@ -285,12 +285,11 @@ def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
                 f"{model}: outcomes of this run come from {len(epochs)} different servers, whose "
                 f"numbers may differ ({words})"
             )
-    return [*(_copied(run, of_run) for run, of_run in copied.items()), *notes]
-
-
-def _copied(run: str, n_of_model: Mapping[str, int]) -> str:
-    words = ", ".join(f"{model} {n:,}" for model, n in n_of_model.items())
-    return f"{sum(n_of_model.values()):,} outcomes were copied from {run} ({words})"
+    reused = []
+    for run, of_run in copied.items():
+        words = ", ".join(f"{model} {n:,}" for model, n in of_run.items())
+        reused.append(f"{sum(of_run.values()):,} outcomes were copied from {run} ({words})")
+    return [*reused, *notes]
 
 
 def use_words(use: ServerUse, *, with_epoch: bool = True) -> str:

@@ -43,6 +43,11 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
         done = values.get("units_stored", 0) + values.get("units_done", 0)
         complete = done + values.get("units_not_needed", 0) == values.get("units_total")
         state = "complete" if complete else "stopped"
+        # Bytes in a folder, without the files that go while they are counted
+        total = 0
+        for file in store_path.parent.rglob("*"):
+            with suppress(FileNotFoundError):
+                total += file.stat().st_size
         found.append(
             {
                 "path": str(store_path.parent),
@@ -50,7 +55,7 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
                 "units_done": done,
                 "units_total": values.get("units_total"),
                 "units_failed": failed_of(values),
-                "size": _size(store_path.parent),
+                "size": total,
             }
         )
     return found
@@ -60,12 +65,3 @@ def failed_of(values: Mapping[str, Any]) -> int | None:
     """Units that failed, in all calls; None where that is not known."""
     now: int | None = values.get("units_failed")
     return None if now is None else now + int(values.get("units_failed_before", 0))
-
-
-def _size(folder: Path) -> int:
-    """Bytes in a folder, without the files that go while they are counted."""
-    total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size
-    return total

@@ -154,7 +154,16 @@ class Fleet:
         n_servers = self.n_servers(model)
         found = await (self._one(spec, 0) if n_servers == 1 else self._several(spec, n_servers))
         if isinstance(found, Failure):
-            self._complain(model, found)
+            n = self._often.count(model)
+            if n:
+                what = "used" if found.permanent else "reached"
+                _log.warning(
+                    "%s cannot be %s: %s",
+                    model,
+                    what,
+                    found.message,
+                    extra={"model": model, "n": n},
+                )
         else:
             self.states[model] = "ready"
         return found
@@ -381,14 +390,6 @@ class Fleet:
         if earlier.run and provenance in self._store.known_servers(label):
             return None
         return earlier
-
-    def _complain(self, model: str, failure: Failure) -> None:
-        n = self._often.count(model)
-        if n:
-            what = "used" if failure.permanent else "reached"
-            _log.warning(
-                "%s cannot be %s: %s", model, what, failure.message, extra={"model": model, "n": n}
-            )
 
 
 async def _to_end(

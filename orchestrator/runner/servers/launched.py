@@ -206,7 +206,14 @@ class Launched:
     async def _start_again(self) -> Failure | None:
         """Start once more; return a failure where there were enough starts."""
         if self.server is not None:
-            end = await self._bury(self.server)
+            # See to it that nothing of the server that ended is left.
+            server, self.server = self.server, None
+            code = None if isinstance(server, KeptServer) else server.exit_code()
+            if asyncio.get_running_loop().time() - self._started_at >= self._restarts.steady_s:
+                self._n_crashes, self._last_end = 0, None
+            await server.stop()
+            await wait_until_given_back()
+            end = ended(self.name, code, server.first_error())
             repeats = end.is_like(self._last_end) and not self.has_answered()
             self._last_end = end
             given_up = self._count(end, repeats=repeats)
@@ -246,16 +253,6 @@ class Launched:
         return Failure(
             "dead_server", f"{end.said}. It failed {why}; see {self._log_path}", permanent=True
         )
-
-    async def _bury(self, server: RunningServer) -> End:
-        """See to it that nothing of a server that ended is left; return how it ended."""
-        code = None if isinstance(server, KeptServer) else server.exit_code()
-        if asyncio.get_running_loop().time() - self._started_at >= self._restarts.steady_s:
-            self._n_crashes, self._last_end = 0, None
-        self.server = None
-        await server.stop()
-        await wait_until_given_back()
-        return ended(self.name, code, server.first_error())
 
     def exit_code(self) -> int | None:
         """None while it runs, or before it is started."""
@@ -331,20 +328,15 @@ def launched_servers(
         copies = []
         for number, share in enumerate(places.shares.get(names[0]) or (Share(),), 1):
             name = names[0] if number == 1 else f"{names[0]}.{number}"
-            server = _launched(name, by_name[names[0]], share, log_of, allow_code=allow_code)
+            spec = by_name[names[0]]
+            launch = launch_of(spec, allow_code=allow_code)
+            if share.gpus:
+                launch = launch.placed(share.gpus, share.fraction)
+            kind = "" if spec.server is None else spec.server.kind
+            server = Launched(name, kind, launch, log_of(name))
             server.models = served
             if keep is not None:
                 server.keeping = server.known_by(keep, number)
             copies.append(server)
         found.update(dict.fromkeys(names, tuple(copies)))
     return found
-
-
-def _launched(
-    name: str, spec: ModelSpec, share: Share, log_of: Callable[[str], Path], *, allow_code: bool
-) -> Launched:
-    launch = launch_of(spec, allow_code=allow_code)
-    if share.gpus:
-        launch = launch.placed(share.gpus, share.fraction)
-    kind = "" if spec.server is None else spec.server.kind
-    return Launched(name, kind, launch, log_of(name))

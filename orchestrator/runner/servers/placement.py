@@ -130,7 +130,11 @@ def place_servers(
 
     groups = grouped(list(launched.values()), allow_code=allow_code)
     placement = placed(groups)
-    apart = _crowded(placement, groups)
+    # Models that share a process for which there is no room; alone each may have some
+    names = {found.name for found in placement.impossible}
+    apart = frozenset(
+        name for group in groups if group[0] in names for name in group[:] if group[1:]
+    )
     if apart:
         groups = grouped(list(launched.values()), apart=apart, allow_code=allow_code)
         placement = placed(groups)
@@ -149,14 +153,6 @@ def place_servers(
 
 def _replicas(models: Sequence[str], specs: Mapping[str, ModelSpec]) -> int:
     return max(specs[name].replicas for name in models)
-
-
-def _crowded(placement: Placement, groups: Sequence[tuple[str, ...]]) -> frozenset[str]:
-    """Models that share a process for which there is no room; alone each may have some."""
-    names = {found.name for found in placement.impossible}
-    return frozenset(
-        name for group in groups if group[0] in names for name in group[:] if group[1:]
-    )
 
 
 def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Footprint | None:

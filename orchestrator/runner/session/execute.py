@@ -92,7 +92,13 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     """Find what of the plan is done, and write a revision if the recipe changed."""
     plan = prepared.plan
     before = _revision_before(run_dir)
-    _refuse_another_recipe(before, prepared, run_dir)
+    # A mistyped --run-dir must not turn one run into another
+    name = (before or {}).get("recipe", {}).get("name", prepared.recipe.name)
+    if name != prepared.recipe.name:
+        raise RunDirectoryError(
+            f"{run_dir.path} holds a run of the recipe {name!r}, not of "
+            f"{prepared.recipe.name!r}; use another --run-dir"
+        )
     changes = describe_change(before, prepared.identities, prepared.recipe)
     record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
     if before is None or before.get("identities") != record["identities"] or changes:
@@ -122,22 +128,6 @@ def _revision_before(run_dir: RunDirectory) -> dict[str, Any] | None:
     except StoreError as error:
         _log.warning("%s; it is replaced by the recipe of this call", error)
         return None
-
-
-def _refuse_another_recipe(
-    before: dict[str, Any] | None, prepared: Prepared, run_dir: RunDirectory
-) -> None:
-    """A mistyped --run-dir must not turn one run into another.
-
-    Raises:
-        RunDirectoryError: If the directory holds the run of a recipe of another name.
-    """
-    name = (before or {}).get("recipe", {}).get("name", prepared.recipe.name)
-    if name != prepared.recipe.name:
-        raise RunDirectoryError(
-            f"{run_dir.path} holds a run of the recipe {name!r}, not of "
-            f"{prepared.recipe.name!r}; use another --run-dir"
-        )
 
 
 def _unit_hashes(prepared: Prepared) -> Iterator[tuple[int, bytes]]:
@@ -173,7 +163,10 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         OrchestratorError: Whatever made it impossible to go on.
     """
     placed = find_places(prepared)
-    keep = _keep(prepared, wanted=keep_servers)
+    shelf = ServerRegistry()
+    if keep_servers:
+        shelf.prepare()
+    keep = Keep(shelf, prepared.plan.identities, keep_servers)
     fleet = _fleet(prepared, run_dir, store, placed.places, keep, accept_change=accept_change)
     budget = budget_of(prepared, store)
     wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
@@ -214,13 +207,6 @@ def _listen(fleet: Fleet, session: Session, core: Core) -> None:
     fleet.counted = session.adaptive.servers
     fleet.has_answered = core.has_answered
     fleet.restarted = lambda model: core.restarted(model, now())
-
-
-def _keep(prepared: Prepared, *, wanted: bool) -> Keep:
-    shelf = ServerRegistry()
-    if wanted:
-        shelf.prepare()
-    return Keep(shelf, prepared.plan.identities, wanted)
 
 
 def _fleet(

@@ -226,13 +226,11 @@ class Session:
             self._pumping = False
         if self._window.empty and self._driver.n_open == 0:
             self._scheduler.stop()
-        elif self._w.waves is not None and self._wave_is_over():
-            self._turn(self._w.waves)
-
-    def _wave_is_over(self) -> bool:
-        """Return True if nothing is asked, and nothing is left to ask of these servers."""
-        is_idle = not (self._driver.n_open or self._pump_is_due or self._w.core.busy())
-        return is_idle and not self._turning and not self.stopping
+        elif self._w.waves is not None and not (self._turning or self.stopping):
+            # The wave is over when nothing is asked of these servers, and nothing left to ask.
+            is_idle = not (self._driver.n_open or self._pump_is_due or self._w.core.busy())
+            if is_idle:
+                self._turn(self._w.waves)
 
     def _enter_wave(self, waves: Waves) -> tuple[str, ...] | None:
         """Go on to the next wave with something to do; the models that leave, None for no wave."""
