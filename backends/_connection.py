@@ -180,7 +180,12 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._failure = self._failure or self._malformed(str(error))
-        self._check_size()
+        if not self._has_head and self._n_bytes > _MAX_HEAD_BYTES:
+            self._failure = self._malformed("its head does not end")
+        elif self._n_body_bytes > self._max_body_bytes:
+            self._failure = too_large(self._n_body_bytes, self._max_body_bytes)
+        elif self._n_bytes > _WIRE_FACTOR * self._max_body_bytes + _MAX_HEAD_BYTES:
+            self._failure = self._malformed("it is mostly frames")
         if self._failure is not None:
             self.fail(self._failure)
         elif self._whole is not None:
@@ -252,14 +257,6 @@ class Connection(asyncio.Protocol):
             self._whole = self._reply()
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _check_size(self) -> None:
-        if not self._has_head and self._n_bytes > _MAX_HEAD_BYTES:
-            self._failure = self._malformed("its head does not end")
-        elif self._n_body_bytes > self._max_body_bytes:
-            self._failure = too_large(self._n_body_bytes, self._max_body_bytes)
-        elif self._n_bytes > _WIRE_FACTOR * self._max_body_bytes + _MAX_HEAD_BYTES:
-            self._failure = self._malformed("it is mostly frames")
 
     def _hold(self) -> None:
         """Count what came of a long reply, and read on when there is room."""

@@ -85,7 +85,14 @@ class DirectTransport:
     ) -> None:
         parts = urlsplit(check_base_url(endpoint.base_url))
         self._path = quote(parts.path, safe=_SAFE)
-        self._head = _fixed_head(parts.netloc, check_key(endpoint.api_key))
+        # The headers that all requests share, and the empty line after them.
+        key = check_key(endpoint.api_key)
+        authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+        self._head = (
+            f"Host: {parts.netloc}\r\nUser-Agent: orchestrator\r\n"
+            "Content-Type: application/json\r\nAccept: application/json\r\n"
+            f"Accept-Encoding: identity\r\n{authorization}\r\n"
+        )
         address = (parts.hostname or "", parts.port or 80)
         # Questions about health and load have connections of their own: they must be answered
         # most of all when every other connection is taken.
@@ -292,15 +299,6 @@ async def _addresses(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
-def _fixed_head(netloc: str, key: str) -> str:
-    """The headers that all requests share, and the empty line after them."""
-    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
-    return (
-        f"Host: {netloc}\r\nUser-Agent: orchestrator\r\nContent-Type: application/json\r\n"
-        f"Accept: application/json\r\nAccept-Encoding: identity\r\n{authorization}\r\n"
-    )
 
 
 def _late(timeout_s: float) -> Failure:

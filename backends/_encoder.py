@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -105,10 +104,26 @@ class Encoder:
         if ids:
             full = [row for row, text in enumerate(read) if not text.is_empty]
             at = [ids.index(read[row].ids) for row in full]
-            found[np.ix_(full, full)] = self._precision(ids, weight_of)[np.ix_(at, at)]
+            vectors = torch.cat(self._embed(ids))
+            lengths = [len(text) for text in ids]
+            starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+            rows = max(1, _SIMILARITIES_AT_ONCE // len(vectors))
+            best = np.concatenate(
+                [
+                    best_matches((part @ vectors.T).cpu().numpy(), starts)
+                    for part in torch.split(vectors, rows)
+                ]
+            )
+            weights = [self._weight(token, weight_of) for text in ids for token in text]
+            precision = precision_of(best, np.array(weights, np.float64), starts)
+            found[np.ix_(full, full)] = precision[np.ix_(at, at)]
         self._n_compared += 1
         if self._n_compared % _TRIM_EVERY == 0:
-            _give_back_memory()
+            # Arrays of ever other sizes leave holes between those that are kept: without this a
+            # run grew by 0.9 MB an item of 20 answers, all of it free. Only glibc has the function.
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:
+                trim(0)
         n_truncated = sum(text.is_truncated for text in read)
         return PairScores(found, np.ascontiguousarray(found.T), name, self.layer, n_truncated)
 
@@ -118,22 +133,6 @@ class Encoder:
             return _Text(tuple(ids), len(ids) <= self._n_marks, is_truncated=False)
         cut = self._tokenizer(text.strip(), truncation=True, max_length=self.max_length)
         return _Text(tuple(cut["input_ids"]), is_empty=False, is_truncated=True)
-
-    def _precision(
-        self, ids: Sequence[tuple[int, ...]], weight_of: dict[int, float] | None
-    ) -> NDArray[np.float64]:
-        vectors = torch.cat(self._embed(ids))
-        lengths = [len(text) for text in ids]
-        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-        rows = max(1, _SIMILARITIES_AT_ONCE // len(vectors))
-        best = np.concatenate(
-            [
-                best_matches((part @ vectors.T).cpu().numpy(), starts)
-                for part in torch.split(vectors, rows)
-            ]
-        )
-        weights = [self._weight(token, weight_of) for text in ids for token in text]
-        return precision_of(best, np.array(weights, np.float64), starts)
 
     def _weight(self, token: int, weight_of: dict[int, float] | None) -> float:
         if token in self._marks:
@@ -153,7 +152,10 @@ class Encoder:
             missing, batch = missing[:-n], missing[-n:]
             for text, vectors in zip(batch, self._run(batch), strict=True):
                 found[text] = vectors
-                self._keep(text, vectors)
+                self._kept[text] = vectors
+                self._kept_bytes += vectors.nbytes
+                while self._kept_bytes > self._cache_bytes:
+                    self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
         return [found[text] for text in ids]
 
     def _run(self, batch: Sequence[tuple[int, ...]]) -> list[torch.Tensor]:
@@ -167,23 +169,6 @@ class Encoder:
             states = self._model(ids.to(self._device), attention_mask=mask.to(self._device))[0]
             states = torch.nn.functional.normalize(states, dim=-1)
         return [states[row, : len(text)].clone() for row, text in enumerate(batch)]
-
-    def _keep(self, text: tuple[int, ...], vectors: torch.Tensor) -> None:
-        self._kept[text] = vectors
-        self._kept_bytes += vectors.nbytes
-        while self._kept_bytes > self._cache_bytes:
-            self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
-
-
-def _give_back_memory() -> None:
-    """Have the C library return what is free; a no-op where it is not glibc.
-
-    Arrays of ever other sizes leave holes between those that are kept: measured without this, a
-    run grew by 0.9 MB an item of 20 answers, all of it free.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def _cut(model: Any, layer: int | None) -> int:  # noqa: ANN401 (a class of transformers)

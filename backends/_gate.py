@@ -125,7 +125,9 @@ class Gate:
             # Readers that were held up go before requests for ids that came in the meantime.
             self._is_phase = False
             self._open(now)
-        self._cancel_timer()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if not self._exact.waiting:
             return
         due = self._not_before
@@ -139,11 +141,6 @@ class Gate:
             self._is_phase = True
             self.n_phases += 1
             self._exact.admit()
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _open(self, now: float) -> None:
         if not self._closed:

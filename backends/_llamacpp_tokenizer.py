@@ -34,7 +34,9 @@ class LlamacppTokenizer:
 
         text = await self._ask("/apply-template", body, wire.rendered)
         ids = await self.plain(text, special=True)
-        bos = await self._begins()
+        if self._bos is None:
+            self._bos = await self.plain("", special=True)
+        bos = self._bos
         twice = bos and ids[: 2 * len(bos)] == bos + bos
         return ids[len(bos) :] if twice else ids
 
@@ -86,9 +88,3 @@ class LlamacppTokenizer:
                 raise Failed(Failure("unparseable", "the server makes no tokens of a letter"))
             self._letter = found[-1]
         return self._letter
-
-    async def _begins(self) -> Ids:
-        """Return the tokens that the tokenizer puts before a text: its BOS, or none."""
-        if self._bos is None:
-            self._bos = await self.plain("", special=True)
-        return self._bos

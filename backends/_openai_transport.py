@@ -111,10 +111,13 @@ class OpenaiTransport:
                 try:
                     response = await send()
                 except openai.APIConnectionError as error:
-                    if not _closed_before_reply(error):
+                    if not str(error.__cause__).startswith(_DISCONNECTED):
                         raise
                     response = await send()
-                return await self._read(response)
+                try:
+                    return await self._whole(response.http_response)
+                finally:
+                    await response.close()
         except (openai.OpenAIError, TimeoutError) as error:
             for cause in _causes(error):
                 if isinstance(cause, _RefusedError):
@@ -125,12 +128,6 @@ class OpenaiTransport:
             if not type(error).__module__.startswith(("httpx", "httpcore")):
                 raise
             return _failure(error, timeout_s, self._secret)
-
-    async def _read(self, response: openai.AsyncAPIResponse[Any]) -> Reply | Failure:
-        try:
-            return await self._whole(response.http_response)
-        finally:
-            await response.close()
 
     async def _whole(self, response: _Streamed) -> Reply | Failure:
         encoding = response.headers.get("Content-Encoding") or ""
@@ -184,10 +181,6 @@ class OpenaiTransport:
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name in KEPT_HEADERS if (value := headers.get(name))}
-
-
-def _closed_before_reply(error: openai.APIConnectionError) -> bool:
-    return str(error.__cause__).startswith(_DISCONNECTED)
 
 
 def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:

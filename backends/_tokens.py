@@ -223,7 +223,10 @@ class Contexts:
         Raises:
             Failed: If the server does not say.
         """
-        tail = prompt[-await self._tail_length(n_begun) :]
+        if self._opening is None:
+            self._opening = await self._find_opening()
+        length = len(self._opening) + n_begun
+        tail = prompt[-(length if 0 < length <= 2 * _TAIL else _TAIL) :]
         return tail if (await self._context(tail)).whole else None
 
     async def _continue(self, context: _Context, text: str) -> Continuation:
@@ -254,12 +257,6 @@ class Contexts:
                 if await self._server.ends_turn(begun, token):
                     return token
         raise Failed(_NO_END)
-
-    async def _tail_length(self, n_begun: int) -> int:
-        if self._opening is None:
-            self._opening = await self._find_opening()
-        length = len(self._opening) + n_begun
-        return length if 0 < length <= 2 * _TAIL else _TAIL
 
     async def _find_opening(self) -> Ids:
         """Return the tokens that every prompt ends with: the opening of the assistant's turn."""

@@ -174,7 +174,11 @@ class Llamacpp(ByIds):
             return reply
         if reply.status != 200:
             return self._classified(reply)
-        return self._stated(server.props.build, _fingerprint(server))
+        # A short hash of the known facts about weights and template.
+        model, props = server.model, server.props
+        stated = (props.ftype, model.n_vocab, model.n_params, model.n_bytes, props.template)
+        fingerprint = hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
+        return self._stated(props.build, fingerprint)
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where the server was started without them."""
@@ -254,7 +258,9 @@ class Llamacpp(ByIds):
 
     async def _look(self, server: _Server, walk: Walk, whole: Ids) -> tuple[int, int]:
         """Read what matters of a trie; prompt tokens cached at its root, and requests it took."""
-        n_listed = self._n_listed(server.model.n_vocab)
+        n_vocab = server.model.n_vocab
+        usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
+        n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
         reading, n_cached = await server.forcer.look(whole, n_listed)
         walk.add([()], [reading])
         n_requests = 1
@@ -269,11 +275,6 @@ class Llamacpp(ByIds):
                 if not math.isnan(step.logprobs[0]):
                     walk.add([node], [trie.Reading({token: step.logprobs[0]})])
         return n_cached, n_requests
-
-    def _n_listed(self, n_vocab: int) -> int:
-        """Return the number of alternatives among which labels are looked for."""
-        usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
-        return min(self._config.choose_top_logprobs or usual, n_vocab)
 
     # -- what the server is -----------------------------------------------------------------------
 
@@ -309,13 +310,6 @@ class Llamacpp(ByIds):
             self._ask, self._tokenizer, model.n_vocab, props.eos, cache=self._config.cache_prompt
         )
         return _Server(props, model, forcer, asyncio.Semaphore(props.n_slots))
-
-
-def _fingerprint(server: _Server) -> str:
-    """Return a short hash of the known facts about weights and template."""
-    model, props = server.model, server.props
-    stated = (props.ftype, model.n_vocab, model.n_params, model.n_bytes, props.template)
-    return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
 
 class LlamacppKind(BackendKind[Config]):

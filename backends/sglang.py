@@ -25,7 +25,7 @@ from orchestrator.backend import (
     Provenance,
     ServerLoad,
 )
-from orchestrator.records import Choice, Failure, Generation, Sampling, Scored
+from orchestrator.records import Choice, Failure, Generation, Scored
 from orchestrator.settings import Settings
 from orchestrator.wire import replies
 from orchestrator.wire import sglang as wire
@@ -121,7 +121,8 @@ class Sglang(ByIds):
         prompt = await self._contexts.prompt(ask.messages)
         reading = replies.Reading(
             top=ask.top_logprobs,
-            raw=config.original_logprobs or _unscaled(ask.sampling),
+            # 0 draws greedily without scaling; top-p and top-k never touch the numbers.
+            raw=config.original_logprobs or ask.sampling.temperature in {0, 1},
             offsets=ask.offsets,
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
@@ -175,14 +176,6 @@ class Sglang(ByIds):
         )
         found.walk.add(nodes, looked.readings)
         return looked.n_cached
-
-
-def _unscaled(sampling: Sampling) -> bool:
-    """Return True if the temperature leaves log-probabilities as they are.
-
-    The server draws greedily for 0 without scaling; top-p and top-k never touch its numbers.
-    """
-    return sampling.temperature in {0, 1}
 
 
 class SglangKind(BackendKind[Config]):

@@ -167,7 +167,10 @@ class Tgi(OpenaiCompatible):
             for label in ask.labels
         ]
         paths = [path for group in groups for path in group]
-        _check(paths)
+        if len(set(paths)) != len(paths):
+            raise Failed(_SAME)
+        if trie.nested(paths):
+            raise Failed(_NESTED)
         if all(len(path) == 1 for path in paths):
             return await self._choose_by_list(prompt, ask.labels, groups)
         return await self._choose_by_score(prompt, ask.labels)
@@ -259,13 +262,6 @@ def _value(token: int, found: dict[int, float], bound: float) -> tuple[float, fl
     """A token's ln p and its upper bound; the first is nan where it is not listed."""
     value = found.get(token)
     return (math.nan, bound) if value is None else (min(value, 0.0), min(value, 0.0))
-
-
-def _check(paths: Sequence[Ids]) -> None:
-    if len(set(paths)) != len(paths):
-        raise Failed(_SAME)
-    if trie.nested(paths):
-        raise Failed(_NESTED)
 
 
 def _unscorable(ask: ScoreAsk) -> Failure | None:

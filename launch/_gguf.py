@@ -86,7 +86,15 @@ class _Reader:
         values: dict[str, Value] = {}
         lengths: dict[str, int] = {}
         for _ in range(n_values):
-            self._value(self._text(), values, lengths)
+            key = self._text()
+            kind = self._number(4)
+            if kind == _STRING:
+                values[key] = self._text()
+            elif kind == _ARRAY:
+                each, lengths[key] = self._number(4), self._number(10)
+                self._array(key, each, lengths[key], values)
+            else:
+                values[key] = self._scalar(kind)
         places = sorted((self._place() for _ in range(n_tensors)), key=lambda place: place[1])
         alignment = values.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
@@ -123,16 +131,6 @@ class _Reader:
 
     def _text(self) -> str:
         return self._take(self._number(10)).decode(errors="replace")
-
-    def _value(self, key: str, values: dict[str, Value], lengths: dict[str, int]) -> None:
-        kind = self._number(4)
-        if kind == _STRING:
-            values[key] = self._text()
-        elif kind == _ARRAY:
-            each, lengths[key] = self._number(4), self._number(10)
-            self._array(key, each, lengths[key], values)
-        else:
-            values[key] = self._scalar(kind)
 
     def _array(self, key: str, each: int, n: int, values: dict[str, Value]) -> None:
         if each == _STRING:

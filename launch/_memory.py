@@ -50,7 +50,7 @@ def footprint(
     Raises:
         LaunchError: If config.json does not say what is needed, or a header can't be read.
     """
-    config = _config(folder)
+    config = _safetensors.read_json(folder / "config.json")
     stored = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     n_bytes = _DTYPE_BYTES.get(stored if dtype == "auto" else dtype, 2)
     text = config.get("text_config")
@@ -111,10 +111,6 @@ def _weight_files(folder: Path) -> list[Path]:
         names = set(_safetensors.read_json(index).get("weight_map", {}).values())
         return [path for path in files if path.name in names]
     return files
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    return _safetensors.read_json(folder / "config.json")
 
 
 def _number(config: Mapping[str, Any], folder: Path, *names: str) -> int:

@@ -57,7 +57,14 @@ def main(arguments: list[str]) -> NoReturn:
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
     clean_up(last)
-    _end_like(code)
+    # End with the server's exit code, or by the signal that ended it.
+    if code >= 0:
+        sys.exit(code)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    sys.exit(128 - code)
 
 
 def clean_up(command: Sequence[str]) -> None:
@@ -103,7 +110,9 @@ def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
             timeout_s = _LOOK_S
         watched = [wakeup] if owner is None else [wakeup, owner.pipe]
         readable = select.select(watched, [], [], timeout_s)[0]
-        told = wakeup in readable and _stop_was_asked(wakeup)
+        told = wakeup in readable and any(
+            number in _STOP_SIGNALS for number in os.read(wakeup, 4096)
+        )
         is_gone = owner is not None and owner.is_gone()
         if is_gone or (owner is not None and owner.lets_go):
             # A closed pipe stays readable for ever; from here on the clock and the child count.
@@ -140,25 +149,10 @@ def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _stop_was_asked(wakeup: int) -> bool:
-    return any(number in _STOP_SIGNALS for number in os.read(wakeup, 4096))
-
-
 def _signal_group(pid: int, number: signal.Signals) -> None:
     # EPERM is what macOS answers for a group of zombies.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
-
-
-def _end_like(code: int) -> NoReturn:
-    """End with the server's exit code, or by the signal that ended it."""
-    if code >= 0:
-        sys.exit(code)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if -code != signal.SIGKILL:
-        signal.signal(-code, signal.SIG_DFL)
-    os.kill(os.getpid(), -code)
-    sys.exit(128 - code)
 
 
 if __name__ == "__main__":

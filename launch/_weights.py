@@ -48,14 +48,31 @@ def resolve(weights: str) -> Path:
         LaunchError: If there is no such folder, or no weights in it.
     """
     if weights.startswith(BUNDLED_PREFIX):
-        return _checked(_bundled(weights.removeprefix(BUNDLED_PREFIX)))
+        name = weights.removeprefix(BUNDLED_PREFIX)
+        if name not in _bundled_names():
+            raise LaunchError(f"unknown bundled model {name!r}; available: {_offered()}")
+        return _checked(_BUNDLED / name)
     path = Path(weights).expanduser()
     if path.is_dir():
         return _checked(path.resolve())
     hub = _HUB_ID.fullmatch(weights)
     if hub is None:
         raise LaunchError(f"no model folder {weights!r}; give a folder or one of {_offered()}")
-    return _checked(_in_hub_cache(hub["id"], hub["revision"] or "main"))
+    hub_id = hub["id"]
+    revision = hub["revision"] or "main"
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    cache_folder = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    model = cache_folder / f"models--{hub_id.replace('/', '--')}"
+    reference = model / "refs" / revision
+    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
+    snapshot = model / "snapshots" / commit
+    if not snapshot.is_dir():
+        raise LaunchError(
+            f"{hub_id} at revision {revision} is not in the local cache {cache_folder}, and "
+            "nothing is downloaded automatically; download it first, or give a folder or one "
+            f"of {_offered()}"
+        )
+    return _checked(snapshot)
 
 
 def identity(weights: str) -> dict[str, str]:
@@ -105,34 +122,12 @@ def tokenizer(weights: str) -> tuple[Path, str]:
     return folder / "tokenizer.json", digest(_tokenizer_files(folder))
 
 
-def _bundled(name: str) -> Path:
-    if name not in _bundled_names():
-        raise LaunchError(f"unknown bundled model {name!r}; available: {_offered()}")
-    return _BUNDLED / name
-
-
 def _bundled_names() -> list[str]:
     return sorted(path.parent.name for path in _BUNDLED.glob("*/config.json"))
 
 
 def _offered() -> str:
     return ", ".join(BUNDLED_PREFIX + name for name in _bundled_names()) or "(none is bundled)"
-
-
-def _in_hub_cache(hub_id: str, revision: str) -> Path:
-    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
-    cache_folder = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
-    model = cache_folder / f"models--{hub_id.replace('/', '--')}"
-    reference = model / "refs" / revision
-    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
-    snapshot = model / "snapshots" / commit
-    if not snapshot.is_dir():
-        raise LaunchError(
-            f"{hub_id} at revision {revision} is not in the local cache {cache_folder}, and "
-            "nothing is downloaded automatically; download it first, or give a folder or one "
-            f"of {_offered()}"
-        )
-    return snapshot
 
 
 def _checked(folder: Path) -> Path:

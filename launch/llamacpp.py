@@ -144,10 +144,22 @@ def resolve(weights: str) -> Path:
         LaunchError: If there is none.
     """
     if weights.startswith(_weights.BUNDLED_PREFIX):
-        return _bundled(weights.removeprefix(_weights.BUNDLED_PREFIX))
+        name = weights.removeprefix(_weights.BUNDLED_PREFIX)
+        made = Path("models") / f"{name}.gguf"
+        for folder in (_settings.PROJECT, Path.cwd()):
+            if (folder / _OWN / made).is_file():
+                return _checked(folder / _OWN / made)
+        raise LaunchError(
+            f"no GGUF of the bundled model {name!r}; python tools/make_gguf.py --bundled "
+            f"writes it to {_OWN / made}"
+        )
     path = Path(weights).expanduser()
     if path.is_dir():
-        found = [one for one in sorted(path.glob("*.gguf")) if _is_first(one)]
+        found = [
+            one
+            for one in sorted(path.glob("*.gguf"))
+            if _PART.fullmatch(one.name) is None or "-00001-of-" in one.name
+        ]
         if len(found) != 1:
             names = ", ".join(one.name for one in found) or "none"
             raise LaunchError(f"{path} holds {len(found)} GGUF models ({names}); name one file")
@@ -165,21 +177,6 @@ def parts(file: Path) -> list[Path]:
         for one in sorted(file.parent.glob(f"{glob.escape(cut['stem'])}-*.gguf"))
         if (part := _PART.fullmatch(one.name)) is not None and part.groupdict() == cut.groupdict()
     ]
-
-
-def _bundled(name: str) -> Path:
-    made = Path("models") / f"{name}.gguf"
-    for folder in (_settings.PROJECT, Path.cwd()):
-        if (folder / _OWN / made).is_file():
-            return _checked(folder / _OWN / made)
-    raise LaunchError(
-        f"no GGUF of the bundled model {name!r}; python tools/make_gguf.py --bundled writes it to "
-        f"{_OWN / made}"
-    )
-
-
-def _is_first(file: Path) -> bool:
-    return _PART.fullmatch(file.name) is None or "-00001-of-" in file.name
 
 
 def _checked(file: Path) -> Path:

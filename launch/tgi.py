@@ -117,7 +117,7 @@ def argv(config: Config, command: str, folder: str, container: str, port: int) -
     # Loopback on our side, any address on the container's, which has a network of its own.
     inside = _arguments(config, _IN_CONTAINER, "0.0.0.0", _PORT_IN_CONTAINER)  # noqa: S104
     shown = "all" if config.gpus is None else f'"device={",".join(map(str, config.gpus))}"'
-    variables = chain.from_iterable(("-e", f"{k}={v}") for k, v in _inside(config).items())
+    variables = chain.from_iterable(("-e", f"{k}={v}") for k, v in (_ENV | config.env).items())
     return (
         command,
         "run",
@@ -161,10 +161,6 @@ def _arguments(config: Config, folder: str, host: str, port: int) -> tuple[str, 
         "--max-total-tokens": config.max_total_tokens,
     }
     return (*_settings.arguments(settings), "--enable-prefill-logprobs", *config.extra_args)
-
-
-def _inside(config: Config) -> dict[str, str]:
-    return _ENV | config.env
 
 
 def environment(config: Config) -> dict[str, str]:

@@ -28,7 +28,9 @@ def complete(request: Request, quality: float) -> tuple[bytes, int]:
         raise RefusedError(400, f"max_tokens must be at least 1, got {limit}")
     choices, n_prompt, generated = [], 0, 0
     for index, ids in enumerate(prompts):
-        new = _continue(request, ids, quality, limit)
+        seed = request.seed if request.temperature > 0 else None
+        key = language.number(request.model, seed, *ids[-64:], len(ids))
+        new = [*language.write(key, quality, 12 + key % 29), language.END][: max(limit, 0)]
         n_prompt += len(ids)
         generated += len(new)
         choices.append(_choice(request, index, ids, new))
@@ -65,17 +67,15 @@ def _choice(request: Request, index: int, ids: list[int], new: list[int]) -> dic
         }
     if request.prompt_logprobs is not None:
         choice["prompt_logprobs"] = [
-            None if value is None else {str(i): _entry(i, value)}
+            None
+            if value is None
+            else {str(i): {"logprob": value, "rank": 1, "decoded_token": language.token(i).text}}
             for i, value in zip(ids, values[: len(ids)], strict=True)
         ]
     if request.return_token_ids:
         choice["prompt_token_ids"] = ids
         choice["token_ids"] = new
     return choice
-
-
-def _entry(token_id: int, value: float) -> dict[str, Any]:
-    return {"logprob": value, "rank": 1, "decoded_token": language.token(token_id).text}
 
 
 def _logprobs(model: str, ids: list[int]) -> list[float]:
@@ -87,12 +87,6 @@ def _logprobs(model: str, ids: list[int]) -> list[float]:
     # With no mark everything is continuation of an empty prompt.
     chat = language.number(model, language.decode(ids[: split - 1])) if split else plain
     return values + [language.logprob(chat, at, i) for at, i in enumerate(ids[split:])]
-
-
-def _continue(request: Request, ids: list[int], quality: float, limit: int) -> list[int]:
-    seed = request.seed if request.temperature > 0 else None
-    key = language.number(request.model, seed, *ids[-64:], len(ids))
-    return [*language.write(key, quality, 12 + key % 29), language.END][: max(limit, 0)]
 
 
 def _prompts(prompt: str | list[Any] | None) -> list[list[int]]:

@@ -1,7 +1,7 @@
 """Faults on purpose: replies that never come, and replies that are bad."""
 
 import random
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import msgspec
 
@@ -44,7 +44,10 @@ def without_reply(rule: Rule, authorization: str) -> Action | None:
     if fault in _STATUS or fault == "status":
         status = _STATUS.get(fault, rule.status)
         body = error_body(status, rule.message, "InventedError")
-        return Action(respond(status, body, _retry_after(rule)))
+        lines = [f"{name}: {value}\r\n" for name, value in rule.headers.items()]
+        if rule.retry_after_s is not None:
+            lines.append(f"Retry-After: {rule.retry_after_s:g}\r\n")
+        return Action(respond(status, body, "".join(lines)))
     return None
 
 
@@ -82,7 +85,10 @@ def spoil(body: bytes, rule: Rule) -> bytes:
         case "fewer_logprobs" | "more_logprobs":
             return encode(_recounted(_decoded(body), -1 if rule.fault == "fewer_logprobs" else 1))
         case "sentinel" | "nan" | "null" | "infinity" | "positive":
-            return _renumbered(body, _NUMBERS[rule.fault])
+            # Every log-probability replaced by a literal, which JSON may not even have.
+            marker = "log-probability"
+            marked = encode(_marked(_decoded(body), marker))
+            return marked.replace(b'"' + marker.encode() + b'"', _NUMBERS[rule.fault])
         case _:
             return encode(_without(_decoded(body), rule.fault or ""))
 
@@ -131,13 +137,6 @@ def _with_choices(body: dict[str, Any], changes: dict[str, Any]) -> dict[str, An
     return {**body, "choices": [{**choice, **changes} for choice in choices]}
 
 
-def _renumbered(body: bytes, number: bytes) -> bytes:
-    """Every log-probability replaced by a literal, which JSON may not even have."""
-    marker = "log-probability"
-    marked = encode(_marked(_decoded(body), marker))
-    return marked.replace(b'"' + marker.encode() + b'"', number)
-
-
 def _recounted(value: object, change: int) -> object:
     """Every list of log-probabilities longer or shorter by one."""
     if isinstance(value, list):
@@ -170,24 +169,17 @@ def _marked(value: object, marker: str) -> object:
             marked[name] = [marker] * len(one)
         elif name.endswith("put_token_logprobs") and isinstance(one, list):
             marked[name] = [[marker, *triple[1:]] for triple in one]
-        elif name == "top_logprobs" and _is_table(one):
+        # The alternatives of a score are lists; those of a chat are objects.
+        elif (
+            name == "top_logprobs"
+            and isinstance(one, list)
+            and all(isinstance(row, list) for row in one)
+        ):
             marked[name] = [[marker] * len(row) for row in one]
         else:
             marked[name] = _marked(one, marker)
     return marked
 
 
-def _is_table(value: object) -> TypeGuard[list[list[float]]]:
-    """Return True if these are the alternatives of a score; a chat's are objects."""
-    return isinstance(value, list) and all(isinstance(row, list) for row in value)
-
-
 def _decoded(body: bytes) -> Any:  # noqa: ANN401 (JSON)
     return msgspec.json.decode(body)
-
-
-def _retry_after(rule: Rule) -> str:
-    lines = [f"{name}: {value}\r\n" for name, value in rule.headers.items()]
-    if rule.retry_after_s is not None:
-        lines.append(f"Retry-After: {rule.retry_after_s:g}\r\n")
-    return "".join(lines)

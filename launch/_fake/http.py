@@ -125,7 +125,10 @@ class Connection(asyncio.Protocol):
             transport.write(action.data)
         match action.ending:
             case "hang":
-                self._go_on(action)
+                if action.drip_s:
+                    self._drip(action.drip_s)
+                elif action.flood:
+                    self._flood(action.flood)
                 return
             case "reset":
                 transport.abort()
@@ -134,12 +137,6 @@ class Connection(asyncio.Protocol):
             case "keep":
                 pass
         self._finish(delivered=True)
-
-    def _go_on(self, action: Action) -> None:
-        if action.drip_s:
-            self._drip(action.drip_s)
-        elif action.flood:
-            self._flood(action.flood)
 
     def _drip(self, every_s: float) -> None:
         if self._transport is not None:

@@ -24,7 +24,12 @@ class Places:
         self._n_seen += 1
         if not places:
             return seconds
-        self._resize(places, now)
+        while len(self._free_at) < places:
+            heapq.heappush(self._free_at, now)
+        if len(self._free_at) > places:
+            # Those that are busy longest stay: what was promised is kept.
+            self._free_at = heapq.nlargest(places, self._free_at)
+            heapq.heapify(self._free_at)
         begins = max(now, heapq.heappop(self._free_at))
         heapq.heappush(self._free_at, begins + seconds)
         if begins > now:
@@ -37,11 +42,3 @@ class Places:
         while begins and begins[0] <= now:
             heapq.heappop(begins)
         return len(begins)
-
-    def _resize(self, places: int, now: float) -> None:
-        while len(self._free_at) < places:
-            heapq.heappush(self._free_at, now)
-        if len(self._free_at) > places:
-            # Those that are busy longest stay: what was promised is kept.
-            self._free_at = heapq.nlargest(places, self._free_at)
-            heapq.heapify(self._free_at)

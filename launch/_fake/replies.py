@@ -38,7 +38,15 @@ class Speaker:
     def chat(self, request: Request, verdict: Verdict) -> tuple[bytes, int]:
         """A chat completion, and how many tokens it generated."""
         prompt = self._prompt(request)
-        self._check_logprobs(request)
+        most = self._rules.top_logprobs
+        if request.top_logprobs and not request.logprobs:
+            raise RefusedError(400, "when using `top_logprobs`, `logprobs` must be set to true.")
+        if (request.top_logprobs or 0) > most:
+            raise RefusedError(
+                400,
+                f"Requested sample logprobs of {request.top_logprobs}, which is greater than max "
+                f"allowed: {most}",
+            )
         limit = request.limit(_DEFAULT_TOKENS["chat"])
         if limit < 1:
             raise RefusedError(400, f"max_tokens must be at least 1, got {limit}")
@@ -81,7 +89,10 @@ class Speaker:
         }
         if k:
             rows = [
-                _best(prompt.context + at, token_id, value, k)
+                sorted(
+                    alternatives(prompt.context + at, token_id, value, k + 1),
+                    key=lambda pair: -pair[1],
+                )[:k]
                 for at, (token_id, value) in enumerate(zip(ids, values, strict=True), start)
             ]
             body["top_token_ids"] = [[token_id for token_id, _ in row] for row in rows]
@@ -117,17 +128,6 @@ class Speaker:
                 f"contains {prompt.n_tokens} input tokens.",
             )
         return prompt
-
-    def _check_logprobs(self, request: Request) -> None:
-        most = self._rules.top_logprobs
-        if request.top_logprobs and not request.logprobs:
-            raise RefusedError(400, "when using `top_logprobs`, `logprobs` must be set to true.")
-        if (request.top_logprobs or 0) > most:
-            raise RefusedError(
-                400,
-                f"Requested sample logprobs of {request.top_logprobs}, which is greater than max "
-                f"allowed: {most}",
-            )
 
     def _draw(
         self, request: Request, prompt: Prompt, index: int, verdict: Verdict
@@ -250,12 +250,6 @@ def alternatives(key: int, token_id: int, value: float, k: int) -> list[tuple[in
         )
         listed.append((other, round(rest - place * math.log(2), 6)))
     return listed
-
-
-def _best(key: int, token_id: int, value: float, k: int) -> list[tuple[int, float]]:
-    """The k most likely tokens, best first, of those that a chat lists in its own order."""
-    listed = alternatives(key, token_id, value, k + 1)
-    return sorted(listed, key=lambda pair: -pair[1])[:k]
 
 
 def _judged_entry(found: dict[int, float], k: int, *, named: bool) -> dict[str, Any]:

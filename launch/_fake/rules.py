@@ -184,9 +184,16 @@ class Referee:
         return Verdict(**verdict)
 
     def _say(self, at: int, rule: Rule, case: Case) -> dict[str, Any]:
-        said = self._noise(at, rule, case)
+        said: dict[str, Any] = {}
+        if rule.noise:
+            attempt = 0 if rule.sticky else case.attempt
+            drawn_by = language.number(self._rules.seed, at, "noise", case.content, attempt)
+            said["noise"] = (rule.noise, drawn_by)
         if rule.latency_s is not None:
-            said["latency_s"] = self._latency(at, rule.latency_s, case)
+            given = rule.latency_s
+            low, high = given if isinstance(given, tuple) else (given, given)
+            share = language.fraction(self._rules.seed, at, "latency", case.content, case.attempt)
+            said["latency_s"] = low + (high - low) * share
         if rule.latency_per_token_s:
             said["latency_per_token_s"] = rule.latency_per_token_s
         if rule.fault is not None and self._strikes(at, rule, case):
@@ -199,18 +206,6 @@ class Referee:
             if (value := getattr(rule, name)) is not None:
                 said[name] = value
         return said
-
-    def _noise(self, at: int, rule: Rule, case: Case) -> dict[str, Any]:
-        if not rule.noise:
-            return {}
-        attempt = 0 if rule.sticky else case.attempt
-        drawn_by = language.number(self._rules.seed, at, "noise", case.content, attempt)
-        return {"noise": (rule.noise, drawn_by)}
-
-    def _latency(self, at: int, given: float | tuple[float, float], case: Case) -> float:
-        low, high = given if isinstance(given, tuple) else (given, given)
-        share = language.fraction(self._rules.seed, at, "latency", case.content, case.attempt)
-        return low + (high - low) * share
 
     def _strikes(self, at: int, rule: Rule, case: Case) -> bool:
         if rule.every is not None and (self._seen[at] - rule.after) % max(rule.every, 1):

@@ -112,18 +112,16 @@ class FakeServer:
         dialect = self._dialect
         routes = _ROUTES if dialect is None else dialect.routes
         route = routes.get(path)
-        if (route or path.startswith("/v1")) and not self._allowed(request):
-            refused = RefusedError(401, "wrong API key", "AuthenticationError")
-            return Action(self._refusal(refused, path))
+        if self._key and (route or path.startswith("/v1")):
+            given = request.headers.get("authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
+                refused = RefusedError(401, "wrong API key", "AuthenticationError")
+                return Action(self._refusal(refused, path))
         if route is None or (dialect is not None and request.method != "POST"):
             return Action(self._plain(path) if dialect is None else self._foreign_get(path))
         if request.method != "POST":
             return Action(respond(405, error_body(405, "Method Not Allowed")))
         return self._ask(route, request)
-
-    def _allowed(self, request: HttpRequest) -> bool:
-        given = request.headers.get("authorization", "")
-        return not self._key or hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode())
 
     def _foreign_get(self, path: str) -> bytes:
         if path == "/fake/stats" or self._dialect is None:
@@ -153,7 +151,8 @@ class FakeServer:
         lines = []
         for name in self._models or tuple(self._by_model):
             waiting = self._places.waiting(name, now)
-            label = f'model_name="{_escaped(name)}"'
+            escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            label = f'model_name="{escaped}"'
             running = self._running[name] - waiting
             lines.append(f"orchestrator:num_requests_running{{{label}}} {running}")
             lines.append(f"orchestrator:num_requests_waiting{{{label}}} {waiting}")
@@ -183,20 +182,17 @@ class FakeServer:
     def _read(self, received: HttpRequest) -> "Request | _Foreign":
         if self._dialect is None:
             request = read(received.body)
-            self._check_model(request)
+            if self._models and request.model not in self._models:
+                said = f"The model `{request.model}` does not exist."
+                raise RefusedError(404, said, "NotFoundError")
+            if request.stream:
+                raise RefusedError(400, "stream is not supported by the fake server")
             return request
         try:
             body = msgspec.json.decode(received.body, type=dict[str, Any])
         except (ValueError, RecursionError) as error:
             raise RefusedError(400, str(error)) from error
         return _Foreign(self._dialect.model_of(body), body)
-
-    def _check_model(self, request: Request) -> None:
-        if self._models and request.model not in self._models:
-            said = f"The model `{request.model}` does not exist."
-            raise RefusedError(404, said, "NotFoundError")
-        if request.stream:
-            raise RefusedError(400, "stream is not supported by the fake server")
 
     def _count(self, content: str, route: str, model: str) -> int:
         self._requests[content] += 1
@@ -236,7 +232,12 @@ class FakeServer:
                 early.delay_s = delay_s
                 return early
         try:
-            body, generated = self._made(route, request, verdict, received)
+            if isinstance(request, _Foreign):
+                body, generated = self._foreign(received.path, request, verdict)
+            else:
+                body, generated = self._body(route, request, verdict)
+            if verdict.noise is not None:
+                body = faults.noisy(body, *verdict.noise)
         except RefusedError as error:
             return Action(self._refusal(error, received.path), delay_s)
         delay_s += verdict.latency_per_token_s * generated
@@ -247,18 +248,6 @@ class FakeServer:
             broken.delay_s = delay_s
             return broken
         return Action(respond(200, faults.spoil(body, fault)), delay_s)
-
-    def _made(
-        self, route: str, request: "Request | _Foreign", verdict: Verdict, received: HttpRequest
-    ) -> tuple[bytes, int]:
-        """A good reply, and how many tokens it generated."""
-        if isinstance(request, _Foreign):
-            body, generated = self._foreign(received.path, request, verdict)
-        else:
-            body, generated = self._body(route, request, verdict)
-        if verdict.noise is not None:
-            body = faults.noisy(body, *verdict.noise)
-        return body, generated
 
     def _foreign(self, path: str, request: "_Foreign", verdict: Verdict) -> tuple[bytes, int]:
         if verdict.fixed is not None or self._dialect is None:
@@ -286,7 +275,3 @@ class FakeServer:
                 return self._speaker.choose(request, verdict), 0
             case _:
                 return completions.tokenize(request), 0
-
-
-def _escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -98,7 +98,12 @@ class Toy:
             raise RefusedError(400, "messages must not be empty")
         ids: list[int] = []
         for at, turn in enumerate(messages):
-            role, content = _turn(turn)
+            if not isinstance(turn, dict):
+                raise RefusedError(400, "a message must be an object")
+            content = turn.get("content")
+            if not isinstance(content, str):
+                content = ""
+            role = str(turn.get("role", "user"))
             if role != "assistant":
                 ids += language.encode(f"{role}: {content}\n")
                 continue
@@ -293,13 +298,6 @@ def _labels(asked: str, case: judge.Case) -> tuple[str, ...]:
         return names
     inner = judge.SYMBOLS if case.n_answers == 2 else tuple("123456789")
     return tuple(f"[[{name}]]" for name in inner)
-
-
-def _turn(turn: Any) -> tuple[str, str]:  # noqa: ANN401 (JSON)
-    if not isinstance(turn, dict):
-        raise RefusedError(400, "a message must be an object")
-    content = turn.get("content")
-    return str(turn.get("role", "user")), content if isinstance(content, str) else ""
 
 
 _MARKS: Final = {language.token(i).text: i for i in (language.END, language.ASSISTANT)}

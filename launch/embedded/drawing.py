@@ -55,21 +55,17 @@ def answers(
         raise bad_request(f"n must be 1 when using greedy sampling, got {n}.", "n")
     seed = secrets.randbits(64) if request.seed is None else request.seed
     within("seed", seed, -_INT_64, 2 * _INT_64 - 1)
-    stop = _stop(request, served, max_tokens)
-    return [
-        Answer(Draw(temperature, top_k, top_p, row_key(seed, choice), n_top, ids), stop)
-        for choice in range(n)
-    ]
-
-
-def _stop(request: Sampled, served: Served, max_tokens: int) -> Stop:
     strings = [request.stop] if isinstance(request.stop, str) else request.stop or []
     if not all(strings):
         raise bad_request("stop strings must not be empty", "stop")
     extra = request.stop_token_ids or []
     check_ids("stop_token_ids", extra, served.runner.vocabulary)
     eos: frozenset[int] = frozenset() if request.ignore_eos else served.tokens.eos
-    return Stop(max_tokens, eos | frozenset(extra), eos - frozenset(extra), tuple(strings))
+    stop = Stop(max_tokens, eos | frozenset(extra), eos - frozenset(extra), tuple(strings))
+    return [
+        Answer(Draw(temperature, top_k, top_p, row_key(seed, choice), n_top, ids), stop)
+        for choice in range(n)
+    ]
 
 
 def token_limit(wanted: int | None, n_prompt: int, served: Served, least: int = 1) -> int:

@@ -181,14 +181,7 @@ class Engine:
         return not self._closed
 
     def _work(self) -> None:
-        self._prefill()
-        for place, batch in enumerate(self._batches):
-            if batch.rows:
-                self._decode(batch)
-                self._promote(place)
-
-    def _prefill(self) -> None:
-        """Compute a bounded share of what is asked, oldest first."""
+        # Compute a bounded share of what is asked, oldest first.
         self._start_jobs()
         jobs = [job for job in self._started if not job.held]
         for group in self._prefiller.groups(jobs, self.limits.prefill_tokens):
@@ -200,6 +193,10 @@ class Engine:
                 if not job.answers and not job.n_left:
                     self._finish(job)
         self._started = [job for job in self._started if job.n_left]
+        for place, batch in enumerate(self._batches):
+            if batch.rows:
+                self._decode(batch)
+                self._promote(place)
 
     def _start_jobs(self) -> None:
         """Begin as many jobs as a round's share holds.

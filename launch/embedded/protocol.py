@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from launch.embedded.errors import ApiError, bad_request
+from launch.embedded.errors import bad_request
 
 T = TypeVar("T")
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -137,25 +137,17 @@ def decode(body: bytes, kind: type[T]) -> T:
         fields = msgspec.json.decode(body)
         if not isinstance(fields, dict):
             raise bad_request("the body must be a JSON object")
-        _refuse_unsupported(fields)
+        for name, neutral in _NEUTRAL.items():
+            value = fields.get(name)
+            if value is not None and value not in neutral:
+                raise bad_request(f"{name} is not supported by this server", name)
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise _invalid(error) from error
+        text = str(error)
+        path = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else None
+        raise bad_request(text, path) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"the body is not JSON: {error}") from error
-
-
-def _invalid(error: msgspec.ValidationError) -> ApiError:
-    text = str(error)
-    path = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else None
-    return bad_request(text, path)
-
-
-def _refuse_unsupported(fields: dict[str, Any]) -> None:
-    for name, neutral in _NEUTRAL.items():
-        value = fields.get(name)
-        if value is not None and value not in neutral:
-            raise bad_request(f"{name} is not supported by this server", name)
 
 
 def within(name: str, value: float, low: float, high: float) -> None:

@@ -108,20 +108,18 @@ class Sampler:
         if self._warm:
             counts = np.array(steps, dtype=np.uint64)[self._warm]
             warm = logits if self._all_warm else logits[self._rows]
-            chosen[self._rows] = self._draw_warm(warm, uniforms(self._keys, counts))
+            weights = (warm / self._temperature).softmax(-1, dtype=torch.float64)
+            if self._cut:
+                kept = _kept(weights[self._cut], self._top_k, self._top_p)
+                weights[self._cut] *= kept
+            reached = weights.cumsum(-1)
+            numbers = torch.from_numpy(uniforms(self._keys, counts)).to(self._device)
+            drawn = torch.searchsorted(reached, numbers[:, None] * reached[:, -1:], right=True)
+            chosen[self._rows] = drawn[:, 0].clamp_(max=warm.shape[-1] - 1)
         total = torch.logsumexp(logits, -1)
         logprobs = logits.gather(-1, chosen[:, None])[:, 0] - total
         read = self._read(logits, total) if self._top or self._given else {}
         return Drawn(chosen.tolist(), logprobs.tolist(), read)
-
-    def _draw_warm(self, logits: Tensor, numbers: np.ndarray) -> Tensor:
-        weights = (logits / self._temperature).softmax(-1, dtype=torch.float64)
-        if self._cut:
-            kept = _kept(weights[self._cut], self._top_k, self._top_p)
-            weights[self._cut] *= kept
-        reached = weights.cumsum(-1)
-        aim = torch.from_numpy(numbers).to(self._device)[:, None] * reached[:, -1:]
-        return torch.searchsorted(reached, aim, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1)
 
     def _read(self, logits: Tensor, total: Tensor) -> dict[int, Alternatives]:
         read: dict[int, Alternatives] = {}

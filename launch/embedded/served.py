@@ -80,7 +80,14 @@ class Served:
             raise bad_request("messages must hold at least one message", "messages")
         messages = [_message(message) for message in request.messages]
         if request.template is not None:
-            return _plain(request.template, messages)
+            # A base model's prompt is the text itself.
+            if request.template != "none":
+                raise bad_request("template must be 'none', or left out", "template")
+            if len(messages) != 1:
+                raise bad_request(
+                    "template 'none' takes one message: there are no turns", "messages"
+                )
+            return str(messages[0]["content"])
         going_on = bool(request.continue_final_message)
         if going_on and request.add_generation_prompt:
             text = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
@@ -192,19 +199,6 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arg
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
         _log.debug("a reply came after the server's loop had ended")
-
-
-def _plain(template: str, messages: list[dict[str, Any]]) -> str:
-    """The text of a base model's prompt.
-
-    Raises:
-        ApiError: 400 for another template, or for several messages.
-    """
-    if template != "none":
-        raise bad_request("template must be 'none', or left out", "template")
-    if len(messages) != 1:
-        raise bad_request("template 'none' takes one message: there are no turns", "messages")
-    return str(messages[0]["content"])
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:

@@ -79,21 +79,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _models(entries: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for entry in entries:
+def _serve(options: argparse.Namespace) -> None:
+    models: dict[str, str] = {}
+    for entry in options.model:
         name, separator, place = entry.partition("=")
         if not (name and separator and place):
             text = f"--model {entry}: expected NAME=DIR"
             raise OrchestratorError(text)
-        if name in found:
+        if name in models:
             raise OrchestratorError(f"--model {name} is given twice")
-        found[name] = place
-    return found
-
-
-def _serve(options: argparse.Namespace) -> None:
-    models = _models(options.model)
+        models[name] = place
     if options.device.startswith("mps"):
         raise OrchestratorError(NO_MPS)
     key = os.environ.get(KEY_VARIABLE, "")

@@ -54,7 +54,11 @@ class Watcher:
         seen: set[int] = set()
 
         def hook(module: Any, _inputs: object, output: object) -> None:  # noqa: ANN401
-            weights = _weights(output)
+            # The weights among what an attention module gives: by row, head, token and key.
+            parts = output[1:] if isinstance(output, tuple) else ()
+            weights = next(
+                (part for part in parts if isinstance(part, Tensor) and part.dim() == 4), None
+            )
             if weights is not None:
                 seen.add(_index(module))
                 see(_index(module), weights)
@@ -76,9 +80,3 @@ class Watcher:
 
 def _index(module: Any) -> Any:  # noqa: ANN401
     return getattr(module, "layer_idx", None)
-
-
-def _weights(output: object) -> Tensor | None:
-    """The weights among what an attention module gives: by row, head, token and key."""
-    parts = output[1:] if isinstance(output, tuple) else ()
-    return next((part for part in parts if isinstance(part, Tensor) and part.dim() == 4), None)

@@ -37,7 +37,13 @@ class LlamaServer(Dialect):
         """See `Dialect`."""
         match path:
             case "/apply-template":
-                return encode({"prompt": self._render(body)}), 0
+                messages = body.get("messages")
+                begun = isinstance(messages, list) and messages[-1:] and messages[-1].get("role")
+                # A last message of the assistant is gone on from, whatever is asked.
+                goes_on = begun == "assistant"
+                opens = not goes_on and bool(body.get("add_generation_prompt", True))
+                ids = self.toy.chat(messages, opens=opens, goes_on=goes_on)
+                return encode({"prompt": language.decode(ids)}), 0
             case "/tokenize":
                 return encode({"tokens": self._tokenize(body)}), 0
             case "/detokenize":
@@ -51,7 +57,19 @@ class LlamaServer(Dialect):
             case "/health":
                 return respond(200, encode({"status": "ok"}))
             case "/props":
-                return respond(200, encode(self._props()))
+                drafts = "draft" if self.toy.has("drafts") else "none"
+                props = {
+                    "default_generation_settings": {
+                        "params": {"speculative.types": drafts},
+                        "n_ctx": self.toy.rules.context_tokens,
+                    },
+                    "total_slots": 4,
+                    "model_ftype": "fake",
+                    "chat_template": "fake",
+                    "eos_token": language.token(language.END).text,
+                    "build_info": BUILD,
+                }
+                return respond(200, encode(props))
             case "/v1/models":
                 meta = {"n_vocab": language.VOCABULARY, "n_params": 1, "size": 4}
                 models = [{"id": name, "aliases": [], "meta": meta} for name in self.toy.models]
@@ -69,29 +87,6 @@ class LlamaServer(Dialect):
         """See `Dialect`."""
         said = {"code": status, "message": message, "type": _TYPES.get(status, "server_error")}
         return encode({"error": said})
-
-    def _props(self) -> dict[str, Any]:
-        drafts = "draft" if self.toy.has("drafts") else "none"
-        limit = self.toy.rules.context_tokens
-        return {
-            "default_generation_settings": {
-                "params": {"speculative.types": drafts},
-                "n_ctx": limit,
-            },
-            "total_slots": 4,
-            "model_ftype": "fake",
-            "chat_template": "fake",
-            "eos_token": language.token(language.END).text,
-            "build_info": BUILD,
-        }
-
-    def _render(self, body: Mapping[str, Any]) -> str:
-        messages = body.get("messages")
-        begun = isinstance(messages, list) and messages[-1:] and messages[-1].get("role")
-        # A last message of the assistant is gone on from, whatever is asked.
-        goes_on = begun == "assistant"
-        opens = not goes_on and bool(body.get("add_generation_prompt", True))
-        return language.decode(self.toy.chat(messages, opens=opens, goes_on=goes_on))
 
     def _tokenize(self, body: Mapping[str, Any]) -> list[Any]:
         given = body.get("content", "")

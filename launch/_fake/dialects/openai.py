@@ -11,7 +11,7 @@ from launch._fake.dialects import Dialect, number
 from launch._fake.protocol import RefusedError, encode
 from launch._fake.replies import shown
 from launch._fake.rules import Verdict
-from launch._fake.toy import Draw, Place, Sampling, Toy
+from launch._fake.toy import Draw, Sampling, Toy
 
 FINGERPRINT = "fp_fake"
 _MOST_LISTED = 20
@@ -64,7 +64,13 @@ class Openai(Dialect):
                 "role": "assistant", "content": None, "refusal": verdict.refusal,
             }  # fmt: skip
             if entries is not None:
-                choice["logprobs"] = {"content": None, "refusal": _plain(verdict.refusal)}
+                choice["logprobs"] = {
+                    "content": None,
+                    "refusal": [
+                        {**shown(i, -0.01, named=False), "top_logprobs": []}
+                        for i in language.encode(verdict.refusal)
+                    ],
+                }
         n_new = len(draw.ids) + thought
         reply = {
             "id": "chatcmpl-fake",
@@ -125,14 +131,11 @@ class Openai(Dialect):
                 continue
             place = self.toy.place(model, [*ids, *draw.ids[:at]])
             value = self.toy.drawn_logprob(place, one, how, verdict)
-            listed = self._listed(place, one, k, verdict)
+            # The best tokens in order; the drawn one is not put among them if it is not.
+            ranked = sorted(self.toy.top(place, one, k, verdict), key=lambda pair: -pair[1])
+            listed = [shown(i, logprob, named=False) for i, logprob in ranked]
             entries.append({**shown(one, value, named=False), "top_logprobs": listed})
         return entries
-
-    def _listed(self, place: Place, one: int, k: int, verdict: Verdict) -> list[dict[str, Any]]:
-        """The best tokens in order; the drawn one is not put among them if it is not."""
-        listed = sorted(self.toy.top(place, one, k, verdict), key=lambda pair: -pair[1])
-        return [shown(i, value, named=False) for i, value in listed]
 
     def _echo(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
         """A completion without a chat template, as the models of 2021 gave it."""
@@ -179,10 +182,6 @@ def _stops(given: object) -> tuple[str, ...]:
     if isinstance(given, str):
         return (given,)
     return tuple(map(str, given)) if isinstance(given, list) else ()
-
-
-def _plain(text: str) -> list[dict[str, Any]]:
-    return [{**shown(i, -0.01, named=False), "top_logprobs": []} for i in language.encode(text)]
 
 
 def _usage(n_prompt: int, n_new: int, n_thought: int) -> dict[str, Any]:

@@ -33,7 +33,19 @@ class Sglang(Dialect):
             case "detokenize":
                 return encode({"text": language.decode(ids_in(body.get("tokens"), "tokens"))}), 0
             case _:
-                return self._generate(body, verdict)
+                given = body.get("input_ids")
+                if given is None:
+                    given = encode_marked(str(body.get("text", "")))
+                is_batch = isinstance(given, list) and bool(given) and isinstance(given[0], list)
+                replies, generated = [], 0
+                for at, ids in enumerate(given if is_batch else [given]):
+                    one = {
+                        name: _of(value, at, name, batch=is_batch) for name, value in body.items()
+                    }
+                    reply, n_new = self._one(ids_in(ids, "input_ids"), one, verdict)
+                    replies.append(reply)
+                    generated += n_new
+                return encode(replies if is_batch else replies[0]), generated
 
     def get(self, path: str, running: Mapping[str, int]) -> bytes | None:
         """See `Dialect`."""
@@ -82,19 +94,6 @@ class Sglang(Dialect):
             )
         return {"tokens": ids, "count": len(ids), "max_model_len": self.toy.rules.context_tokens}
 
-    def _generate(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
-        given = body.get("input_ids")
-        if given is None:
-            given = encode_marked(str(body.get("text", "")))
-        is_batch = isinstance(given, list) and bool(given) and isinstance(given[0], list)
-        replies, generated = [], 0
-        for at, ids in enumerate(given if is_batch else [given]):
-            one = {name: _of(value, at, name, batch=is_batch) for name, value in body.items()}
-            reply, n_new = self._one(ids_in(ids, "input_ids"), one, verdict)
-            replies.append(reply)
-            generated += n_new
-        return encode(replies if is_batch else replies[0]), generated
-
     def _one(
         self, given: list[int], body: Mapping[str, Any], verdict: Verdict
     ) -> tuple[dict[str, Any], int]:
@@ -107,7 +106,9 @@ class Sglang(Dialect):
             seed=params.get("sampling_seed"),
             stops=tuple(params.get("stop") or ()),
         )
-        forced = _forced(params)
+        # The token that a bias makes certain.
+        bias = params.get("logit_bias") or {}
+        forced = next((int(i) for i, value in bias.items() if value >= 100), None)
         new, text, reason = self._draw(model, ids, how, forced, verdict)
         meta: dict[str, Any] = {
             "id": "fake",
@@ -209,12 +210,6 @@ def _of(value: Any, at: int, name: str, *, batch: bool) -> Any:  # noqa: ANN401 
     if batch and (per_request or (name == "logprob_start_len" and isinstance(value, list))):
         return value[at]
     return value
-
-
-def _forced(params: Mapping[str, Any]) -> int | None:
-    """The token that a bias makes certain."""
-    bias = params.get("logit_bias") or {}
-    return next((int(i) for i, value in bias.items() if value >= 100), None)
 
 
 def _reason(matched: str | int | None, n_new: int) -> dict[str, Any]:

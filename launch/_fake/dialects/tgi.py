@@ -35,7 +35,10 @@ class Tgi(Dialect):
             ids = self.toy.chat(body.get("messages"), opens=True)
             found = {"tokenize_response": _tokens(ids), "templated_text": language.decode(ids)}
             return encode(found), 0
-        ids = encode_marked(_text(body))
+        inputs = body.get("inputs")
+        if not isinstance(inputs, str) or not inputs:
+            raise RefusedError(422, "`inputs` cannot be empty")
+        ids = encode_marked(inputs)
         if path == "/tokenize":
             return encode(_tokens(ids)), 0
         return self._generate(ids, body.get("parameters") or {}, verdict)
@@ -70,7 +73,16 @@ class Tgi(Dialect):
     def _generate(
         self, ids: list[int], params: Mapping[str, Any], verdict: Verdict
     ) -> tuple[bytes, int]:
-        _check(params, self.toy.rules.top_logprobs)
+        if int(number(params, "max_new_tokens", 100)) < 1:
+            raise RefusedError(422, "`max_new_tokens` must be strictly positive")
+        if (temperature := params.get("temperature")) is not None and temperature <= 0:
+            raise RefusedError(422, "`temperature` must be strictly positive")
+        if (top_p := params.get("top_p")) is not None and not 0 < top_p < 1:
+            raise RefusedError(422, "`top_p` must be > 0.0 and < 1.0")
+        if number(params, "top_n_tokens", 0) > self.toy.rules.top_logprobs:
+            raise RefusedError(
+                422, f"`top_n_tokens` must be >= 0 and <= {self.toy.rules.top_logprobs}"
+            )
         given = len(ids)
         try:
             ids = self.toy.received(ids)
@@ -140,24 +152,6 @@ class Tgi(Dialect):
 def create(toy: Toy) -> Dialect:
     """A server of this kind."""
     return Tgi(toy)
-
-
-def _check(params: Mapping[str, Any], most: int) -> None:
-    if int(number(params, "max_new_tokens", 100)) < 1:
-        raise RefusedError(422, "`max_new_tokens` must be strictly positive")
-    if (temperature := params.get("temperature")) is not None and temperature <= 0:
-        raise RefusedError(422, "`temperature` must be strictly positive")
-    if (top_p := params.get("top_p")) is not None and not 0 < top_p < 1:
-        raise RefusedError(422, "`top_p` must be > 0.0 and < 1.0")
-    if number(params, "top_n_tokens", 0) > most:
-        raise RefusedError(422, f"`top_n_tokens` must be >= 0 and <= {most}")
-
-
-def _text(body: Mapping[str, Any]) -> str:
-    inputs = body.get("inputs")
-    if not isinstance(inputs, str) or not inputs:
-        raise RefusedError(422, "`inputs` cannot be empty")
-    return inputs
 
 
 def _tokens(ids: list[int]) -> list[dict[str, Any]]:

@@ -33,7 +33,19 @@ class Vllm(Dialect):
         """See `Dialect`."""
         match self.routes[path]:
             case "tokenize":
-                return encode(self._tokenize(body)), 0
+                messages = body.get("messages")
+                if messages is None:
+                    ids = encode_marked(str(body.get("prompt", "")))
+                else:
+                    opens = bool(body.get("add_generation_prompt", True))
+                    goes_on = bool(body.get("continue_final_message", False))
+                    if opens and goes_on:
+                        raise RefusedError(400, "Cannot set both to True")
+                    ids = self.toy.chat(messages, opens=opens, goes_on=goes_on)
+                found: dict[str, Any] = {"tokens": ids, "count": len(ids)}
+                if body.get("return_token_strs"):
+                    found["token_strs"] = [language.token(i).text for i in ids]
+                return encode(found), 0
             case "detokenize":
                 return encode({"prompt": language.decode(ids_in(body.get("tokens"), "tokens"))}), 0
             case "chat":
@@ -63,21 +75,6 @@ class Vllm(Dialect):
     def spoils(self, body: Mapping[str, Any]) -> bool:  # noqa: ARG002 (of the other runner)
         """Return True if a request that reads alternatives is answered with those of another."""
         return False
-
-    def _tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        messages = body.get("messages")
-        if messages is None:
-            ids = encode_marked(str(body.get("prompt", "")))
-        else:
-            opens = bool(body.get("add_generation_prompt", True))
-            goes_on = bool(body.get("continue_final_message", False))
-            if opens and goes_on:
-                raise RefusedError(400, "Cannot set both to True")
-            ids = self.toy.chat(messages, opens=opens, goes_on=goes_on)
-        found: dict[str, Any] = {"tokens": ids, "count": len(ids)}
-        if body.get("return_token_strs"):
-            found["token_strs"] = [language.token(i).text for i in ids]
-        return found
 
     def _chat(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
         goes_on = bool(body.get("continue_final_message", False))
@@ -122,7 +119,24 @@ class Vllm(Dialect):
                 "logprobs": None,
             }
             if body.get("logprobs") is not None and not self.toy.has("ignored_fields"):
-                choice["logprobs"] = self._lists(model, ids, draw, k, body, verdict)
+                # The parallel lists of a completion; alternatives by the token's text or
+                # placeholder.
+                named, rows, values = _named(body), [], []
+                for at, one in enumerate(draw.ids):
+                    place = self.toy.place(model, [*ids, *draw.ids[:at]])
+                    alone = body.get("allowed_token_ids") and self.toy.has("after_temperature")
+                    values.append(0.0 if alone else self.toy.logprob(place, one, verdict))
+                    listed = dict(self._listed(place, one, k, body, verdict))
+                    # The drawn token and k others.
+                    rows.append(
+                        {_name(i, named=named): v for i, v in ({one: values[-1]} | listed).items()}
+                    )
+                choice["logprobs"] = {
+                    "tokens": [_name(i, named=named) for i in draw.ids],
+                    "token_logprobs": values,
+                    "top_logprobs": rows,
+                    "text_offset": [0] * len(draw.ids),
+                }
             if body.get("prompt_logprobs") is not None and not self.toy.has("ignored_fields"):
                 choice["prompt_logprobs"] = self._prompt(model, ids, body, verdict)
             if body.get("return_token_ids"):
@@ -145,31 +159,6 @@ class Vllm(Dialect):
             return Draw([language.END], "", "stop")
         new = [only[0]] * how.limit
         return Draw(new, language.decode(new), "length")
-
-    def _lists(
-        self,
-        model: str,
-        ids: list[int],
-        draw: Draw,
-        k: int,
-        body: Mapping[str, Any],
-        verdict: Verdict,
-    ) -> dict[str, Any]:
-        """The parallel lists of a completion; alternatives by the token's text or placeholder."""
-        named, rows, values = _named(body), [], []
-        for at, one in enumerate(draw.ids):
-            place = self.toy.place(model, [*ids, *draw.ids[:at]])
-            alone = body.get("allowed_token_ids") and self.toy.has("after_temperature")
-            values.append(0.0 if alone else self.toy.logprob(place, one, verdict))
-            listed = dict(self._listed(place, one, k, body, verdict))
-            # The drawn token and k others.
-            rows.append({_name(i, named=named): v for i, v in ({one: values[-1]} | listed).items()})
-        return {
-            "tokens": [_name(i, named=named) for i in draw.ids],
-            "token_logprobs": values,
-            "top_logprobs": rows,
-            "text_offset": [0] * len(draw.ids),
-        }
 
     def _prompt(
         self, model: str, ids: list[int], body: Mapping[str, Any], verdict: Verdict
