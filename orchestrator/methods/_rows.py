@@ -125,10 +125,21 @@ class RowContract:
         for given in rows:
             row = {**known, **given}
             if not self._wanted <= row.keys() <= self._names:
-                self._check_names(row, unit)
+                self._refuse_unknown(row, unit)
+                missing = self._wanted - row.keys()
+                if row["status"] == OK and missing:
+                    raise self._error(
+                        unit,
+                        f"a row has no {_quoted(missing)}; give every column of the method, None "
+                        f"where a value is undefined",
+                    )
             self._check_values(row, unit)
             if row["status"] != OK:
-                self._check_failed(row, unit)
+                if row["status"] != FAILED:
+                    said = f"a row's status is {_short(row['status'])}"
+                    raise self._error(unit, f"{said}; it must be {OK!r} or {FAILED!r}")
+                if not row.get("cause"):
+                    raise self._error(unit, "a failed row has no 'cause'")
             found.append(row)
         return found
 
@@ -150,16 +161,6 @@ class RowContract:
             raise self._error(unit, f"identify() returned {type(row).__name__}, not a dict")
         return {**row, "status": OK}
 
-    def _check_names(self, row: Row, unit: Unit) -> None:
-        self._refuse_unknown(row, unit)
-        missing = self._wanted - row.keys()
-        if row["status"] == OK and missing:
-            raise self._error(
-                unit,
-                f"a row has no {_quoted(missing)}; give every column of the method, None where a "
-                f"value is undefined",
-            )
-
     def _refuse_unknown(self, row: Row, unit: Unit) -> None:
         for name in row.keys() - self._names:
             near = get_close_matches(str(name), self._names, n=1)
@@ -175,13 +176,6 @@ class RowContract:
             if type(value) not in plain and not holds(value):
                 said = f"column {name!r} can't hold {_short(value)} ({type(value).__name__})"
                 raise self._error(unit, f"{said}; it must be {words}, or None")
-
-    def _check_failed(self, row: Row, unit: Unit) -> None:
-        if row["status"] != FAILED:
-            said = f"a row's status is {_short(row['status'])}"
-            raise self._error(unit, f"{said}; it must be {OK!r} or {FAILED!r}")
-        if not row.get("cause"):
-            raise self._error(unit, "a failed row has no 'cause'")
 
     def _error(self, unit: Unit, said: str) -> MethodError:
         judge = f", judge {unit.judge}" if unit.judge else ""

@@ -80,7 +80,7 @@ def last_verdict(
     """The last label in a text from `begin` on; `ended` says that the text was not cut off."""
     names = tuple(label.name for label in labels)
     stop = len(text[begin:].rstrip(TAIL)) + begin
-    if not _bare(names):
+    if not all(name.isalnum() for name in names):
         # The brackets of a label may be among what is stripped from the end.
         return _settled(text, names, list(_anywhere(names).finditer(text, begin)), stop, ended)
     if not ended:
@@ -143,10 +143,6 @@ def spelled(labels: Sequence[Label], lead: str) -> tuple[Label, ...]:
 
 def _prefix(text: str, ids: tuple[int, ...]) -> Prefix:
     return Prefix(text, ids) if text or ids else NO_PREFIX
-
-
-def _bare(names: Sequence[str]) -> bool:
-    return all(name.isalnum() for name in names)
 
 
 def _either(names: Sequence[str]) -> str:

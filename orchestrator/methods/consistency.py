@@ -34,7 +34,7 @@ from orchestrator.methods import answers
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.recipe.similarity import Similarity, comparer_name
 from orchestrator.recipe.similarity import comparers as named_comparers
-from orchestrator.records import Generation, Message, PairScores, Row, Unit
+from orchestrator.records import Generation, Message, Row, Unit
 
 
 class Config(MethodSettings):
@@ -129,30 +129,21 @@ class Consistency(Method[Config]):
                 Message("user", config.question),
             )
         compared = await ask.similarity(unit.judge, texts) if unit.judge else None
-        return [
-            {**_row(texts[0], texts[again], again), **_similarity(compared, again)}
-            for again in range(1, config.times + 1)
-        ]
-
-
-def _row(first: str, other: str, again: int) -> Row:
-    return {
-        **blank_row(Consistency.columns),
-        "turn": 1,
-        "again": again,
-        "answer": first,
-        "answer_again": other,
-        "exact_match": first.strip() == other.strip(),
-        "token_f1": token_f1(first, other),
-    }
-
-
-def _similarity(compared: PairScores | None, again: int) -> Row:
-    """F1 of the first answer and another; it is the same in both directions."""
-    if compared is None:
-        return {}
-    found = float(f_beta_scores(compared.precision, compared.recall, 1.0)[0, again])
-    return {
-        "similarity": found if math.isfinite(found) else None,
-        "n_truncated": compared.n_truncated,
-    }
+        rows: list[Row] = []
+        for again, other in enumerate(texts[1:], 1):
+            row: Row = {
+                **blank_row(self.columns),
+                "turn": 1,
+                "again": again,
+                "answer": texts[0],
+                "answer_again": other,
+                "exact_match": texts[0].strip() == other.strip(),
+                "token_f1": token_f1(texts[0], other),
+            }
+            if compared is not None:
+                # F1 of the first answer and another is the same in both directions.
+                f1 = float(f_beta_scores(compared.precision, compared.recall, 1.0)[0, again])
+                row["similarity"] = f1 if math.isfinite(f1) else None
+                row["n_truncated"] = compared.n_truncated
+            rows.append(row)
+        return rows

@@ -221,7 +221,9 @@ def _asks(
     unit: Unit, ask: Ask, config: Config, turn: Turn
 ) -> dict[str, list[ScoreAsk | GenerateAsk]]:
     """All that is asked about an answer, by what it is for; it waits for nothing but the answer."""
-    who, messages, text = _scorer(unit), turn.messages, _text(unit, turn.answer)
+    who, messages = _scorer(unit), turn.messages
+    # A model reads its own tokens; another one has tokens of its own.
+    text = turn.answer if who == unit.models[0] else turn.answer.text
     ended = turn.answer.finish_reason != "length"
     asks: dict[str, list[ScoreAsk | GenerateAsk]] = {
         "answer": [],
@@ -342,11 +344,6 @@ def _spoken(messages: Messages) -> Messages:
 
 def _scorer(unit: Unit) -> str:
     return unit.judge or unit.models[0]
-
-
-def _text(unit: Unit, drawn: Generation) -> Generation | str:
-    """A model reads its own tokens; another one has tokens of its own."""
-    return drawn if _scorer(unit) == unit.models[0] else drawn.text
 
 
 def _top(config: Config) -> int:

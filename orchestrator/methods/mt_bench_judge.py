@@ -139,7 +139,15 @@ class MTBenchJudge(HarnessJudge[Config]):
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
     wording = _wording(item, config, n_turns=len(shown[0]))
-    return _harness.messages(wording, _fields(item, shown))
+    # FastChat's names for the texts of each turn, beside those that all harnesses share.
+    found = _harness.fields(item, shown)
+    for turn in shown[0]:
+        found[f"question_{turn.number}"] = turn.messages[-1].content
+        found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
+    sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
+    for name, side in zip(sides, shown, strict=True):
+        found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
+    return _harness.messages(wording, found)
 
 
 def _wording(item: Item, config: Config, n_turns: int) -> Wording:
@@ -152,15 +160,3 @@ def _wording(item: Item, config: Config, n_turns: int) -> Wording:
         raise AskFailed(Failure("bad_item", said, permanent=True))
     guided = item.category in config.reference_categories
     return config.prompts[NAMES[config.mode][guided] + (_SUFFIX if n_turns > 1 else "")]
-
-
-def _fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]:
-    """FastChat's names for the texts of each turn, beside those that all harnesses share."""
-    found = _harness.fields(item, shown)
-    for turn in shown[0]:
-        found[f"question_{turn.number}"] = turn.messages[-1].content
-        found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
-    sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
-    for name, side in zip(sides, shown, strict=True):
-        found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
-    return found

@@ -271,8 +271,9 @@ async def _orders(
         )
     )
     firsts = [judged([choice]) for choice in choices]
+    # The reply up to the first score and with it, as text: the server finds its tokens.
     prefixes = [
-        _behind(start.slot, names[_likeliest(first.probabilities)])
+        Prefix(start.slot.prefix.text + start.slot.lead + names[_likeliest(first.probabilities)])
         for start, first in zip(starts, firsts, strict=True)
     ]
     choices = await ask.all(
@@ -314,11 +315,6 @@ def _levels(first: Sequence[float], second: Sequence[float]) -> list[float]:
     start = n_scores - 1 - _likeliest(first)
     levels[start : start + n_scores] = second
     return levels
-
-
-def _behind(slot: Slot, score: str) -> Prefix:
-    """The reply up to the first score and with it, as text: the server finds its tokens."""
-    return Prefix(slot.prefix.text + slot.lead + score)
 
 
 def _likeliest(probabilities: Sequence[float]) -> int:

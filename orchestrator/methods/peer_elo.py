@@ -151,7 +151,12 @@ class PeerElo(Method[Config]):
         turns = await converse_where_answered(unit.item, unit.models, ask, self.config.answer)
         for number, turn in enumerate(turns, 1):
             if len(turn) < FEWEST:
-                rows += _too_few(number, len(turn), rows)
+                # A turn on which nobody could vote; earlier turns keep their rows.
+                said = f"{len(turn)} answers; it takes {FEWEST} for a vote"
+                if not rows:
+                    raise AskFailed(Failure("too_few_answers", said, permanent=True))
+                failed = {"status": "failed", "cause": "too_few_answers", "message": said}
+                rows += [{"turn": number, **failed}]
                 continue
             compared = await ask.similarity(
                 unit.judge, [made.answer.text for made in turn.values()]
@@ -209,16 +214,3 @@ def _of_texts(a: Turn, b: Turn) -> Row:
     """Lengths in characters: tokens of two models are not the same thing."""
     first, second = a.answer.text, b.answer.text
     return {"length_a": len(first), "length_b": len(second), "same_text": first == second}
-
-
-def _too_few(number: int, n: int, before: Sequence[Row]) -> list[Row]:
-    """A turn on which nobody could vote; earlier turns keep their rows.
-
-    Raises:
-        AskFailed: If there are none: then the unit failed.
-    """
-    said = f"{n} answers; it takes {FEWEST} for a vote"
-    if not before:
-        raise AskFailed(Failure("too_few_answers", said, permanent=True))
-    failed = {"status": "failed", "cause": "too_few_answers", "message": said}
-    return [{"turn": number, **failed}]
