@@ -73,19 +73,17 @@ def read_gold(context: Context, gold: Gold) -> pl.DataFrame:
             raise UsageError(f"{context.name}: no answer has a reference to compare with")
         return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
     if gold.labels is not None:
-        return _labelled(context, gold.labels)
+        # Mean label of each answer, or of each item where the file names no models.
+        labels = read_labels(Path(gold.labels)).filter(pl.col("value").is_not_null())
+        if labels.is_empty():
+            raise UsageError(f"{context.name}: no label in {Path(gold.labels).name} is a number")
+        keys = [key for key in KEYS if labels[key].is_not_null().all()]
+        if "item" not in keys or labels["model_a"].is_not_null().any():
+            raise UsageError(
+                f"{context.name}: {Path(gold.labels).name} must have labels for single answers"
+            )
+        return labels.group_by(keys).agg(gold=pl.col("value").mean())
     return _field(context, gold.field or "")
-
-
-def _labelled(context: Context, path: str) -> pl.DataFrame:
-    """Mean label of each answer, or of each item where the file names no models."""
-    labels = read_labels(Path(path)).filter(pl.col("value").is_not_null())
-    if labels.is_empty():
-        raise UsageError(f"{context.name}: no label in {Path(path).name} is a number")
-    keys = [key for key in KEYS if labels[key].is_not_null().all()]
-    if "item" not in keys or labels["model_a"].is_not_null().any():
-        raise UsageError(f"{context.name}: {Path(path).name} must have labels for single answers")
-    return labels.group_by(keys).agg(gold=pl.col("value").mean())
 
 
 def _field(context: Context, name: str) -> pl.DataFrame:

@@ -53,7 +53,16 @@ class Score(msgspec.Struct, frozen=True):
         """One value an item, turn and model: the mean over judges and opponents."""
         known = self.points.drop_nulls("value")
         # Texts as keys would take three times the memory; cluster and category follow the item.
-        values = known.select(code=_code(known), value="value").with_row_index("place")
+        # A whole number for each item, turn and model, another one where any of them differs.
+        code = pl.repeat(0, len(known), dtype=pl.UInt64, eager=True)
+        for key in KEYS:
+            column = known[key]
+            if column.dtype == pl.String:
+                column = column.cast(pl.Categorical).to_physical()
+            # From 1 on; 0 where the row has none.
+            own = column.rank("dense").fill_null(0).cast(pl.UInt64)
+            code = code * (column.n_unique() + 1) + own
+        values = known.select(code=code, value="value").with_row_index("place")
         groups = values.group_by("code", maintain_order=True).agg(
             pl.col("place").first(), pl.col("value").mean()
         )
@@ -124,19 +133,6 @@ def score(context: Context, source: Source, column: str) -> Score:
         rows.with_columns(model=pl.col("model_b"), value=1.0 - pl.col("value")).select(*_SHAPE),
     ]
     return Score(name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True)
-
-
-def _code(points: pl.DataFrame) -> pl.Series:
-    """A whole number for each item, turn and model, another one where any of them differs."""
-    code = pl.repeat(0, len(points), dtype=pl.UInt64, eager=True)
-    for key in KEYS:
-        column = points[key]
-        if column.dtype == pl.String:
-            column = column.cast(pl.Categorical).to_physical()
-        # From 1 on; 0 where the row has none.
-        own = column.rank("dense").fill_null(0).cast(pl.UInt64)
-        code = code * (column.n_unique() + 1) + own
-    return code
 
 
 def _is_number(kind: pl.DataType) -> bool:

@@ -7,7 +7,6 @@ formula; this is what its section 5.2 describes. Over several people it is the m
 Source: Xia et al. (Findings of ACL 2024), Table 6.
 """
 
-from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -89,8 +88,17 @@ class ConflictAnalysis(Analysis[Config]):
         """Conflicts by who judged and model, then how far those who judged agree."""
         config = self.config
         gaps = _gaps(context, config.method)
+        # Verdicts of judges: item, model, turn, rater, label, and hash of what was judged.
+        found = [pl.DataFrame(schema=_JUDGMENTS)]
+        label = pl.col("verdict").sign()
+        for source in _source(context, None, "judged_rewrites"):
+            if config.judged is None or source.name in config.judged:
+                rater = pl.format("{} ({})", pl.col("judge"), pl.lit(source.name))
+                for part in context.slices_of(source, _OF_JUDGMENTS):
+                    rows = part.filter(pl.col("status") == "ok")
+                    found.append(rows.select(*_KEYS, rater=rater, judged=_HASH, label=label))
         labels = pl.concat(
-            [*_judgments(context, config.judged), *_labels(context, config.labels, gaps)],
+            [*found, *_labels(context, config.labels, gaps)],
             how="diagonal",
         )
         if labels.is_empty():
@@ -122,19 +130,6 @@ def _gaps(context: Context, name: str | None) -> pl.DataFrame:
         gaps = rows.filter(pl.col("turn").is_not_null())
         found.append(gaps.select(*_KEYS, CLUSTER, "d", rewriting=_HASH))
     return pl.concat(found)
-
-
-def _judgments(context: Context, names: Sequence[str] | None) -> list[pl.DataFrame]:
-    """Verdicts of judges: item, model, turn, rater, label, and hash of what was judged."""
-    found = [pl.DataFrame(schema=_JUDGMENTS)]
-    label = pl.col("verdict").sign()
-    for source in _source(context, None, "judged_rewrites"):
-        if names is None or source.name in names:
-            rater = pl.format("{} ({})", pl.col("judge"), pl.lit(source.name))
-            for part in context.slices_of(source, _OF_JUDGMENTS):
-                rows = part.filter(pl.col("status") == "ok")
-                found.append(rows.select(*_KEYS, rater=rater, judged=_HASH, label=label))
-    return found
 
 
 def _labels(context: Context, path: str | None, gaps: pl.DataFrame) -> list[pl.DataFrame]:

@@ -263,7 +263,15 @@ def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         value = joined.orientation * _levelled(means["value"], joined.column("value"))
         gold = _levelled(means["gold"], joined.column("gold"))
         found = ranking_agreement(value, gold, resampling)
-        order = _order(value, means["model"].to_list())
+        # `a > b = c`: more is better, and models without a mean are last.
+        known = zip(
+            np.nan_to_num(value, nan=-np.inf).tolist(), means["model"].to_list(), strict=True
+        )
+        ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
+        words = [ranked[0][1]]
+        for (before, _), (after, model) in pairwise(ranked):
+            words += ["=" if before == after else ">", model]
+        order = " ".join(words)
         why = found.undefined or ""
         tau = Measured(found.tau_b, why=why if found.tau_b is None else "")
         rows.append([joined.name, order, tau, found.tau_p, found.n_models])
@@ -284,16 +292,6 @@ def _levelled(means: pl.Series, values: Floats) -> Floats:
     known = values[~np.isnan(values)]
     size = float(np.abs(known).mean()) if known.size else 0.0
     return levelled(means.fill_null(np.nan).to_numpy(), size)
-
-
-def _order(means: Floats, models: Sequence[str]) -> str:
-    """`a > b = c`: more is better, and models without a mean are last."""
-    known = zip(np.nan_to_num(means, nan=-np.inf).tolist(), models, strict=True)
-    ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-    words = [ranked[0][1]]
-    for (before, _), (after, model) in pairwise(ranked):
-        words += ["=" if before == after else ">", model]
-    return " ".join(words)
 
 
 def _pairs(

@@ -5,7 +5,6 @@ method the models are ordered by their mean; a pair is resolved where the interv
 leaves out 0. What a method gets wrong is a finding to print, not a number to tune.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -121,28 +120,18 @@ def _ordering(score: Score, order: tuple[str, ...], context: Context) -> Orderin
     )
 
 
-def _written(found: Ordering, names: Sequence[str], size: float) -> str:
-    """The order found, best first; means that differ by rounding alone are equal.
-
-    Args:
-        found: The order, and the means.
-        names: Of the models.
-        size: Mean absolute value of the score: what rounding is measured by.
-    """
-    words: list[str] = []
-    means = levelled(found.means, size)
-    for at, model in enumerate(found.order):
-        if at:
-            words.append(">" if means[found.order[at - 1]] > means[model] else "=")
-        words.append(names[model])
-    return " ".join(words)
-
-
 def _line(score: Score, found: Ordering, order: tuple[str, ...]) -> list[Cell]:
     points = score.points.drop_nulls("value").filter(pl.col("model").is_in(order))
     complete = len(found.order) == len(order)
     size = points["value"].abs().mean()
-    written = _written(found, order, float(size) if isinstance(size, float) else 0.0)
+    # The order found, best first; means that differ by rounding alone are equal.
+    words: list[str] = []
+    means = levelled(found.means, float(size) if isinstance(size, float) else 0.0)
+    for at, model in enumerate(found.order):
+        if at:
+            words.append(">" if means[found.order[at - 1]] > means[model] else "=")
+        words.append(order[model])
+    written = " ".join(words)
     right = "undefined" if not complete else "yes" if written == " > ".join(order) else "no"
     return [
         score.name,

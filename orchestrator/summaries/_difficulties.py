@@ -81,7 +81,14 @@ class Difficulties:
 def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
     if settings.leaderboard is not None:
         board = settings.leaderboard
-        return _fitted([_rows(file) for file in board.predictions], board.weights)
+        # Difficulties from the predictions of one or more models, a file each.
+        files = [_rows(file) for file in board.predictions]
+        tables = [{_key(row): _number(row, _PREDICTED) for row in rows} for rows in files]
+        keys = [key for key in tables[0] if all(key in table for table in tables)]
+        predicted = np.array([[table[key] for key in keys] for table in tables], dtype=np.float64)
+        own = None if board.weights is None else _weights(files, board.weights)
+        found = difficulties_from_predictions(predicted, own)
+        return dict(zip(keys, found.tolist(), strict=True))
     rows = gamed if settings.difficulties is None else _rows(settings.difficulties)
     return {_key(row): _number(row, _DIFFICULTY) for row in rows}
 
@@ -94,16 +101,6 @@ def _gamed(rows: Rows) -> Gamed:
     if not np.all((preference >= 0.0) & (preference <= 1.0)):
         raise StatisticsError("preferences of gamed rows must be in [0, 1]")
     return Gamed(length, difficulty, preference)
-
-
-def _fitted(files: Sequence[Rows], weights: str | None) -> dict[Key, float]:
-    """Difficulties from the predictions of one or more models, a file each."""
-    tables = [{_key(row): _number(row, _PREDICTED) for row in rows} for rows in files]
-    keys = [key for key in tables[0] if all(key in table for table in tables)]
-    predicted = np.array([[table[key] for key in keys] for table in tables], dtype=np.float64)
-    own = None if weights is None else _weights(files, weights)
-    found = difficulties_from_predictions(predicted, own)
-    return dict(zip(keys, found.tolist(), strict=True))
 
 
 def _weights(files: Sequence[Rows], path: str) -> Floats:

@@ -41,7 +41,7 @@ def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> l
         votes: Of all models.
         named: Family of each model that is named.
     """
-    families = _families(votes.models, named)
+    families = [named.get(model, model) for model in votes.models]
     if len(set(families)) == len(families):
         return []
     return [
@@ -49,10 +49,6 @@ def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> l
         _agreement(context, votes, families),
         _left_out(votes, families),
     ]
-
-
-def _families(models: tuple[str, ...], named: Mapping[str, str]) -> list[str]:
-    return [named.get(model, model) for model in models]
 
 
 def _codes(families: list[str]) -> tuple[list[str], Ints]:

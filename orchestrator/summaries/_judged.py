@@ -43,12 +43,20 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)
+        # `a > b = c`, by mean win rate.
+        sums = found.sums(0.5 + 0.5 * decisions)
+        rates = mean_preferences(sums, 0.95).values
+        known = [(rate, model) for rate, model in zip(rates, found.models(), strict=True)]
+        ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
+        words = [ranked[0][1]]
+        for (before, _), (after, model) in pairwise(ranked):
+            words += ["=" if abs(before - after) < 1e-12 else ">", model]
         rows.append(
             [
                 WORDS[name],
                 float((decisions == 0).mean()),
                 float((decisions == by_mean).mean()),
-                _order(found, 0.5 + 0.5 * decisions),
+                " ".join(words),
             ]
         )
     return make_table(
@@ -139,18 +147,6 @@ def _rank(low: int, high: int, rank: int) -> str | None:
     if not rank:
         return None
     return str(low) if low == high else f"{low}-{high}"
-
-
-def _order(found: Preferences, wins: Floats) -> str:
-    """`a > b = c`, by mean win rate."""
-    sums = found.sums(wins)
-    rates = mean_preferences(sums, 0.95).values
-    known = [(rate, model) for rate, model in zip(rates, found.models(), strict=True)]
-    ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-    words = [ranked[0][1]]
-    for (before, _), (after, model) in pairwise(ranked):
-        words += ["=" if abs(before - after) < 1e-12 else ">", model]
-    return " ".join(words)
 
 
 def _basis(found: Preferences) -> str:

@@ -178,7 +178,15 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     paired = pl.concat(parts) if parts else empty
     if paired.is_empty():
         return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
-    found = _compared(paired)
+    # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
+    n_scores = len(paired["p_a"][0])
+    step = max(1, _CELLS // n_scores**2)
+    chunks = []
+    for begin in range(0, len(paired), step):
+        part = paired.slice(begin, step)
+        p_a, p_b = (np.array(part[side].to_list(), dtype=np.float64) for side in ("p_a", "p_b"))
+        chunks.append(compare_scores(p_a, p_b))
+    found = {name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in POINTWISE}
     least = pl.min_horizontal("coverage_a", "coverage_b")
     # Equal answers make equal prompts, which are asked once: their readings are the same.
     one = paired.select(
@@ -195,15 +203,3 @@ def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
     """Pairs that there would be without a failure."""
     n_items = rows.select("item", "judge").n_unique()
     return n_items * len(models) * (len(models) - 1) // 2
-
-
-def _compared(paired: pl.DataFrame) -> dict[str, Floats]:
-    """Each estimator, shape (n,); in chunks, since all pairs of scores are gone through."""
-    n_scores = len(paired["p_a"][0])
-    step = max(1, _CELLS // n_scores**2)
-    chunks = []
-    for begin in range(0, len(paired), step):
-        part = paired.slice(begin, step)
-        p_a, p_b = (np.array(part[side].to_list(), dtype=np.float64) for side in ("p_a", "p_b"))
-        chunks.append(compare_scores(p_a, p_b))
-    return {name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in POINTWISE}

@@ -85,7 +85,8 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
     if good.is_empty():
         return None
     pairs = good.with_row_index("row")
-    models = _names(pairs)
+    named = pl.concat([pairs["model_a"], pairs["model_b"], pairs["missing"].explode()])
+    models = tuple(sorted(named.drop_nulls().unique().to_list()))
     single = (
         pairs.select("row", "item", CLUSTER, "turn", "model_a", "model_b", "judges", "votes")
         .explode("judges", "votes")
@@ -96,6 +97,8 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
     if single.is_empty():
         return None
     clusters = single[CLUSTER].unique(maintain_order=True)
+    # Answers left out or cut off are counted once an item and turn.
+    turns = pairs.unique(subset=["item", "turn"])
     return Votes(
         models=models,
         pairs=pairs,
@@ -108,22 +111,11 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
         n_prompts=len(clusters),
         n_items=single["item"].n_unique(),
         n_undefined=int(pairs["undefined"].sum()),
-        n_missing=_missing(pairs),
+        n_missing=dict(Counter(turns["missing"].explode().drop_nulls().to_list())),
         n_failed=len(rows) - len(good),
-        n_truncated=int(pairs.unique(subset=["item", "turn"])["n_truncated"].sum()),
+        n_truncated=int(turns["n_truncated"].sum()),
     )
-
-
-def _names(pairs: pl.DataFrame) -> tuple[str, ...]:
-    named = pl.concat([pairs["model_a"], pairs["model_b"], pairs["missing"].explode()])
-    return tuple(sorted(named.drop_nulls().unique().to_list()))
 
 
 def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
     return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
-
-
-def _missing(pairs: pl.DataFrame) -> dict[str, int]:
-    """Answers left out, by model: each item and turn once."""
-    turns = pairs.unique(subset=["item", "turn"])
-    return dict(Counter(turns["missing"].explode().drop_nulls().to_list()))

@@ -82,14 +82,10 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         return tables
 
 
-def _coverage(rows: pl.DataFrame) -> pl.Series:
-    return rows.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
-
-
 def _line(judge: str, model: str, rows: pl.DataFrame, context: Context) -> list[Cell]:
     mine = rows.filter((pl.col("model_a") == model) | (pl.col("model_b") == model))
     score = pl.when(pl.col("model_a") == model).then("score_a").otherwise("score_b")
-    coverage = _coverage(mine)
+    coverage = mine.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
     return [
         model,
         judge,

@@ -102,7 +102,11 @@ class PeerEloSummary(Summary[Config]):
             n_resamples=context.n_resamples,
             rng=context.rng(),
         )
-        order = _order(rated, votes.models)
+        # Best first; those that can't be ranked last.
+        order = sorted(
+            range(len(votes.models)),
+            key=lambda i: (rated.rank[i] == 0, rated.rank[i], votes.models[i]),
+        )
         return [
             _ratings(context, votes, rated, order),
             *_elo(context, votes, order, self.config.elo_orders),
@@ -111,11 +115,6 @@ class PeerEloSummary(Summary[Config]):
             *family_tables(context, votes, self.config.families),
             _nearest(context, votes, order, self.config.baseline),
         ]
-
-
-def _order(rated: Ratings, models: Sequence[str]) -> list[int]:
-    """Best first; those that can't be ranked last."""
-    return sorted(range(len(models)), key=lambda i: (rated.rank[i] == 0, rated.rank[i], models[i]))
 
 
 def _basis(votes: Votes) -> str:
@@ -136,7 +135,9 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
     sums = votes.sums
     shares = mean_preferences(sums, context.confidence_level)
     n_votes = sums.model_counts.sum(axis=0)
-    lengths = _lengths(votes)
+    # Mean characters of an answer, by model.
+    table = _answers(votes.pairs).group_by("model").agg(pl.col("length").mean())
+    lengths = dict(table.iter_rows())
     rows: list[list[Cell]] = [
         [
             votes.models[i],
@@ -203,12 +204,6 @@ def _won_and_tied(votes: Votes) -> tuple[Floats, Floats]:
     ties = np.bincount(votes.first[tied], minlength=n)
     ties += np.bincount(votes.second[tied], minlength=n)
     return wins.astype(np.float64), ties.astype(np.float64)
-
-
-def _lengths(votes: Votes) -> dict[str, float]:
-    """Mean characters of an answer, by model."""
-    table = _answers(votes.pairs).group_by("model").agg(pl.col("length").mean())
-    return dict(table.iter_rows())
 
 
 def _answers(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -45,7 +45,13 @@ class SamplesSummary(Summary[MethodSettings]):
         if rows.is_empty():
             return []
         good = rows.filter(pl.col("status") == "ok")
-        distinct = _distinct(context)
+        # Different texts to a question, by their hashes.
+        parts = [
+            part.filter(pl.col("status") == "ok").select("model", "item", pl.col("text").hash())
+            for part in context.slices_of(context.sources[0], ("model", "item", "text", "status"))
+        ]
+        counts = pl.concat(parts).unique().group_by("model").len() if parts else pl.DataFrame()
+        distinct = dict(counts.iter_rows())
         lines: list[list[Cell]] = []
         curves: list[list[Cell]] = []
         for (model,), group in good.group_by("model", maintain_order=True):
@@ -70,16 +76,6 @@ class SamplesSummary(Summary[MethodSettings]):
                 ],
             ),
         ]
-
-
-def _distinct(context: Context) -> dict[str, int]:
-    """Return the number of different texts to a question by model, from their hashes."""
-    parts = [
-        rows.filter(pl.col("status") == "ok").select("model", "item", pl.col("text").hash())
-        for rows in context.slices_of(context.sources[0], ("model", "item", "text", "status"))
-    ]
-    counts = pl.concat(parts).unique().group_by("model").len() if parts else pl.DataFrame()
-    return dict(counts.iter_rows())
 
 
 def _line(
