@@ -170,7 +170,10 @@ def test_a_template_may_do_without_the_reference(command, recipe, lines):
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
-        ("{{ question }} {{ answer_a }} {{ answer_b }}", "the template uses unknown fields question"),
+        (
+            "{{ question }} {{ answer_a }} {{ answer_b }}",
+            "the template uses unknown fields question",
+        ),
         ("{{ prompt }} {{ answer_a }}", "the template does not show answer_b"),
         ("{{ prompt", "prompt template: unexpected end of template"),
     ],
