@@ -84,7 +84,7 @@ def test_every_judging_method_reads_files(load_with, file, kind):
     ("content", "said"),
     [
         ("{{ prompt }} {{ answer_a }}", "does not show answer_b"),
-        (TEMPLATE + "{{ secret }}", "the template uses secret"),
+        (TEMPLATE + "{{ secret }}", "the template uses unknown fields secret"),
         (TEMPLATE + "{% if %}", "prompt template"),
         ("no field at all", "shows nothing of the item"),
         (b"\xff{{", "not UTF-8"),
@@ -99,7 +99,7 @@ def test_what_is_wrong_with_a_file_is_said_with_the_recipes_line(load_with, file
 
 @pytest.mark.parametrize("given", ["none.j2", {"file": "."}, {"file": "a\x00b"}])
 def test_a_file_that_cannot_be_read_is_a_fault(load_with, given):
-    with pytest.raises(RecipeError, match="can't be read"):
+    with pytest.raises(RecipeError, match="cannot be read"):
         load_with(given)
 
 
