@@ -5,7 +5,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,18 +79,16 @@ def main(file: Path) -> None:
 
 
 def _part(title: str, definition: Mapping[str, Any]) -> str:
-    return "\n".join([f"### {title}", "", *_table(definition)])
-
-
-def _table(definition: Mapping[str, Any]) -> Iterator[str]:
+    lines = [f"### {title}", "", "| key | value | default | what it does |"]
+    lines.append("| :--- | :--- | :--- | :--- |")
     required = definition.get("required", ())
-    yield "| key | value | default | what it does |"
-    yield "| :--- | :--- | :--- | :--- |"
     for name, setting in definition["properties"].items():
         if "const" in setting:
             continue  # the kind, which is in the heading
         text = " ".join(setting.get("description", "").split()).replace("|", "\\|")
-        yield f"| `{name}` | {_value(setting)} | {_default(name, setting, required)} | {text} |"
+        default = _default(name, setting, required)
+        lines.append(f"| `{name}` | {_value(setting)} | {default} | {text} |")
+    return "\n".join(lines)
 
 
 def _default(name: str, setting: Mapping[str, Any], required: object) -> str:
