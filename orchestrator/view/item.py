@@ -29,6 +29,9 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
     rows = {name: _rows(frames, name, key) for name in frames if name != ITEMS}
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
     answers = rows.pop("answers", [])
+    # A frame of scores without the column is a table like any other.
+    has_scores = bool(rows.get("scores")) and "p" in rows["scores"][0]
+    scores = rows.pop("scores") if has_scores else []
     item = about[0] if about else {}
     first = answers[0] if answers else {}
     followups = _json(item.get("followups")) or []
@@ -45,7 +48,7 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
         "answers": [_answer(row) for row in answers],
         "judgments": [_judgment(row) for row in rows.pop("judgments", [])],
         "rewritings": [_rewriting(row) for row in rows.pop("probdiff", [])],
-        "scores": [_score(row) for row in _taken(rows, "scores", "p")],
+        "scores": [_score(row) for row in scores],
         "others": [_table(name, found) for name, found in rows.items() if found],
     }
 
@@ -69,12 +72,6 @@ def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, Any]]:
     if "item" not in scan.collect_schema():
         return []
     return scan.filter(pl.col("item") == key).head(_MAX_ROWS).collect().to_dicts()
-
-
-def _taken(rows: dict[str, list[dict[str, Any]]], name: str, column: str) -> Sequence[Row]:
-    """The rows of a frame where it has this column; else it is a table like any other."""
-    has = name in rows and rows[name] and column in rows[name][0]
-    return rows.pop(name) if has else ()
 
 
 def _json(value: object) -> Any:  # noqa: ANN401 (JSON values)
