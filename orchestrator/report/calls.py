@@ -130,7 +130,18 @@ def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[Ren
     if progress is None:
         yield page.words("Complete: nothing left to do", GOOD)
         return
-    yield _how_it_ended(page, progress, n_left)
+    if n_left:
+        why = progress.stopping or "stopped"
+        left = f"{numbers.counted(n_left, 'unit')} left"
+        is_bound = why.startswith("budget.")
+        text = f"Stopped: {why}; {left}" if is_bound else f"{why[:1].upper()}{why[1:]}, {left}"
+        ended = page.data(text, None, f"{HEADING} {DOUBTFUL}")
+    elif failed := progress.units_failed + progress.units_failed_before:
+        text = f"Finished, {numbers.counted(failed, 'unit')} failed"
+        ended = page.words(text, f"{HEADING} {DOUBTFUL}")
+    else:
+        ended = page.words("Complete", f"{HEADING} {GOOD}")
+    yield Text.assemble(ended, page.words(f" in {numbers.duration(progress.elapsed_s)}"))
     yield from page.flow(_unit_parts(page, progress, n_left))
     yield from page.flow(_request_parts(page, progress))
     if progress.failures:
@@ -143,21 +154,6 @@ def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[Ren
     yield from _limits(page, progress.models)
     if n_left:
         yield page.words("All answers are saved; resume with the same command.", FAINT)
-
-
-def _how_it_ended(page: Page, progress: Progress, n_left: int) -> Text:
-    if n_left:
-        why = progress.stopping or "stopped"
-        left = f"{numbers.counted(n_left, 'unit')} left"
-        is_bound = why.startswith("budget.")
-        text = f"Stopped: {why}; {left}" if is_bound else f"{why[:1].upper()}{why[1:]}, {left}"
-        ended = page.data(text, None, f"{HEADING} {DOUBTFUL}")
-    elif failed := progress.units_failed + progress.units_failed_before:
-        text = f"Finished, {numbers.counted(failed, 'unit')} failed"
-        ended = page.words(text, f"{HEADING} {DOUBTFUL}")
-    else:
-        ended = page.words("Complete", f"{HEADING} {GOOD}")
-    return Text.assemble(ended, page.words(f" in {numbers.duration(progress.elapsed_s)}"))
 
 
 def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]:

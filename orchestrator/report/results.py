@@ -76,10 +76,9 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
 
 def as_tables(found: Findings) -> list[RenderableType]:
     """The results for a terminal."""
-    shown: list[RenderableType] = [_line(found.warning)] if found.warning else []
+    shown: list[RenderableType] = []
+    if warning := found.warning:
+        style = f"{HEADING} {DOUBTFUL}"
+        shown.append(Paged(lambda page: iter([page.words(warning, style), Text("")])))
     shown += [tables.ranking(ranking, found.exact_match) for ranking in found.rankings]
     return shown + [generic_table(table) for table in found.tables]
-
-
-def _line(warning: str) -> RenderableType:
-    return Paged(lambda page: iter([page.words(warning, f"{HEADING} {DOUBTFUL}"), Text("")]))

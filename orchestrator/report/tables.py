@@ -116,7 +116,17 @@ def _headline(
     if analysis.warning:
         yield page.prose(analysis.warning, f"{HEADING} {BAD}")
     yield page.prose(subject(analysis), HEADING)
-    yield from page.flow(_basis(page, analysis))
+    parts: list[Text | str] = [
+        page.words(counted_words(analysis.n_items_used, analysis.n_clusters)),
+        page.words(numbers.counted(analysis.n_judged, "judgment")),
+    ]
+    missing = analysis.n_units - analysis.n_judged
+    if missing:
+        parts.append(page.words(f"{numbers.count(missing)} missing", BAD))
+    parts.append(page.words(analysis.uncertainty, FAINT))
+    if analysis.approximate:
+        parts.append(page.words(f"approximate: {few_words(analysis)}", DOUBTFUL))
+    yield from page.flow(parts)
     said = verdict(analysis)
     if said:
         yield page.prose(said, "" if analysis.order_resolvable else f"{HEADING} {DOUBTFUL}")
@@ -138,28 +148,21 @@ def _headline(
                 yield Text.assemble(mark, words, overflow="fold")
 
 
-def _basis(page: Page, analysis: RankingAnalysis) -> list[Text | str]:
-    parts: list[Text | str] = [
-        page.words(counted_words(analysis.n_items_used, analysis.n_clusters)),
-        page.words(numbers.counted(analysis.n_judged, "judgment")),
-    ]
-    missing = analysis.n_units - analysis.n_judged
-    if missing:
-        parts.append(page.words(f"{numbers.count(missing)} missing", BAD))
-    parts.append(page.words(analysis.uncertainty, FAINT))
-    if analysis.approximate:
-        parts.append(page.words(f"approximate: {few_words(analysis)}", DOUBTFUL))
-    return parts
-
-
 def _ratings(
     page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
 ) -> Iterator[RenderableType]:
     """The table of ratings; where the picture does not fit beside it, it stands below."""
     longest = max(page.name(model.model).cell_len for model in analysis.ratings)
     least = max(min(longest, _ENOUGH_NAME), len("model"))
-    fields = _fitting(_fields(page, analysis, exact_match), page.width - least)
+    fields = _fields(page, analysis, exact_match)
     used = sum(field.width + _GAP for field in fields)
+    # The least important fields that do not fit are left out.
+    while used > page.width - least:
+        lightest = min(fields, key=lambda field: field.weight)
+        if lightest.weight >= _ALWAYS:
+            break
+        fields.remove(lightest)
+        used -= lightest.width + _GAP
     names = max(min(longest, _MAX_NAME, page.width - used), len("model"))
     beside = page.width - used - names - _GAP
     fits = beside >= _MIN_PICTURE
@@ -194,17 +197,6 @@ def _ratings(
 def _drawn(page: Page, fields: list[_Field], analysis: RankingAnalysis) -> RenderableType:
     rows = [[field.cell(model) for field in fields] for model in analysis.ratings]
     return page.table([field.column for field in fields], rows)
-
-
-def _fitting(fields: list[_Field], room: int) -> list[_Field]:
-    """The fields without the least important ones that do not fit."""
-    kept = list(fields)
-    while sum(field.width + _GAP for field in kept) > room:
-        least = min(kept, key=lambda field: field.weight)
-        if least.weight >= _ALWAYS:
-            break
-        kept.remove(least)
-    return kept
 
 
 def _fields(page: Page, analysis: RankingAnalysis, exact_match: ExactMatch) -> list[_Field]:
