@@ -36,13 +36,11 @@ def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[s
     if items.select("cluster").collect()["cluster"].is_not_null().any():
         return []
     rows = items.select("item", "prompt", "messages").head(MOST_ITEMS).collect().iter_rows()
-    return _said((key, _text(prompt, messages)) for key, prompt, messages in rows)
-
-
-def _text(prompt: str, messages: str | None) -> str:
-    if messages is None:
-        return prompt
-    return "\n".join(content for _, content in json.loads(messages))
+    texts = (
+        (key, prompt if messages is None else "\n".join(text for _, text in json.loads(messages)))
+        for key, prompt, messages in rows
+    )
+    return _said(texts)
 
 
 def _said(texts: Iterable[tuple[str, str]]) -> list[str]:

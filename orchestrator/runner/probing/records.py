@@ -136,7 +136,19 @@ class Probes:
                 )
         self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         self.records[found.spec.name] = whole
-        self._judge(found, whole, said=not known)
+        model = found.spec.name
+        can = capabilities_of(found.kind, None, allow_code=True)
+        faults = []
+        for method, need in self._needs.get(model, ()):
+            judged = verdict(method, [need], whole, can.features)
+            if judged.verdict == IMPOSSIBLE:
+                remedy = f" ({judged.remedy})" if judged.remedy else ""
+                faults.append(f"{method}: {need.ask} by {model!r}: {judged.why}{remedy}")
+        if faults and self._refuses:
+            raise UsageError("\n".join(dict.fromkeys(faults)))
+        for finding in () if known else whole.findings:
+            if finding.state in {BAD, WARNING} and finding.name in _TOLD:
+                _log.warning("%s: %s", model, finding.said, extra={"model": model})
 
     def _examples(self, model: str, held: ProbeRecord | None) -> tuple[Example, ...]:
         """Return the examples of the methods that were not yet tried on a model."""
@@ -157,21 +169,6 @@ class Probes:
             )
         _log.warning("%s", said, extra={"model": model})
         return False
-
-    def _judge(self, found: Connected, record: ProbeRecord, *, said: bool) -> None:
-        model = found.spec.name
-        can = capabilities_of(found.kind, None, allow_code=True)
-        faults = []
-        for method, need in self._needs.get(model, ()):
-            judged = verdict(method, [need], record, can.features)
-            if judged.verdict == IMPOSSIBLE:
-                remedy = f" ({judged.remedy})" if judged.remedy else ""
-                faults.append(f"{method}: {need.ask} by {model!r}: {judged.why}{remedy}")
-        if faults and self._refuses:
-            raise UsageError("\n".join(dict.fromkeys(faults)))
-        for finding in record.findings if said else ():
-            if finding.state in {BAD, WARNING} and finding.name in _TOLD:
-                _log.warning("%s: %s", model, finding.said, extra={"model": model})
 
 
 # What changes numbers silently; the rest is said by `orchestrator probe`.

@@ -45,19 +45,16 @@ class Placed(msgspec.Struct, frozen=True):
         short = any(len(one.shares) < one.wanted for wave in self.waves for one in wave)
         if len(self.waves) < 2 and not on_gpus and not short:
             return tuple(missing)
-        lines = [_machine(self.inventory)] if on_gpus else []
+        gpus = ", ".join(
+            f"GPU {gpu.index} ({gpu.name}, "
+            f"{gpu.usable / GIB:.1f} of {gpu.total / GIB:.1f} GiB usable)"
+            for gpu in self.inventory.gpus
+        )
+        lines = [gpus or "no GPU"] if on_gpus else []
         for number, wave in enumerate(self.waves, 1):
             head = f"wave {number} of {len(self.waves)}: " if len(self.waves) > 1 else "servers: "
             lines.append(head + "; ".join(map(_server, wave)))
         return (*lines, *missing)
-
-
-def _machine(inventory: Inventory) -> str:
-    gpus = ", ".join(
-        f"GPU {gpu.index} ({gpu.name}, {gpu.usable / GIB:.1f} of {gpu.total / GIB:.1f} GiB usable)"
-        for gpu in inventory.gpus
-    )
-    return gpus or "no GPU"
 
 
 def _server(server: PlacedServer) -> str:

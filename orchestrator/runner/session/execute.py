@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -111,7 +110,8 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     plan_id = store.open_plan(plan_hash, len(plan))
     adopted = 0
     if not is_current:
-        adopted = store.adopt(plan_id, _unit_hashes(prepared))
+        hashes = ((position, plan.unit_hash(position)) for position in range(len(plan)))
+        adopted = store.adopt(plan_id, hashes)
     remember_rule(prepared.rule, store)
     done = store.done_bitmap(plan_id, len(plan))
     rule = prepared.rule
@@ -128,12 +128,6 @@ def _revision_before(run_dir: RunDirectory) -> dict[str, Any] | None:
     except StoreError as error:
         _log.warning("%s; it is replaced by the recipe of this call", error)
         return None
-
-
-def _unit_hashes(prepared: Prepared) -> Iterator[tuple[int, bytes]]:
-    plan = prepared.plan
-    for position in range(len(plan)):
-        yield position, plan.unit_hash(position)
 
 
 async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyword)
