@@ -143,7 +143,7 @@ def test_a_baseline_changes_what_is_shown_and_no_vote():
 
 
 def test_two_candidates_are_refused_before_anything_is_asked():
-    with pytest.raises(UsageError, match="it takes 3"):
+    with pytest.raises(UsageError, match="at least 3 are needed"):
         peer_elo.PeerElo(CONFIG).combinations(("a", "b"))
 
 
