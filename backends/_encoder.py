@@ -171,7 +171,7 @@ class Encoder:
         return [states[row, : len(text)].clone() for row, text in enumerate(batch)]
 
 
-def _cut(model: Any, layer: int | None) -> int:  # noqa: ANN401 (a class of transformers)
+def _cut(model: object, layer: int | None) -> int:
     """Drop the layers after `layer`; returns how many are left."""
     for holder, name in (
         (getattr(model, "encoder", None), "layer"),

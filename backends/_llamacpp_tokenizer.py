@@ -1,7 +1,7 @@
 """llama-server's template and tokenizer, as `backends._tokens` wants them."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from backends._tokens import AskServer, Failed, Ids
 from orchestrator.records import Failure, Message, Messages
@@ -15,7 +15,7 @@ _NEXT: Final = Message("user", "z")
 class LlamacppTokenizer:
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
-    def __init__(self, ask: AskServer, template: Mapping[str, Any]) -> None:
+    def __init__(self, ask: AskServer, template: Mapping[str, object]) -> None:
         self._ask = ask
         self._template = template
         self._spelled: dict[int, bytes] = {}

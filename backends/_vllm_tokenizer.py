@@ -1,7 +1,7 @@
 """vLLM's `/tokenize` and `/detokenize`, as `backends._tokens` wants them."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from backends._tokens import AskServer, Ids
 from orchestrator.records import Messages
@@ -14,7 +14,7 @@ COMPLETIONS: Final = "/v1/completions"
 class VllmTokenizer:
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
-    def __init__(self, ask: AskServer, model: str, template: Mapping[str, Any]) -> None:
+    def __init__(self, ask: AskServer, model: str, template: Mapping[str, object]) -> None:
         self._ask = ask
         self._model = model
         self._template = template

@@ -101,7 +101,7 @@ class Config(Settings):
 
     @field_validator("extra_body")
     @classmethod
-    def _is_extra(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _is_extra(cls, value: dict[str, object]) -> dict[str, object]:
         own = sorted(wire.OWN_FIELDS & value.keys())
         if own:
             raise ValueError(f"already set by the recipe, remove from here: {', '.join(own)}")

@@ -6,7 +6,7 @@ result = orchestrator.load("runs/pairwise_ranking")
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from orchestrator.errors import DatasetError as DatasetError
@@ -73,7 +73,7 @@ _ERRORS: Final = {name for name in __all__ if name.endswith("Error")} | {"Fault"
 if not TYPE_CHECKING:
     # A type checker that sees this takes every name for an attribute.
 
-    def __getattr__(name: str) -> Any:  # noqa: ANN401 (PEP 562)
+    def __getattr__(name: str) -> object:
         # Lazily: `import orchestrator` must not cost the import of polars and pydantic.
         if name not in __all__:
             raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")

@@ -175,7 +175,7 @@ class Driver:
                 self.waiting[model] -= 1
             self._advance(unit, _given(unit))
 
-    def _advance(self, unit: _Running, value: Any) -> None:  # noqa: ANN401
+    def _advance(self, unit: _Running, value: object) -> None:
         """Run the coroutine until it waits for something that is not here yet, or ends.
 
         What the coroutine raises is the method's own fault; what looking up an outcome raises is
@@ -234,7 +234,7 @@ class Driver:
         is_given = ask.model in self._plan.given
         return _Keyed(ask, kind, b"" if is_given else ask.key(identity, self._plan.seed))
 
-    def _resolve(self, unit: _Running, asked: list[_Keyed]) -> Any:  # noqa: ANN401
+    def _resolve(self, unit: _Running, asked: list[_Keyed]) -> object:
         """Return the results of the requests, or `_PENDING`."""
         lacking = self._lacking(asked) if self.absent else None
         if lacking is not None:

@@ -65,12 +65,12 @@ def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
     return {name: _DTYPES[kind] for name, kind in columns.items()}
 
 
-def pack_row(columns: Mapping[str, str], row: Row) -> tuple[Any, ...]:
+def pack_row(columns: Mapping[str, str], row: Row) -> tuple[object, ...]:
     """The values of a row in the order of the schema; what a failed row lacks is None."""
     return tuple(map(row.get, columns))
 
 
-def make_frame(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
+def make_frame(columns: Mapping[str, str], rows: Sequence[Sequence[object]]) -> pl.DataFrame:
     """A frame of packed rows."""
     schema = polars_schema(columns)
     if not rows:
@@ -81,7 +81,7 @@ def make_frame(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> pl.
     )
 
 
-def _column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+def _column(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Series:
     try:
         if isinstance(dtype, pl.List):
             return _nested(name, values, dtype)
@@ -108,7 +108,7 @@ def _nested(name: str, values: Sequence[Any], dtype: pl.List) -> pl.Series:
 
 
 def write_parquet(
-    columns: Mapping[str, str], rows: Iterable[Sequence[Any]], path: Path
+    columns: Mapping[str, str], rows: Iterable[Sequence[object]], path: Path
 ) -> pl.LazyFrame:
     """Write packed rows to one Parquet file, replaced as a whole when all are there.
 
@@ -121,7 +121,7 @@ def write_parquet(
 
 
 def writing_parquet(
-    columns: Mapping[str, str], rows: Iterable[Sequence[Any]], path: Path
+    columns: Mapping[str, str], rows: Iterable[Sequence[object]], path: Path
 ) -> Generator[None]:
     """`write_parquet` in steps of some milliseconds; closed before its end it changes nothing.
 
@@ -292,7 +292,7 @@ def counted_by(
     return rows.collect(engine="streaming").iter_rows(named=True)
 
 
-def row_of(frames: Mapping[str, pl.DataFrame], name: str, place: int) -> dict[str, Any]:
+def row_of(frames: Mapping[str, pl.DataFrame], name: str, place: int) -> dict[str, object]:
     """The row at a place of a frame, counted from 0, by column; of a file only it is read."""
     if isinstance(frames, FrameFiles):
         return frames.row(name, place)
@@ -309,7 +309,7 @@ def slices_of(
 
 
 def _frames(
-    columns: Mapping[str, str], rows: Iterable[Sequence[Any]]
+    columns: Mapping[str, str], rows: Iterable[Sequence[object]]
 ) -> Iterator[pl.DataFrame | None]:
     """The rows as frames of a bounded size, one without rows where there are none.
 
@@ -330,7 +330,7 @@ def _frames(
         yield pl.concat(held)
 
 
-def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
+def _chunks(rows: Iterable[Sequence[object]]) -> Iterator[list[Sequence[object]]]:
     chunk: list[Sequence[Any]] = []
     n_bytes = 0
     n_chunks = 0

@@ -153,7 +153,7 @@ class _Reader:
             fields[number] = kind == 1 if kind <= 2 else self._value(kind, depth)
         return fields
 
-    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 (as the kind says)
+    def _value(self, kind: int, depth: int) -> object:
         if depth > _MOST_DEPTH or self._left < 0:
             raise MalformedError("its headers are nested too deep or too long")
         match kind:
@@ -174,7 +174,7 @@ class _Reader:
             case _:
                 raise MalformedError(f"a header has a field of the unknown kind {kind}")
 
-    def _list(self, kind: int, n: int, depth: int) -> list[Any]:
+    def _list(self, kind: int, n: int, depth: int) -> list[object]:
         if n > len(self._data) - self.at:
             raise MalformedError("a header has a list longer than itself")
         self._left -= n

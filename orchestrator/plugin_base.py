@@ -28,7 +28,7 @@ class Plugin(Generic[ConfigT]):
     def __init__(self, config: ConfigT) -> None:
         self.config = config
 
-    def __init_subclass__(cls, **more: Any) -> None:  # noqa: ANN401 (passed on)
+    def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         found = _in_brackets(cls)
         if found is None:

@@ -9,7 +9,6 @@ import ast
 import inspect
 import textwrap
 from itertools import pairwise
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
@@ -23,7 +22,7 @@ class Settings(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """The JSON Schema with the descriptions."""
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})

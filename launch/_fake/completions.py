@@ -44,7 +44,7 @@ def complete(request: Request, quality: float) -> tuple[bytes, int]:
     return encode(body), generated
 
 
-def _choice(request: Request, index: int, ids: list[int], new: list[int]) -> dict[str, Any]:
+def _choice(request: Request, index: int, ids: list[int], new: list[int]) -> dict[str, object]:
     values = [None, *_logprobs(request.model, ids + new)[1:]]
     listed = slice(0 if request.echo else len(ids), None)
     shown = (ids + new)[listed]
@@ -89,7 +89,7 @@ def _logprobs(model: str, ids: list[int]) -> list[float]:
     return values + [language.logprob(chat, at, i) for at, i in enumerate(ids[split:])]
 
 
-def _prompts(prompt: str | list[Any] | None) -> list[list[int]]:
+def _prompts(prompt: str | list[object] | None) -> list[list[int]]:
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
         return [_ids(one) for one in prompt]
     return [_ids(prompt)]

@@ -1,7 +1,7 @@
 """Faults on purpose: replies that never come, and replies that are bad."""
 
 import random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -111,7 +111,7 @@ def _shaken(value: object, amount: float, rng: random.Random) -> object:
     }
 
 
-def _without(body: Any, fault: str) -> Any:  # noqa: ANN401 (JSON)
+def _without(body: object, fault: str) -> object:
     if not isinstance(body, dict) or not body.keys() & {"choices", "logprobs"}:
         return _bare(body) if fault == "no_logprobs" else {}
     if fault == "empty_choices":
@@ -130,7 +130,7 @@ def _bare(value: object) -> object:
     return {name: _bare(one) for name, one in value.items() if "logprob" not in name}
 
 
-def _with_choices(body: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _with_choices(body: dict[str, object], changes: dict[str, object]) -> dict[str, object]:
     choices = body.get("choices")
     if not isinstance(choices, list):
         return body
@@ -181,5 +181,5 @@ def _marked(value: object, marker: str) -> object:
     return marked
 
 
-def _decoded(body: bytes) -> Any:  # noqa: ANN401 (JSON)
+def _decoded(body: bytes) -> object:
     return msgspec.json.decode(body)

@@ -1,7 +1,7 @@
 """Invented features of scoring passes, of the shapes that the embedded server gives."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from launch._fake import language
 from launch._fake.protocol import RefusedError
@@ -25,7 +25,7 @@ def check(names: Sequence[str]) -> None:
         raise RefusedError(400, f"there is no feature {', '.join(unknown)}")
 
 
-def observe(name: str, context: int, start: int, ids: Sequence[int]) -> list[Any]:
+def observe(name: str, context: int, start: int, ids: Sequence[int]) -> list[object]:
     """One feature of `ids` from position `start` on, a pure function of these."""
     if name == "attention_entropy":
         key = (name, context, start, *ids)

@@ -176,7 +176,7 @@ class Speaker:
         ids: list[int],
         reason: str,
         verdict: Verdict,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         text = language.decode([token_id for token_id in ids if token_id != language.END])
         text, ids, stop = cut(text, ids, request.stops())
         reason = "stop" if stop else reason
@@ -196,7 +196,7 @@ class Speaker:
 
     def _entries(
         self, request: Request, prompt: Prompt, ids: list[int], verdict: Verdict
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         k = request.top_logprobs or 0
         named = request.return_token_ids
         if k and len(ids) == 1 and request.limit(0) == 1:
@@ -252,7 +252,7 @@ def alternatives(key: int, token_id: int, value: float, k: int) -> list[tuple[in
     return listed
 
 
-def _judged_entry(found: dict[int, float], k: int, *, named: bool) -> dict[str, Any]:
+def _judged_entry(found: dict[int, float], k: int, *, named: bool) -> dict[str, object]:
     ranked: Sequence[tuple[int, float]] = sorted(found.items(), key=lambda pair: -pair[1])
     least = min(found.values())
     fill = [i for i in range(ord(" "), 127) if i not in found]

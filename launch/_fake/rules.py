@@ -183,7 +183,7 @@ class Referee:
                     verdict.setdefault(matter, said)
         return Verdict(**verdict)
 
-    def _say(self, at: int, rule: Rule, case: Case) -> dict[str, Any]:
+    def _say(self, at: int, rule: Rule, case: Case) -> dict[str, object]:
         said: dict[str, Any] = {}
         if rule.noise:
             attempt = 0 if rule.sticky else case.attempt

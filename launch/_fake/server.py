@@ -91,7 +91,7 @@ class FakeServer:
             self._log = None
         self.stopped.set()
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, object]:
         """Counts since the start; `requests` is how often each content came, by its hash."""
         return {
             "total": self._totals.total(),

@@ -58,7 +58,9 @@ def chat_job(request: ChatRequest, served: Served) -> Job:
     return job
 
 
-def chat_entry(request: ChatRequest, served: Served, answer: Answer, place: int) -> dict[str, Any]:
+def chat_entry(
+    request: ChatRequest, served: Served, answer: Answer, place: int
+) -> dict[str, object]:
     """One token of `logprobs.content`."""
     tokens = served.tokens
     listed: list[dict[str, Any]] = []
@@ -82,7 +84,7 @@ def chat_entry(request: ChatRequest, served: Served, answer: Answer, place: int)
     }
 
 
-def chat_reply(request: ChatRequest, served: Served, job: Job) -> dict[str, Any]:
+def chat_reply(request: ChatRequest, served: Served, job: Job) -> dict[str, object]:
     """The fields of a chat reply."""
     choices = []
     for index, answer in enumerate(job.answers):
@@ -159,7 +161,7 @@ def _prompts(request: CompletionRequest, served: Served) -> list[list[int]]:
 
 def completion_reply(
     request: CompletionRequest, served: Served, jobs: Sequence[Job]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The fields of a completion reply; choices of the first prompt come first."""
     choices: list[dict[str, Any]] = []
     for job in jobs:
@@ -173,7 +175,7 @@ def completion_reply(
 
 def _completion_choice(
     request: CompletionRequest, served: Served, job: Job, answer: Answer | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     text = "" if answer is None else text_of(request, answer, served.tokens)
     if request.echo:
         given = request.prompt
@@ -207,7 +209,7 @@ _Listed = tuple[int, float | None, dict[int, float] | None]
 
 def legacy_logprobs(
     request: CompletionRequest, served: Served, job: Job, answer: Answer | None, start: int = 0
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Tokens, their log-probabilities, and the alternatives by text (up to k + 1 of them)."""
     rows: list[_Listed] = []
     if request.echo and isinstance(job.reader, Forced):

@@ -129,7 +129,7 @@ def alternatives(answer: Answer, place: int, n_top: int | None = None) -> dict[i
     return found
 
 
-def prompt_logprobs(read: Forced, tokens: Tokens) -> list[dict[str, Any] | None]:
+def prompt_logprobs(read: Forced, tokens: Tokens) -> list[dict[str, object] | None]:
     """As vLLM writes them: null, then by id as a string; the actual token comes first."""
     rows: list[dict[str, Any] | None] = [None]
     for place, token in enumerate(read.targets):
@@ -161,7 +161,7 @@ def usage(jobs: Sequence[Job]) -> dict[str, Any]:
     }
 
 
-def envelope(kind: str, prefix: str, served: Served) -> dict[str, Any]:
+def envelope(kind: str, prefix: str, served: Served) -> dict[str, object]:
     """Return the fields that begin every reply of the OpenAI routes."""
     return {
         "id": f"{prefix}-{secrets.token_hex(12)}",

@@ -201,7 +201,7 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arg
         _log.debug("a reply came after the server's loop had ended")
 
 
-def _message(message: dict[str, Any]) -> dict[str, Any]:
+def _message(message: dict[str, object]) -> dict[str, object]:
     """A message with its content as one string.
 
     Raises:
@@ -279,7 +279,7 @@ def load(
     return Served(name, place, tokens, runner, Engine(runner, tokens, limits, before_step))
 
 
-def _stop_ids(model: Any) -> list[int]:  # noqa: ANN401
+def _stop_ids(model: object) -> list[int]:
     config = getattr(model, "generation_config", None)
     found = getattr(config, "eos_token_id", None)
     if found is None:
@@ -287,7 +287,7 @@ def _stop_ids(model: Any) -> list[int]:  # noqa: ANN401
     return list(found) if isinstance(found, list | tuple) else [int(found)]
 
 
-def _context(config: Any, wanted: int) -> int:  # noqa: ANN401
+def _context(config: object, wanted: int) -> int:
     """Longest sequence: within the trained positions and any sliding window.
 
     Inside a window, sliding attention is plain attention, which is what the engine computes.

@@ -19,7 +19,7 @@ from launch.embedded.served import Served, call_in
 _END = b"data: [DONE]\n\n"
 
 
-def event(fields: dict[str, Any]) -> bytes:
+def event(fields: dict[str, object]) -> bytes:
     """One event."""
     return b"data: " + msgspec.json.encode(fields) + b"\n\n"
 
@@ -88,10 +88,10 @@ class Stream:
         finally:
             self._served.engine.cancel(self._job)
 
-    def _event(self, choice: dict[str, Any]) -> bytes:
+    def _event(self, choice: dict[str, object]) -> bytes:
         return event({**self._envelope, "choices": [choice]})
 
-    def _choice(self, index: int, answer: Answer) -> dict[str, Any] | None:
+    def _choice(self, index: int, answer: Answer) -> dict[str, object] | None:
         told = self._told[index]
         # The engine's thread may be adding a token: its log-probability comes after its id.
         ended, n_tokens = bool(answer.finish_reason), len(answer.logprobs)
@@ -114,7 +114,7 @@ class Stream:
         told.n_tokens, told.ended = n_tokens, ended
         return choice
 
-    def _logprobs(self, answer: Answer, start: int) -> dict[str, Any] | None:
+    def _logprobs(self, answer: Answer, start: int) -> dict[str, object] | None:
         request, served = self._request, self._served
         if isinstance(request, ChatRequest):
             if not request.logprobs:

@@ -9,7 +9,7 @@ Source: Xia et al. (Findings of ACL 2024), Table 6.
 
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import numpy as np
 import polars as pl
@@ -56,7 +56,7 @@ _AGREEMENT: Final = (
 )
 
 
-def _found(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
+def _found(value: object, info: ValidationInfo) -> object:
     """The path, absolute where the recipe's folder is known."""
     folder = (info.context or {}).get("folder")
     if not isinstance(value, str) or folder is None:

@@ -50,7 +50,7 @@ class Names(NamedTuple):
     text: str = ""
 
 
-def answer_row(row: Mapping[str, Any], names: Names) -> AnswerRow:
+def answer_row(row: Mapping[str, object], names: Names) -> AnswerRow:
     """The answers in a row.
 
     Raises:
@@ -76,7 +76,7 @@ def has_generator(columns: Sequence[str]) -> bool:
     return any(name in columns for name in _GENERATORS)
 
 
-def _key(row: Mapping[str, Any], names: Names) -> str:
+def _key(row: Mapping[str, object], names: Names) -> str:
     if names.key:
         return _plain(row.get(names.key))
     # Without a name, a prompt that the user named is all that counts.
@@ -91,7 +91,7 @@ def _prompt(row: Mapping[str, Any], names: Names) -> str:
     return _first(row, _PROMPTS)
 
 
-def _evaluation_harness_prompt(row: Mapping[str, Any]) -> str:
+def _evaluation_harness_prompt(row: Mapping[str, object]) -> str:
     """The question in `doc`, else what was sent: `arguments` is a list or a mapping by request."""
     doc = row.get("doc")
     if isinstance(doc, Mapping) and (found := _first(doc, _PROMPTS)):
@@ -105,7 +105,7 @@ def _evaluation_harness_prompt(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def _samples(row: Mapping[str, Any], names: Names) -> tuple[tuple[str, ...], ...]:
+def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str, ...], ...]:
     if names.text:
         return (_turns(row.get(names.text), names.text),)
     if "choices" in row:
@@ -154,7 +154,7 @@ def _turns(value: object, name: str) -> tuple[str, ...]:
     raise FormError(f"{name!r} {what}")
 
 
-def _first(row: Mapping[str, Any], names: Sequence[str]) -> str:
+def _first(row: Mapping[str, object], names: Sequence[str]) -> str:
     return next((text for name in names if (text := _plain(row.get(name)))), "")
 
 

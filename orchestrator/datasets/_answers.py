@@ -5,7 +5,7 @@ What stays in memory are 12 bytes an answer; texts are read from the file when t
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,5 +221,5 @@ def _stored(row: AnswerRow) -> tuple[int | None, int | None]:
     )
 
 
-def _hash(*parts: Any) -> int:  # noqa: ANN401 (text and numbers)
+def _hash(*parts: object) -> int:
     return int.from_bytes(digest("answer", *parts)[:8], "little")

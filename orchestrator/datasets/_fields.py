@@ -125,7 +125,7 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> Columns:
     return Columns(**found)
 
 
-def make_item(row: Mapping[str, Any], columns: Columns) -> Item:
+def make_item(row: Mapping[str, object], columns: Columns) -> Item:
     """An item of a row; its key is empty where no column gives one.
 
     Raises:
@@ -149,7 +149,7 @@ def make_item(row: Mapping[str, Any], columns: Columns) -> Item:
         raise RowError(f"a value is too deep or too long: {error}") from error
 
 
-def _given_key(row: Mapping[str, Any], columns: Columns) -> str:
+def _given_key(row: Mapping[str, object], columns: Columns) -> str:
     if columns.key is None:
         return ""
     key = _text_of(row, columns.key)
@@ -158,7 +158,7 @@ def _given_key(row: Mapping[str, Any], columns: Columns) -> str:
     return key
 
 
-def _cluster(row: Mapping[str, Any], column: str | None) -> str | None:
+def _cluster(row: Mapping[str, object], column: str | None) -> str | None:
     """The name of a row's cluster; a long one, such as a passage, by its beginning and hash."""
     name = _text_of(row, column)
     if not name or len(name) <= _MAX_CLUSTER:
@@ -238,7 +238,9 @@ def _text_of(row: Mapping[str, Any], column: str | None) -> str | None:
             raise RowError(f"{column!r} is a {_kind(value)}, not text")
 
 
-def _conversation_of(row: Mapping[str, Any], columns: Columns) -> tuple[Messages, tuple[str, ...]]:
+def _conversation_of(
+    row: Mapping[str, object], columns: Columns
+) -> tuple[Messages, tuple[str, ...]]:
     """Return the first messages, and the user turns that follow."""
     if columns.messages is not None:
         return _conversation(row.get(columns.messages), columns.messages), ()

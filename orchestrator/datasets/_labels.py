@@ -6,7 +6,7 @@ about, the two models it compares, or neither where it is about the item.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -64,7 +64,7 @@ def read_labels(path: Path) -> pl.DataFrame:
     return pl.DataFrame(found, schema=SCHEMA, orient="row")
 
 
-def _label(row: Mapping[str, Any], columns: Mapping[str, str | None]) -> tuple[Any, ...]:
+def _label(row: Mapping[str, object], columns: Mapping[str, str | None]) -> tuple[object, ...]:
     def text(part: str) -> str | None:
         name = columns[part]
         value = None if name is None else row.get(name)

@@ -89,7 +89,7 @@ def _values(column: Any) -> list[Any]:  # noqa: ANN401 (as pandas has them)
     ]
 
 
-def _builtin(value: Any) -> Any:  # noqa: ANN401 (any value of a row)
+def _builtin(value: object) -> object:
     """Return Python's own value for a scalar or an array of NumPy."""
     to_list: Callable[[], Any] | None = getattr(value, "tolist", None)
     if to_list is not None:

@@ -7,7 +7,7 @@ Source: Li et al., "AlpacaEval: An Automatic Evaluator of Instruction-following 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -56,7 +56,7 @@ class AlpacaEvalKind(DatasetKind[Config]):
         """
         path = located("alpaca_eval", hub_file(_REPOSITORY, _NAMES[self.config.baseline]))
 
-        def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        def make(row: Mapping[str, object]) -> Mapping[str, object]:
             return {
                 "instruction": row["instruction"],
                 "dataset": row.get("dataset"),

@@ -75,7 +75,7 @@ class JsonLines:
         return self._lines.where(index)
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _object(line: bytes) -> dict[str, object]:
     """The object of a line.
 
     Raises:

@@ -117,5 +117,5 @@ def _item(index: int, way: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _either_way(index: int, way: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _either_way(index: int, way: str, row: Mapping[str, object]) -> Mapping[str, object]:
     return {**_item(index, way, row), "sentence": index}

@@ -28,7 +28,7 @@ class HttpReply(msgspec.Struct, frozen=True):
             return "a reply without what was asked for"
         return failures.clean(failures.message_in(self.body))
 
-    def json(self) -> Any:  # noqa: ANN401 (any JSON)
+    def json(self) -> object:
         """The body; None where it is no JSON."""
         try:
             return loads(self.body)
@@ -98,7 +98,7 @@ def chat(reply: HttpReply) -> Chat | None:
     )
 
 
-def text_in(table: Mapping[str, Any], field: str) -> str:
+def text_in(table: Mapping[str, object], field: str) -> str:
     """A field that is a text; empty for anything else, since that may be of any size and depth."""
     found = table.get(field)
     return text_of(found) if isinstance(found, str) else ""

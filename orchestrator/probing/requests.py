@@ -28,7 +28,7 @@ _OFFICIAL: Final = frozenset(
 )  # fmt: skip
 
 
-def chat(model: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 (any JSON)
+def chat(model: str, **more: object) -> dict[str, object]:
     """A chat completion of one greedy token with alternatives, changed as `more` says."""
     return {
         "model": model,
@@ -50,7 +50,7 @@ def turns(messages: Messages) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in messages]
 
 
-def plainer(body: dict[str, Any], refused: HttpReply) -> dict[str, Any] | None:
+def plainer(body: dict[str, object], refused: HttpReply) -> dict[str, object] | None:
     """Return a simpler request in place of a refused one; None if there is none left to try.
 
     Hosted endpoints refuse what others ignore: fields of vLLM first, then those that a reasoning

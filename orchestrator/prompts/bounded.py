@@ -80,7 +80,7 @@ def _bounded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     n_passed = 1 if hasattr(original, "jinja_pass_arg") else 0
 
     @wraps(original)
-    def bounded(*arguments: Any, **named: Any) -> object:  # noqa: ANN401 (any filter's)
+    def bounded(*arguments: object, **named: object) -> object:
         given = arguments[n_passed:]
         bound(STEP + size_of(given) + size_of(named))
         if made is not None:
@@ -96,7 +96,7 @@ def _test(original: Callable[..., Any]) -> Callable[..., Any]:
     """A test (`is lower`, `is in`) that is charged for what it looks at."""
 
     @wraps(original)
-    def test(*arguments: Any, **named: Any) -> object:  # noqa: ANN401 (any test's)
+    def test(*arguments: object, **named: object) -> object:
         bound(STEP + size_of(arguments) + size_of(named))
         return original(*arguments, **named)
 
@@ -212,19 +212,19 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         bound(size_of(value))
         return value
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401 (Jinja's)
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Apply an operator whose result is not too large."""
         bound(OF_OPERATORS[operator](left, right))
         return super().call_binop(context, operator, left, right)
 
-    def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 (Jinja's)
+    def getitem(self, obj: object, argument: object) -> object:
         """Return an element, or a slice, which is a copy."""
         bound(size_of(argument))
         found = super().getitem(obj, argument)
         charge(len(found) if isinstance(found, str | list | tuple) else 1)
         return found
 
-    def call(self, context: Context, obj: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 (Jinja's)
+    def call(self, context: Context, obj: object, *arguments: object, **named: object) -> object:
         """Call what is safe and not too costly."""
         bound(CALL + size_of(arguments) + size_of(named))
         if isinstance(obj, BuiltinMethodType):
@@ -261,7 +261,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         pattern = str(value.__self__)
 
         @wraps(wrapped)
-        def format_text(*arguments: Any, **named: Any) -> str:  # noqa: ANN401
+        def format_text(*arguments: object, **named: object) -> str:
             bound(by_braces(pattern, (arguments, named)))
             return wrapped(*arguments, **named)
 

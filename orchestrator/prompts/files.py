@@ -110,7 +110,7 @@ def wordings_from(where: str, *built_in: str) -> BeforeValidator:
     return BeforeValidator(read, json_schema_input_type=str | dict[str, Any])
 
 
-def _load(value: Any, info: ValidationInfo, where: str) -> Any:  # noqa: ANN401
+def _load(value: object, info: ValidationInfo, where: str) -> object:
     if not isinstance(value, str):
         return value
     folder = (info.context or {}).get("folder", ".")

@@ -242,7 +242,7 @@ def _step(annotation: Any, step: str | int) -> Any:  # noqa: ANN401
     return next((found for arm in arguments if (found := _step(arm, step)) is not None), None)
 
 
-def _first_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401
+def _first_model(annotation: object) -> type[BaseModel] | None:
     if _is_model(annotation):
         return cast("type[BaseModel]", annotation)
     found = (_first_model(arm) for arm in get_args(annotation))

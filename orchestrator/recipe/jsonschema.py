@@ -44,7 +44,7 @@ def json_schema() -> dict[str, Any]:
     refs, shared = models_json_schema([(model, _MODE) for model in models])
     definitions: dict[str, Any] = shared["$defs"]
 
-    def definition(model: type[BaseModel]) -> dict[str, Any]:
+    def definition(model: type[BaseModel]) -> dict[str, object]:
         name: str = refs[model, _MODE]["$ref"].rpartition("/")[2]
         return deepcopy(definitions[name])
 
@@ -113,7 +113,7 @@ def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
     entry["oneOf"] = [{"required": names} for names in ways]
 
 
-def _reached(recipe: dict[str, Any], definitions: Mapping[str, Any]) -> list[str]:
+def _reached(recipe: dict[str, object], definitions: Mapping[str, object]) -> list[str]:
     """Names of the definitions that the recipe leads to, sorted."""
     found: set[str] = set()
     waiting: list[object] = [recipe]

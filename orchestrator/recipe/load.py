@@ -196,7 +196,7 @@ class _Loading:
             self._check_left_out(recipe, index, method)
         return recipe, self._faults
 
-    def _common(self, data: dict[str, Any]) -> RecipeFile | None:
+    def _common(self, data: dict[str, object]) -> RecipeFile | None:
         if data.get("name") is None and not re.match(NAME_PATTERN, self._file.stem):
             message = (
                 f"'name' is missing, and the file name {self._file.stem!r} is not a valid name"
@@ -208,7 +208,7 @@ class _Loading:
             self._faults += from_pydantic(error, self._written, (), RecipeFile)
             return None
 
-    def _dataset(self, data: dict[str, Any]) -> PluginRef | None:
+    def _dataset(self, data: dict[str, object]) -> PluginRef | None:
         if "dataset" not in data:
             return None  # the schema has said so
         found = self._plugs.dataset(data["dataset"])
@@ -223,7 +223,7 @@ class _Loading:
             return None
         return PluginRef(found.kind, found.config.model_copy(update={"path": str(file)}))
 
-    def _methods(self, data: dict[str, Any]) -> list[MethodRef]:
+    def _methods(self, data: dict[str, object]) -> list[MethodRef]:
         entries = data.get("methods")
         models = data.get("models")
         found = []
@@ -294,7 +294,7 @@ class _Loading:
         return found
 
     def _check_roles(
-        self, entry: Mapping[str, Any], path: source.Path, models: Mapping[str, Any]
+        self, entry: Mapping[str, object], path: source.Path, models: Mapping[str, object]
     ) -> None:
         """Every model that a method names is one of the recipe's, and is named once."""
         kind = entry.get("kind")

@@ -68,7 +68,7 @@ class Written:
             self._overrides.append(Override(path, label))
 
 
-def _replaced(data: Any, steps: list[str], path: Path, value: object) -> tuple[Any, Path]:  # noqa: ANN401
+def _replaced(data: object, steps: list[str], path: Path, value: object) -> tuple[object, Path]:
     """A copy of `data` with `value` at `steps`, and the path that the steps stand for."""
     if not steps:
         return value, path
@@ -88,7 +88,7 @@ def _replaced(data: Any, steps: list[str], path: Path, value: object) -> tuple[A
     return {**mapping, key: changed}, whole
 
 
-def _split_key(mapping: dict[str, Any], steps: list[str]) -> tuple[str, list[str]]:
+def _split_key(mapping: dict[str, object], steps: list[str]) -> tuple[str, list[str]]:
     """The longest run of steps that is a key: names of models have dots (gpt-4.1)."""
     for size in range(len(steps), 1, -1):
         key = ".".join(steps[:size])

@@ -39,7 +39,7 @@ class Plugs:
         self._context: dict[str, str] = {"folder": folder}
         self._allow_code = allow_code
 
-    def slot(self, family: str, value: Any, path: Path) -> PluginRef | None:  # noqa: ANN401
+    def slot(self, family: str, value: object, path: Path) -> PluginRef | None:
         """A kind, or a mapping of `kind` and the kind's settings."""
         if isinstance(value, str):
             return self.ref(family, value, {}, path)
@@ -87,7 +87,7 @@ class Plugs:
         return plugin_files.absolute(kind, self._context["folder"])
 
     def _made(
-        self, load: "contracts.Load[_PluginT]", kind: str, value: Mapping[str, Any], path: Path
+        self, load: "contracts.Load[_PluginT]", kind: str, value: Mapping[str, object], path: Path
     ) -> _PluginT | None:
         plugin = self._class(load, kind, path)
         config = None if plugin is None else self.validate(plugin.Config, value, path)
@@ -108,7 +108,7 @@ class Plugs:
         except PluginError:
             return []
 
-    def _kind(self, family: str, value: Any, path: Path) -> str | None:  # noqa: ANN401
+    def _kind(self, family: str, value: object, path: Path) -> str | None:
         if not isinstance(value, Mapping):
             self._fault(path, about(path, "must be a mapping with a 'kind'"))
             return None
@@ -144,7 +144,9 @@ class Plugs:
         self._fault((*path, "path"), about(path, message + ", ".join(known)))
         return None
 
-    def ref(self, family: str, kind: str, value: Mapping[str, Any], path: Path) -> PluginRef | None:
+    def ref(
+        self, family: str, kind: str, value: Mapping[str, object], path: Path
+    ) -> PluginRef | None:
         """The settings of `value` by the `Config` of a kind."""
         kind = self._found(kind)
         found = self._class(partial(contracts.load, family), kind, path)
@@ -159,7 +161,7 @@ class Plugs:
         return None if config is None else PluginRef(kind, config)
 
     def validate(
-        self, model: type[_ModelT], value: Mapping[str, Any], path: Path
+        self, model: type[_ModelT], value: Mapping[str, object], path: Path
     ) -> _ModelT | None:
         """The settings of `value`, its `kind` left out."""
         settings = {key: setting for key, setting in value.items() if key != "kind"}

@@ -91,7 +91,7 @@ def _part(title: str, definition: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _default(name: str, setting: Mapping[str, Any], required: object) -> str:
+def _default(name: str, setting: Mapping[str, object], required: object) -> str:
     if isinstance(required, list) and name in required:
         return "**needed**"
     default = setting.get("default")

@@ -109,7 +109,7 @@ class ModelEntry(Settings):
 
     @field_validator("base_url", mode="before")
     @classmethod
-    def _an_address_is_a_list_of_one(cls, value: Any) -> Any:  # noqa: ANN401 (not validated yet)
+    def _an_address_is_a_list_of_one(cls, value: object) -> object:
         if value is None or isinstance(value, list):
             return value
         if isinstance(value, str):
@@ -118,7 +118,7 @@ class ModelEntry(Settings):
 
     @field_validator("answers", mode="before")
     @classmethod
-    def _a_path_is_a_file(cls, value: Any) -> Any:  # noqa: ANN401 (not validated yet)
+    def _a_path_is_a_file(cls, value: object) -> object:
         return {"path": value} if isinstance(value, str) else value
 
 

@@ -162,12 +162,12 @@ def parse_bytes(content: bytes, file: str) -> Source:
     return parse(text, file)
 
 
-def dump_yaml(data: Mapping[str, Any]) -> str:
+def dump_yaml(data: Mapping[str, object]) -> str:
     """Plain data as YAML that `parse` and YAML 1.1 readers read back to the same."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, indent=2)
 
 
-def walk(data: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def walk(data: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
     """Every value of plain data with its path, parents first."""
     yield path, data
     if isinstance(data, Mapping):
@@ -226,7 +226,7 @@ class _Builder:
     def _fault(self, line: int, message: str) -> None:
         self.faults.append(Fault(self.file, line, message))
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
         data: dict[str, Any] = {}
         written: dict[str, int] = {}
         merged: list[yaml.Node] = []

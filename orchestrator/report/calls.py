@@ -273,7 +273,7 @@ def listing(rows: Sequence[tuple[str, str]]) -> RenderableType:
     return Paged(build)
 
 
-def runs(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+def runs(rows: Sequence[Mapping[str, object]]) -> RenderableType:
     """Runs in a folder.
 
     Args:
@@ -316,7 +316,7 @@ def _count(value: int | None) -> str:
     return numbers.UNDEFINED if value is None else numbers.count(value)
 
 
-def status(values: Mapping[str, Any]) -> RenderableType:
+def status(values: Mapping[str, object]) -> RenderableType:
     """The last state a run wrote about itself.
 
     Args:

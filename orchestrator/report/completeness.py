@@ -4,8 +4,6 @@ A unit has *ended* if it has rows. It has *failed* if one of its rows has: also 
 asks again, because a server was out of reach. It is *left* if it has no rows and needs some.
 """
 
-from typing import Any
-
 import msgspec
 
 from orchestrator.report import numbers
@@ -42,6 +40,6 @@ class Completeness(msgspec.Struct, frozen=True):
             f"remain; these results use the {numbers.count(self.ended)} completed ones{failed}."
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The counts as JSON values."""
         return {"complete": not self.left, **msgspec.to_builtins(self), "left": self.left}

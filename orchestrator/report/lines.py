@@ -1,7 +1,7 @@
 """Displays that write lines: plain ones for logs, JSON ones for programs (`docs/display.md`)."""
 
 import json
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import msgspec
 
@@ -207,7 +207,7 @@ class JsonPainter:
         """`{"event": "stop"}`."""
         self._write("stop")
 
-    def _write(self, event: str, **fields: Any) -> None:  # noqa: ANN401 (JSON values)
+    def _write(self, event: str, **fields: object) -> None:
         self._stream.write(event_line(event, **fields))
         self._stream.flush()
 

@@ -8,7 +8,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.store import compression, reading
 from orchestrator.store.entries import (
@@ -197,7 +197,7 @@ class Batch:
                     found[plan, position] = (unit, status)
         return found
 
-    def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         for part in reading.in_slices(rows, _ROWS[-1]):
             size = next(size for size in _ROWS if size >= len(part))
             values = [value for row in part for value in row]

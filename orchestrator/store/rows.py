@@ -33,7 +33,7 @@ def compress_rows(packed: Sequence[bytes]) -> list[bytes]:
     return [blobs.checked(blob) for blob in blobs.shorten(packed)]
 
 
-def decode_rows(blob: bytes) -> list[tuple[Any, ...]]:
+def decode_rows(blob: bytes) -> list[tuple[object, ...]]:
     """The rows of a blob; sequences inside a row come back as lists.
 
     Raises:

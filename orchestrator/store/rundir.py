@@ -186,7 +186,7 @@ class RunDirectory:
 
     # -- status ------------------------------------------------------------------------------------
 
-    def write_status(self, values: Mapping[str, Any], *, last_outcome: int = 0) -> None:
+    def write_status(self, values: Mapping[str, object], *, last_outcome: int = 0) -> None:
         """Replace the status as a whole; not made durable, it comes again in a second.
 
         Args:

@@ -205,7 +205,7 @@ class _Source:
             return False
         return True
 
-    def _query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, values: Sequence[object]) -> list[tuple[object, ...]]:
         return self._connection.execute(sql, values).fetchall()
 
     def _last(self, table: str) -> int:

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
@@ -294,7 +294,7 @@ class Store:
         position: int,
         status: int,
         frame: str,
-        rows: Sequence[tuple[Any, ...]],
+        rows: Sequence[tuple[object, ...]],
         *,
         cause: str = "",
     ) -> None:

@@ -113,7 +113,7 @@ def _weights(files: Sequence[Rows], path: str) -> Floats:
     return np.array([[_number(by_model[m], (name,)) for name in _WEIGHTS] for m in models])
 
 
-def _key(row: Mapping[str, Any]) -> Key:
+def _key(row: Mapping[str, object]) -> Key:
     for column, kind in _KEYS.items():
         value = row.get(column)
         if value is not None:

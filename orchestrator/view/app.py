@@ -66,25 +66,25 @@ class Api:
     def __init__(self, library: Library) -> None:
         self._library = library
 
-    def runs(self, request: Request) -> Any:  # noqa: ANN401, ARG002 (JSON; one protocol for all)
+    def runs(self, request: Request) -> object:  # noqa: ARG002 (JSON; one protocol for all)
         """The list of runs."""
         return {"runs": self._library.listing(), "single": self._library.single}
 
-    def drawings(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    def drawings(self, request: Request) -> object:
         """The charts of the report."""
         return self._run(request).snapshot().drawings
 
-    def compare(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    def compare(self, request: Request) -> object:
         """Two runs side by side."""
         given = request.query_params
         a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
         return compared(a, b, given.get("measure", ""))
 
-    def state(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    def state(self, request: Request) -> object:
         """Return the progress of a run."""
         return self._run(request).state()
 
-    def overview(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    def overview(self, request: Request) -> object:
         """Return the content of the report."""
         snapshot = self._run(request).snapshot()
         return {"version": snapshot.version, **snapshot.overview}

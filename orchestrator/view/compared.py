@@ -48,7 +48,7 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
     }
 
 
-def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[list[str]]:
+def _settings(a: Mapping[str, object], b: Mapping[str, object]) -> Iterator[list[str]]:
     """Settings that differ: path, and what it is in each; a dash where it is not there."""
     left, right = dict(_leaves(a)), dict(_leaves(b))
     for path in dict.fromkeys((*left, *right)):
@@ -58,7 +58,7 @@ def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[list[str]]
             yield [safe_line(path), *(safe_block(value, _MAX_SETTING) for value in shown)]
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 (plain data)
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else str(key))

@@ -87,7 +87,7 @@ def _line(value: object) -> str | None:
     return None if value is None else safe_line(str(value))
 
 
-def _common(row: Row) -> dict[str, Any]:
+def _common(row: Row) -> dict[str, object]:
     names = ("method", "model", "model_a", "model_b", "judge", "cause", "status")
     found = {name: _line(row[name]) for name in names if row.get(name) is not None}
     return found | {"turn": row.get("turn") or 1, "message": text(row.get("message"))}
@@ -140,7 +140,7 @@ def _table(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _cell(value: Any) -> Any:  # noqa: ANN401 (a cell of a frame)
+def _cell(value: object) -> object:
     if isinstance(value, str):
         return safe_block(value, _MAX_CELL)
     return plain(value)

@@ -114,7 +114,7 @@ class Items:
         chosen: Rows = table.select("index").collect()["index"].to_numpy()
         return chosen
 
-    def page(self, rows: Rows) -> list[dict[str, Any]]:
+    def page(self, rows: Rows) -> list[dict[str, object]]:
         """The items with these numbers, as the list shows them."""
         shown = self.table[rows].to_dicts()
         for one in shown:

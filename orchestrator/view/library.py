@@ -42,7 +42,7 @@ class Run:
         self._snapshots: list[Snapshot] = []
         self._not_before = 0.0
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return the progress of the run, and a mark that changes with its rows; cheap.
 
         Raises:

@@ -21,7 +21,7 @@ Tree = list[Any]
 """An element as [tag, attributes, children]; a child is text or a tree."""
 
 
-def overview(result: Result) -> dict[str, Any]:
+def overview(result: Result) -> dict[str, object]:
     """The run as the report shows it, without examples, which are pages, and without drawings."""
     about = material(result)
     drawn = page.can_draw()
@@ -57,12 +57,12 @@ def drawings(result: Result) -> dict[str, Tree]:
     return {key: tree for key, tree in found.items() if tree is not None}
 
 
-def table_of(table: Table) -> dict[str, Any]:
+def table_of(table: Table) -> dict[str, object]:
     """A table as the page draws it."""
     return _grid(grid(table, table.key))
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure(figure: Figure) -> dict[str, object]:
     return {
         "key": figure.key,
         "title": safe_line(figure.title),
@@ -93,7 +93,7 @@ def _tree(element: ET.Element) -> Tree:
     return [element.tag.removeprefix(_SVG), dict(element.attrib), children]
 
 
-def _grid(shown: Grid) -> dict[str, Any]:
+def _grid(shown: Grid) -> dict[str, object]:
     return {
         "key": shown.key,
         "title": safe_line(shown.title),

@@ -53,16 +53,16 @@ class Snapshot:
             threading.Thread(target=lambda: self.texts, daemon=True).start()
 
     @cached_property
-    def overview(self) -> dict[str, Any]:
+    def overview(self) -> dict[str, object]:
         """The content of the report, as plain data."""
         return self._of_frames(overview.overview)
 
     @cached_property
-    def drawings(self) -> dict[str, Any]:
+    def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
         return self._of_frames(overview.drawings)
 
-    def _of_frames(self, made: Callable[[api.Result], dict[str, Any]]) -> dict[str, Any]:
+    def _of_frames(self, made: Callable[[api.Result], dict[str, Any]]) -> dict[str, object]:
         try:
             return made(self.result)
         finally:

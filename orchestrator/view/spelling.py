@@ -81,7 +81,7 @@ class Speller:
             self._known[model] = self._found(model)
         return self._known[model]
 
-    def _found(self, model: str) -> Any:  # noqa: ANN401 (of the package `tokenizers`)
+    def _found(self, model: str) -> object:
         spec = self._recipe.models.get(model)
         if spec is None or spec.server is None or importlib.util.find_spec("tokenizers") is None:
             return None
@@ -99,5 +99,5 @@ class Speller:
 
 
 @cache
-def _load(path: Path) -> Any:  # noqa: ANN401 (of the package `tokenizers`)
+def _load(path: Path) -> object:
     return importlib.import_module("tokenizers").Tokenizer.from_file(str(path))

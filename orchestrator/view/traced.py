@@ -169,7 +169,7 @@ def _tokens(
     }
 
 
-def _alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[list[list[Any]]]:
+def _alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[list[list[object]]]:
     known: dict[int, str | None] = {}
     rows = zip(top.token_ids[:_MOST_TOKENS].tolist(), top.logprobs.tolist(), strict=False)
     for ids, logprobs in rows:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from orchestrator.records import Failure
@@ -84,7 +84,7 @@ def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str =
     return Failure(_permanent_cause(status, said), message, permanent=True, status=status)
 
 
-def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:
+def in_reply(parsed: Mapping[str, object], secret: str = "") -> Failure:
     """Return the failure for an error inside a reply with status 200."""
     error = parsed.get("error")
     code = error.get("code") if isinstance(error, dict) else parsed.get("code")
@@ -186,7 +186,7 @@ def _permanent_cause(status: int, said: str) -> str:
     return _PERMANENT.get(status, "bad_request")
 
 
-def _message(parsed: Mapping[str, Any]) -> str:
+def _message(parsed: Mapping[str, object]) -> str:
     error = parsed.get("error")
     if isinstance(error, dict):
         return _words(error.get("message") or error.get("type") or error)

@@ -163,7 +163,7 @@ class Served(msgspec.Struct, frozen=True):
 
 
 def apply_template(
-    messages: Messages, template: Mapping[str, Any], *, opens: bool, goes_on: bool
+    messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
 ) -> bytes:
     """Body of `/apply-template`.
 

@@ -186,7 +186,7 @@ def messages_of(messages: Messages) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in messages]
 
 
-def _finish(body: dict[str, Any], dialect: Dialect) -> bytes:
+def _finish(body: dict[str, object], dialect: Dialect) -> bytes:
     body.update(dialect.extra)
     for field in dialect.omit:
         body.pop(field, None)

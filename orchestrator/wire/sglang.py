@@ -87,7 +87,7 @@ _info: Final = Decoder(_Info)
 
 
 def tokenize_chat(
-    model: str, messages: Messages, template: Mapping[str, Any], *, opens: bool, goes_on: bool
+    model: str, messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
 ) -> bytes:
     """Body of `/v1/tokenize` for a chat.
 
@@ -112,7 +112,9 @@ def detokenize(model: str, ids: Path) -> bytes:
     return encode({"model": model, "tokens": ids, "skip_special_tokens": False})
 
 
-def draw(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any], lora: str = "") -> bytes:
+def draw(
+    ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, object], lora: str = ""
+) -> bytes:
     """Body of `/generate` that draws one text after a prompt; `lora` names an adapter."""
     sampling = ask.sampling
     params = {

@@ -127,7 +127,7 @@ def tokenize(text: str, *, special: bool) -> bytes:
 
 
 def draw(
-    prompt: str, ask: GenerateAsk, seed: int, extra: Mapping[str, Any], *, special: bool
+    prompt: str, ask: GenerateAsk, seed: int, extra: Mapping[str, object], *, special: bool
 ) -> bytes:
     """Body of `/generate` that draws one text after a rendered prompt."""
     sampling = ask.sampling
@@ -175,7 +175,7 @@ _ONE: Final[Mapping[str, Any]] = {
 }
 
 
-def _body(inputs: str, parameters: Mapping[str, Any], *, special: bool) -> bytes:
+def _body(inputs: str, parameters: Mapping[str, object], *, special: bool) -> bytes:
     return encode({"inputs": inputs, "add_special_tokens": special, "parameters": parameters})
 
 

@@ -139,7 +139,7 @@ def trial(model: str, ids: Path, only: int | None = None) -> bytes:
     return encode(body)
 
 
-def _one_token(model: str, prompt: object) -> dict[str, Any]:
+def _one_token(model: str, prompt: object) -> dict[str, object]:
     """One greedy token after ids; a server generates at least one whatever is asked."""
     return {
         "model": model,

@@ -29,7 +29,7 @@ _detokenized: Final = Decoder(_Detokenized)
 def tokenize_chat(
     model: str,
     messages: Messages,
-    template: Mapping[str, Any],
+    template: Mapping[str, object],
     *,
     opens: bool = True,
     goes_on: bool = False,

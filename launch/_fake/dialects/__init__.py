@@ -27,7 +27,7 @@ class Dialect:
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
 
-    def model_of(self, body: Mapping[str, Any]) -> str:
+    def model_of(self, body: Mapping[str, object]) -> str:
         """The model that a request is for.
 
         Raises:
@@ -58,10 +58,10 @@ class Dialect:
         """The body of an error."""
         return error_body(status, message, kind)
 
-    def began(self, body: Mapping[str, Any]) -> None:
+    def began(self, body: Mapping[str, object]) -> None:
         """A request was received; `ended` follows when it is answered or broken off."""
 
-    def ended(self, body: Mapping[str, Any]) -> None:
+    def ended(self, body: Mapping[str, object]) -> None:
         """A request is no longer under way."""
 
     def names(self) -> bytes:

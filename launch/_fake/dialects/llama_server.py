@@ -29,7 +29,7 @@ class LlamaServer(Dialect):
         "/detokenize": "detokenize",
     }
 
-    def model_of(self, body: Mapping[str, Any]) -> str:  # noqa: ARG002 (whatever is named answers)
+    def model_of(self, body: Mapping[str, object]) -> str:  # noqa: ARG002 (whatever is named answers)
         """See `Dialect`."""
         return self.toy.models[0] if self.toy.models else "default"
 
@@ -158,7 +158,7 @@ class LlamaServer(Dialect):
 
     def _entries(
         self, model: str, ids: Sequence[int], draw: Draw, k: int, verdict: Verdict
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         """One for each token after which the text ends with a whole character."""
         found, text = [], b""
         for at, token in enumerate(draw.ids):
@@ -181,7 +181,7 @@ def create(toy: Toy) -> Dialect:
     return LlamaServer(toy)
 
 
-def _entry(token: int, value: float) -> dict[str, Any]:
+def _entry(token: int, value: float) -> dict[str, object]:
     shown = b"" if token in {language.END, language.ASSISTANT} else language.token(token).utf8
     known = value if math.isfinite(value) else _LOWEST
     text = shown.decode("utf-8", "replace")

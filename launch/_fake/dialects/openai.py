@@ -91,7 +91,7 @@ class Openai(Dialect):
         said = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
         return encode({"error": said})
 
-    def _check(self, body: Mapping[str, Any]) -> None:
+    def _check(self, body: Mapping[str, object]) -> None:
         """Refuse what the endpoint refuses.
 
         Raises:
@@ -121,9 +121,9 @@ class Openai(Dialect):
         ids: list[int],
         draw: Draw,
         how: Sampling,
-        body: Mapping[str, Any],
+        body: Mapping[str, object],
         verdict: Verdict,
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         k = int(number(body, "top_logprobs", 0))
         entries = []
         for at, one in enumerate(draw.ids):
@@ -137,7 +137,7 @@ class Openai(Dialect):
             entries.append({**shown(one, value, named=False), "top_logprobs": listed})
         return entries
 
-    def _echo(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
+    def _echo(self, body: Mapping[str, object], verdict: Verdict) -> tuple[bytes, int]:
         """A completion without a chat template, as the models of 2021 gave it."""
         model = self.model_of(body)
         prompt = body.get("prompt")
@@ -184,7 +184,7 @@ def _stops(given: object) -> tuple[str, ...]:
     return tuple(map(str, given)) if isinstance(given, list) else ()
 
 
-def _usage(n_prompt: int, n_new: int, n_thought: int) -> dict[str, Any]:
+def _usage(n_prompt: int, n_new: int, n_thought: int) -> dict[str, object]:
     return {
         "prompt_tokens": n_prompt,
         "completion_tokens": n_new,

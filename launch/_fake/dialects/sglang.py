@@ -145,10 +145,10 @@ class Sglang(Dialect):
         model: str,
         ids: list[int],
         new: list[int],
-        body: Mapping[str, Any],
+        body: Mapping[str, object],
         how: Sampling,
         verdict: Verdict,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         toy = self.toy
         start = int(number(body, "logprob_start_len", -1))
         if start > len(ids):
@@ -196,7 +196,7 @@ def create(toy: Toy) -> Dialect:
     return Sglang(toy)
 
 
-def _last_as_user(messages: Any) -> Any:  # noqa: ANN401 (JSON)
+def _last_as_user(messages: object) -> object:
     """A trailing assistant's message becomes a user's, as the real server has it."""
     if isinstance(messages, list) and messages and messages[-1].get("role") == "assistant":
         return [*messages[:-1], {**messages[-1], "role": "user"}]
@@ -212,13 +212,13 @@ def _of(value: Any, at: int, name: str, *, batch: bool) -> Any:  # noqa: ANN401 
     return value
 
 
-def _reason(matched: str | int | None, n_new: int) -> dict[str, Any]:
+def _reason(matched: str | int | None, n_new: int) -> dict[str, object]:
     if matched is None:
         return {"type": "length", "length": n_new}
     return {"type": "stop", "matched": matched}
 
 
-def _triple(token_id: int, value: float | None, *, named: bool) -> list[Any]:
+def _triple(token_id: int, value: float | None, *, named: bool) -> list[object]:
     return [value, token_id, language.token(token_id).text if named else None]
 
 

@@ -25,7 +25,7 @@ class Tgi(Dialect):
         "/chat_tokenize": "tokenize",
     }
 
-    def model_of(self, body: Mapping[str, Any]) -> str:  # noqa: ARG002 (TGI reads no name)
+    def model_of(self, body: Mapping[str, object]) -> str:  # noqa: ARG002 (TGI reads no name)
         """See `Dialect`."""
         return self.toy.models[0] if self.toy.models else "default"
 
@@ -122,7 +122,7 @@ class Tgi(Dialect):
 
     def _free(
         self, ids: list[int], how: Sampling, k: int, verdict: Verdict
-    ) -> tuple[str, str, list[list[dict[str, Any]]]]:
+    ) -> tuple[str, str, list[list[dict[str, object]]]]:
         toy, model = self.toy, self.model_of({})
         draw = toy.draw(model, ids, how, verdict)
         rows = []
@@ -138,7 +138,7 @@ class Tgi(Dialect):
 
     def _constrained(
         self, ids: list[int], pattern: str, k: int, verdict: Verdict
-    ) -> tuple[str, str, list[list[dict[str, Any]]]]:
+    ) -> tuple[str, str, list[list[dict[str, object]]]]:
         """One token that a pattern allows, with probabilities renormalised over those allowed."""
         place = self.toy.place(self.model_of({}), ids)
         allowed = [i for i in _CANDIDATES if re.fullmatch(pattern, chr(i))]
@@ -163,7 +163,7 @@ def _tokens(ids: list[int]) -> list[dict[str, Any]]:
     return found
 
 
-def _token(token_id: int, value: float) -> dict[str, Any]:
+def _token(token_id: int, value: float) -> dict[str, object]:
     special = token_id in {language.END, language.ASSISTANT}
     text = language.token(token_id).text
     return {"id": token_id, "text": text, "logprob": value, "special": special}

@@ -5,7 +5,6 @@ are answered with too few of them.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from launch._fake.dialects import Dialect
 from launch._fake.dialects.vllm_v2 import Vllm
@@ -19,15 +18,15 @@ class VllmV1(Vllm):
         super().__init__(toy)
         self._n_exact = 0
 
-    def spoils(self, body: Mapping[str, Any]) -> bool:  # noqa: ARG002 (any will do)
+    def spoils(self, body: Mapping[str, object]) -> bool:  # noqa: ARG002 (any will do)
         """See `Vllm`."""
         return self._n_exact > 0
 
-    def began(self, body: Mapping[str, Any]) -> None:
+    def began(self, body: Mapping[str, object]) -> None:
         """See `Dialect`."""
         self._n_exact += bool(body.get("logprob_token_ids"))
 
-    def ended(self, body: Mapping[str, Any]) -> None:
+    def ended(self, body: Mapping[str, object]) -> None:
         """See `Dialect`."""
         self._n_exact -= bool(body.get("logprob_token_ids"))
 

@@ -72,11 +72,11 @@ class Vllm(Dialect):
             case _:
                 return None
 
-    def spoils(self, body: Mapping[str, Any]) -> bool:  # noqa: ARG002 (of the other runner)
+    def spoils(self, body: Mapping[str, object]) -> bool:  # noqa: ARG002 (of the other runner)
         """Return True if a request that reads alternatives is answered with those of another."""
         return False
 
-    def _chat(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
+    def _chat(self, body: Mapping[str, object], verdict: Verdict) -> tuple[bytes, int]:
         goes_on = bool(body.get("continue_final_message", False))
         rendered = self.toy.chat(body.get("messages"), opens=not goes_on, goes_on=goes_on)
         model, ids, how = self.model_of(body), self.toy.received(rendered), _sampling(body, 1024)
@@ -103,7 +103,7 @@ class Vllm(Dialect):
             choice["token_ids"] = draw.ids
         return self._reply("chat.completion", model, [choice], len(ids), len(draw.ids))
 
-    def _complete(self, body: Mapping[str, Any], verdict: Verdict) -> tuple[bytes, int]:
+    def _complete(self, body: Mapping[str, object], verdict: Verdict) -> tuple[bytes, int]:
         model, how = self.model_of(body), _sampling(body, 16)
         k = int(number(body, "logprobs", 0))
         self._check(body, k)
@@ -191,7 +191,7 @@ class Vllm(Dialect):
         # The older runner fills such a row with what the other request had asked for.
         return listed[:1] if k and self.spoils(body) else listed
 
-    def _check(self, body: Mapping[str, Any], k: int) -> None:
+    def _check(self, body: Mapping[str, object], k: int) -> None:
         most = self.toy.rules.top_logprobs
         if k > most:
             said = f"Requested sample logprobs of {k}, which is greater than max allowed: {most}"
@@ -201,7 +201,7 @@ class Vllm(Dialect):
             raise RefusedError(400, f"logprob_token_ids has more than {_MOST_EXACT} ids")
 
     def _reply(
-        self, kind: str, model: str, choices: list[dict[str, Any]], n_prompt: int, n_new: int
+        self, kind: str, model: str, choices: list[dict[str, object]], n_prompt: int, n_new: int
     ) -> tuple[bytes, int]:
         reply = {
             "id": "fake",
@@ -238,7 +238,7 @@ def _prompts(given: object) -> Sequence[list[int]]:
     return [ids_in(given, "prompt")]
 
 
-def _named(body: Mapping[str, Any]) -> bool:
+def _named(body: Mapping[str, object]) -> bool:
     return bool(body.get("return_tokens_as_token_ids"))
 
 
@@ -246,7 +246,7 @@ def _name(token_id: int, *, named: bool) -> str:
     return f"token_id:{token_id}" if named else language.token(token_id).text
 
 
-def _shown(token_id: int, value: float, *, named: bool) -> dict[str, Any]:
+def _shown(token_id: int, value: float, *, named: bool) -> dict[str, object]:
     text = _name(token_id, named=named)
     # With placeholders the bytes are those of the placeholder, not of the token.
     return {"token": text, "logprob": value, "bytes": [*text.encode("utf-8", "replace")]}

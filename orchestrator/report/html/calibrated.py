@@ -60,7 +60,7 @@ def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     )
 
 
-def _point(judge: str, part: Bin) -> dict[str, Any]:
+def _point(judge: str, part: Bin) -> dict[str, object]:
     interval = part.accuracy.interval
     share = numbers.percent(part.accuracy.value)
     sure = numbers.probability(part.confidence)

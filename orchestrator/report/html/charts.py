@@ -127,7 +127,7 @@ def _reach(rows: Sequence[Any]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _intervals(picture: Picture) -> Any:  # noqa: ANN401
+def _intervals(picture: Picture) -> object:
     order = list(dict.fromkeys(row["label"] for row in picture.rows))
     domain = picture.options.get("domain")
     scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=False, nice=True)
@@ -171,7 +171,7 @@ def _shape(groups: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _matrix(picture: Picture) -> Any:  # noqa: ANN401
+def _matrix(picture: Picture) -> object:
     options = picture.options
     colours = _BLUES if options.get("ranks") else _DIVERGING
     columns, rows = list(options["columns"]), list(options["order"])
@@ -260,7 +260,7 @@ def _lines(picture: Picture) -> Any:  # noqa: ANN401
     return alt.layer(band, *beside, line, dots).properties(width=_WIDTH, height=260)
 
 
-def _stacked(picture: Picture) -> Any:  # noqa: ANN401
+def _stacked(picture: Picture) -> object:
     parts = _stack(picture.rows)
     colours = [GOOD, *PALETTE[1:]]
     colour = alt.Color(

@@ -169,7 +169,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     return Figure(table.key, title, _basis(aligned, level), says, table, picture)
 
 
-def _square(row: str, column: str, shown: Measured) -> dict[str, Any]:
+def _square(row: str, column: str, shown: Measured) -> dict[str, object]:
     value = shown.value or 0.0
     return {
         "row": name(row),

@@ -31,7 +31,7 @@ class DrawingError(OrchestratorError):
     """A chart holds what a page must not show; a fault of this program."""
 
 
-def specification(figure: Figure) -> dict[str, Any] | None:
+def specification(figure: Figure) -> dict[str, object] | None:
     """The figure as Vega-Lite; None where it has no picture."""
     if figure.picture is None:
         return None

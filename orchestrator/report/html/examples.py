@@ -188,7 +188,7 @@ def _shown(
     ]
 
 
-def _keys(row: Row) -> list[tuple[Any, ...]]:
+def _keys(row: Row) -> list[tuple[object, ...]]:
     """Item, turn and model of each answer that a row is about."""
     models = [row[name] for name in ("model", "model_a", "model_b") if name in row]
     return [(row["item"], row["turn"], model) for model in models]

@@ -79,7 +79,7 @@ def key(*parts: str) -> str:
     return "-".join(part for part in kept.split("-") if part)[:80] or "figure"
 
 
-def point(label: str, cell: Measured, column: Column, group: str = "") -> dict[str, Any] | None:
+def point(label: str, cell: Measured, column: Column, group: str = "") -> dict[str, object] | None:
     """A row of an "intervals" picture; None where there is no finite value and no bound."""
     known = [v for v in (cell.value, cell.low, cell.high) if v is not None and math.isfinite(v)]
     if not known:

@@ -184,7 +184,7 @@ def _wins(analysis: RankingAnalysis) -> Figure:
     return Figure(table.key, table.title, _basis(analysis, SHARES), says, table, picture)
 
 
-def _square(row: str, column: str, value: float, text: str) -> dict[str, Any]:
+def _square(row: str, column: str, value: float, text: str) -> dict[str, object]:
     return {
         "row": name(row),
         "column": name(column),

@@ -287,7 +287,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     return Figure(table.key, title, basis, says, table, picture)
 
 
-def _on_curve(model: str, delta: float, shown: Measured) -> dict[str, Any]:
+def _on_curve(model: str, delta: float, shown: Measured) -> dict[str, object]:
     share = numbers.maybe(shown.value, numbers.percent)
     return {
         "x": delta,

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -119,7 +119,7 @@ def _named_by(recipe: Path, families: list[str]) -> Iterator[Listed]:
         yield Listed(family, kind, place or "not found", _docstring(Path(place)) if place else "")
 
 
-def _kinds_of(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _kinds_of(data: dict[str, object]) -> Iterator[tuple[str, str]]:
     models = data.get("models")
     said: list[tuple[str, object]] = [("datasets", data.get("dataset"))]
     for family in ("methods", "analyses"):

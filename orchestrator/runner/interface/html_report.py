@@ -63,7 +63,7 @@ def write_charts(result: Result, folder: Path) -> list[Path]:
     return written
 
 
-def charts(result: Result) -> dict[str, Any]:
+def charts(result: Result) -> dict[str, object]:
     """Each chart of a run's report as an Altair object, by the key that it has there.
 
     Raises:

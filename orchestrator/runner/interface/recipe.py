@@ -347,7 +347,7 @@ def _kinds(entries: object) -> object:
     return [{"kind": one} if isinstance(one, str) else one for one in entries]
 
 
-def _plain(value: object, path: source.Path) -> Any:  # noqa: ANN401 (plain data)
+def _plain(value: object, path: source.Path) -> object:
     """The value as YAML would give it.
 
     Raises:

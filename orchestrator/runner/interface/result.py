@@ -111,7 +111,7 @@ class Result:
         return answer_summary(self.frames.columns("answers", ("model", "exact_match")))
 
     @property
-    def charts(self) -> dict[str, Any]:
+    def charts(self) -> dict[str, object]:
         """The charts of the HTML report as Altair objects, by key; needs the extra `[report]`."""
         found: dict[str, Any] = _document().charts(self)
         return found

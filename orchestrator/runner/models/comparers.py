@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -58,7 +57,7 @@ def local_models(
     return found
 
 
-def _comparer(kind: str, settings: Mapping[str, Any], *, allow_code: bool) -> ComparerKind:
+def _comparer(kind: str, settings: Mapping[str, object], *, allow_code: bool) -> ComparerKind:
     found = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
     if not issubclass(found, ComparerKind):
         raise UsageError(

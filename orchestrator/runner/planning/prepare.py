@@ -166,11 +166,11 @@ def describe_change(
     return changes
 
 
-def _method_changes(old: Any, new: Any) -> str:  # noqa: ANN401 (plain data of any method)
+def _method_changes(old: object, new: object) -> str:
     """Name the settings of the methods that differ, by dotted path."""
     paths: list[str] = []
 
-    def walk(left: Any, right: Any, path: str) -> None:  # noqa: ANN401
+    def walk(left: object, right: object, path: str) -> None:
         if isinstance(left, dict) and isinstance(right, dict):
             for key in sorted({*left, *right}):
                 walk(left.get(key), right.get(key), f"{path}.{key}" if path else str(key))

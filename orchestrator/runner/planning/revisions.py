@@ -39,7 +39,7 @@ def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
     return read_revision(latest[0]) if latest else None
 
 
-def read_revision(file: Path) -> dict[str, Any]:
+def read_revision(file: Path) -> dict[str, object]:
     """Return what a call wrote about its recipe.
 
     Raises:
@@ -56,7 +56,7 @@ def read_revision(file: Path) -> dict[str, Any]:
     return found
 
 
-def parse(content: bytes) -> dict[str, Any]:
+def parse(content: bytes) -> dict[str, object]:
     """Return the mapping that a revision is, with the mappings in it that all have.
 
     Raises:

@@ -4,7 +4,7 @@ What methods ask goes through back-ends and their transports.
 """
 
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import aiohttp
 import msgspec
@@ -57,11 +57,11 @@ class Http:
         """The reply; status 0 and what happened as its body where none came."""
         return await self._send("GET", path, None)
 
-    async def post(self, path: str, table: dict[str, Any]) -> HttpReply:
+    async def post(self, path: str, table: dict[str, object]) -> HttpReply:
         """The same for JSON that is posted."""
         return await self._send("POST", path, table)
 
-    async def _send(self, method: str, path: str, table: dict[str, Any] | None) -> HttpReply:
+    async def _send(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
         if self._session is None:
             raise RuntimeError("Http is used inside of `async with` only")
         body = None if table is None else msgspec.json.encode(table)

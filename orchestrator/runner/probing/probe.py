@@ -146,7 +146,7 @@ class _Probe:
         """Log-probabilities of what is listed as the first token of the answer, by its name."""
         return next(iter(likeness.of_chat(chat(self._greedy)).listed), {})
 
-    async def _ask(self, **more: Any) -> HttpReply:  # noqa: ANN401 (any JSON)
+    async def _ask(self, **more: object) -> HttpReply:
         """One chat completion; what an endpoint refuses is left out once."""
         body: dict[str, Any] | None = requests.chat(self._t.model, **more)
         reply = HttpReply(0, b"")
@@ -155,7 +155,7 @@ class _Probe:
             body = requests.plainer(body, reply)
         return reply
 
-    async def _post(self, path: str, body: dict[str, Any]) -> HttpReply:
+    async def _post(self, path: str, body: dict[str, object]) -> HttpReply:
         async with self._room:
             return await self._t.http.post(path, body)
 
@@ -364,7 +364,7 @@ class _Probe:
         drawn = await self._draw(Ask().generate(self._t.model, prompt, sampling), 0)
         return Seen() if isinstance(drawn, Failure) else likeness.of_text(drawn)
 
-    async def _together(self, n: int, beside: dict[str, Any]) -> list[HttpReply]:
+    async def _together(self, n: int, beside: dict[str, object]) -> list[HttpReply]:
         """Ordinary replies, asked at once, each beside another request where one is given."""
         ordinary: list[asyncio.Task[HttpReply]] = []
         # It shows only where they share a step of the server.

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -271,7 +271,7 @@ def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
     return found
 
 
-def nominal_needs(settings: Mapping[str, Any]) -> dict[str, list[Need]]:
+def nominal_needs(settings: Mapping[str, object]) -> dict[str, list[Need]]:
     """Return the needs of each method of this project on a model that it judges or evaluates.
 
     Args:

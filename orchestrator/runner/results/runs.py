@@ -12,7 +12,7 @@ from orchestrator.store import RunDirectory, newest
 _log = logging.getLogger(__name__)
 
 
-def status(run_dir: str | Path) -> dict[str, Any]:
+def status(run_dir: str | Path) -> dict[str, object]:
     """Return the last status of a run, and whether it still runs.
 
     Raises:

@@ -128,7 +128,7 @@ def _sources(
 
 def _loaded(
     load: "Load[_PluginT]",
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, object]],
     *,
     allow_code: bool,
     run: Path | None,
