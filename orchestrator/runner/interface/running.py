@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.frames import FrameFiles
-from orchestrator.report.completeness import Completeness
 from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.interface.recipe import Recipe
@@ -97,7 +96,16 @@ def _run(
         orders = read_orders(store)
         done = completeness(store, frames, opened.n_not_needed)
         money = money_spent(prepared, store)
-        progress = _at_end(directory, ended, done, money)
+        progress = ended.progress or Progress(
+            run_dir=str(directory.path),
+            units_total=done.total,
+            units_stored=done.ended,
+            units_not_needed=done.not_needed,
+            money=money,
+        )
+        # Units that failed in earlier calls.
+        before = max(0, done.failed - progress.units_failed)
+        progress = msgspec.structs.replace(progress, units_failed_before=before)
         if not progress.requests_sent and told:
             progress = msgspec.structs.replace(progress, models=told)
         directory.write_status(msgspec.to_builtins(progress), last_outcome=store.last_outcome)
@@ -122,21 +130,6 @@ def _models_told(directory: RunDirectory) -> tuple[ModelProgress, ...]:
     except msgspec.ValidationError:
         # Of another version, or damaged.
         return ()
-
-
-def _at_end(
-    directory: RunDirectory, ended: Ended, done: Completeness, money: float | None
-) -> Progress:
-    """The last state of a call, with the units that failed in earlier calls."""
-    progress = ended.progress or Progress(
-        run_dir=str(directory.path),
-        units_total=done.total,
-        units_stored=done.ended,
-        units_not_needed=done.not_needed,
-        money=money,
-    )
-    before = max(0, done.failed - progress.units_failed)
-    return msgspec.structs.replace(progress, units_failed_before=before)
 
 
 def _finish(

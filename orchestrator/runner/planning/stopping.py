@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from orchestrator.analysis import RankingAnalysis
-from orchestrator.contracts.method import Compared
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.recipe.schema import Recipe
 from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
@@ -17,7 +16,7 @@ from orchestrator.statistics.sequential import PairOrder
 from orchestrator.store import Store
 from orchestrator.summaries._orders import orders_table
 from orchestrator.tables import Table
-from orchestrator.units import Part, Plan
+from orchestrator.units import Plan
 
 NOT_NEEDED = "units not needed"
 """The number of a plan, and how many of its units a stopping rule found to be not needed."""
@@ -89,22 +88,19 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
         key = (part.name, combination.judge)
         if key not in numbers:
             numbers[key] = len(rankings)
-            rankings.append(_ranking(part, combination.judge, compared))
+            ranking = Ranking(
+                method=part.name,
+                judge=combination.judge,
+                frame=part.frame,
+                models=part.candidates,
+                column=list(part.columns).index(compared.column),
+                low=compared.low,
+                high=compared.high,
+                of_pairs="model_a" in part.columns,
+            )
+            rankings.append(ranking)
         slots.append(_slot(numbers[key], part.candidates, combination.models))
     return rankings, slots
-
-
-def _ranking(part: Part, judge: str, compared: Compared) -> Ranking:
-    return Ranking(
-        method=part.name,
-        judge=judge,
-        frame=part.frame,
-        models=part.candidates,
-        column=list(part.columns).index(compared.column),
-        low=compared.low,
-        high=compared.high,
-        of_pairs="model_a" in part.columns,
-    )
 
 
 def _slot(ranking: int, candidates: Sequence[str], models: Sequence[str]) -> Slot:
