@@ -92,7 +92,7 @@ def analyse_ranking(
         judge=judge,
         judges=table.judges,
         ratings=models,
-        mode_ratings=mode_models,
+        mode_ratings=mode_models if table.has_modes else (),
         pairs=_pairs(rated, sums, [model.model for model in models], table),
         wins=_win_matrix(win_rates(sums, confidence_level), [m.model for m in models], table),
         position=_position(table, confidence_level),
@@ -252,7 +252,7 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
 def _agreement(
     table: Table, by_mean: Sequence[ModelRating], by_mode: Sequence[ModelRating]
 ) -> Agreement:
-    if not table.n_judged:
+    if not (table.n_judged and table.has_modes):
         return Agreement(None, None, None)
     values = table.floats("mean_pre", "mode_pre")
     decisions = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))

@@ -15,6 +15,7 @@ import psutil
 from orchestrator import columnar, files
 from orchestrator.errors import StoreError
 from orchestrator.records import Row
+from orchestrator.roles import RowRoles
 
 _DTYPES: dict[str, pl.DataType] = {
     "str": pl.String(),
@@ -184,10 +185,17 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     Attributes:
         folder: Where they are.
+        roles: Of the columns of each frame; None where the run does not say.
     """
 
-    def __init__(self, folder: Path, also: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        also: Iterable[Path] = (),
+        roles: Mapping[str, RowRoles] | None = None,
+    ) -> None:
         self.folder = folder
+        self.roles = roles
         self._paths = {
             path.stem: path
             for path in (*sorted(folder.glob("*.parquet")), *also)

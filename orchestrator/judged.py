@@ -4,7 +4,7 @@ A run may have a million of them. They are taken in slices of some rows, of whic
 kept, a few dozen bytes a judgment: as a frame they take several times as much.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes
+from orchestrator.contracts.roles import Frames, role_slices, there
+from orchestrator.roles import PairColumns
 from orchestrator.statistics.position import decisions
 from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
 
@@ -36,6 +38,12 @@ COLUMNS: Final = (
     "item", *_NAMED, *_FLOATS, *_FLAGS, "status", "cause", "message", *_DISTRIBUTIONS,
 )  # fmt: skip
 """Columns read from the judgments."""
+_OTHERS: Final = ("method", "item", "category", "status", "cause", "message")
+_DTYPES: Final = {
+    **dict.fromkeys(_FLOATS, pl.Float64()),
+    **dict.fromkeys(_FLAGS, pl.Boolean()),
+    **dict.fromkeys(_DISTRIBUTIONS, pl.List(pl.Float64())),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ class Table:
         models: Of both, in order.
         judges: Of both, in order.
         categories: Of both, in order.
+        has_modes: Whether `mode_pre` is the likeliest verdict and not made of the preference.
     """
 
     used: Mapping[str, NDArray[Any]]
@@ -57,6 +66,7 @@ class Table:
     models: tuple[str, ...]
     judges: tuple[str, ...]
     categories: tuple[str, ...]
+    has_modes: bool = True
 
     @property
     def n_judged(self) -> int:
@@ -144,12 +154,44 @@ class Table:
         )
 
 
-def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
+def judgments(frames: Frames, frame: str, pairs: PairColumns) -> Iterator[pl.DataFrame]:
+    """Yield slices of a frame of pairs, with the columns of `COLUMNS` and `method`.
+
+    What its rows do not have is null; a verdict without estimators is that of its preference.
+    """
+    columns = there(frames, frame, pairs.columns())
+    wanted = {name: column for name, column in columns.items() if name in COLUMNS}
+    for rows in role_slices(frames, frame, wanted, _OTHERS, ROWS_AT_ONCE):
+        yield completed(rows)
+
+
+def completed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of pairs with all columns of `COLUMNS`."""
+    missing = [name for name in COLUMNS if name not in rows.columns]
+    if not missing:
+        return rows
+    by_preference = 2.0 * pl.col("prefer_a").cast(pl.Float64) - 1.0
+    filled = {
+        name: by_preference
+        if name in ("mean_pre", "mode_pre")
+        else pl.lit(None, _DTYPES.get(name, pl.String()))
+        for name in missing
+    }
+    return rows.with_columns(**filled)
+
+
+def has_modes(frames: Frames, frame: str, pairs: PairColumns) -> bool:
+    """Return True if the rows say which verdict is the likeliest."""
+    return "mode_pre" in there(frames, frame, pairs.columns())
+
+
+def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = True) -> Table:
     """Collect slices of a frame of judgments, which together are one row a unit.
 
     Args:
         slices: With the columns of `COLUMNS`, and `cluster` where items belong together.
         n_most: Rows they have at most, all together.
+        has_modes: Whether the rows say which verdict is the likeliest.
     """
     names = {"category": _Names(), "model": _Names(), "judge": _Names()}
     used: dict[str, NDArray[Any]] = {
@@ -185,6 +227,7 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int) -> Table:
         names["model"].sorted,
         names["judge"].sorted,
         names["category"].sorted,
+        has_modes=has_modes,
     )
 
 

@@ -31,6 +31,7 @@ from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.dataset import About, Dataset, DatasetKind, File, FileSettings, from_items
 from orchestrator.errors import DatasetError, LaunchError, PluginError, UsageError
+from orchestrator.figures import Figure, Picture, points
 from orchestrator.plugin_base import Plugin
 from orchestrator.records import (
     Choice,
@@ -48,6 +49,7 @@ from orchestrator.records import (
     Unit,
     labels,
 )
+from orchestrator.roles import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
 from orchestrator.serving import (
     Footprint,
     LaunchKind,
@@ -66,6 +68,7 @@ __all__ = [
     "LOCAL",
     "About",
     "Analysis",
+    "AnswerColumns",
     "Ask",
     "AskFailed",
     "Asked",
@@ -89,6 +92,7 @@ __all__ = [
     "DatasetKind",
     "Endpoint",
     "Failure",
+    "Figure",
     "File",
     "FileSettings",
     "Footprint",
@@ -104,16 +108,20 @@ __all__ = [
     "Method",
     "MethodSettings",
     "ModelName",
+    "PairColumns",
     "PairScores",
+    "Picture",
     "Plugin",
     "PluginError",
     "Prefix",
     "Program",
     "Provenance",
+    "RewriteColumns",
     "Row",
     "RunningServer",
     "Sampling",
     "ScoreAsk",
+    "ScoreColumns",
     "Scored",
     "ServeOptions",
     "ServedModel",
@@ -131,6 +139,7 @@ __all__ = [
     "from_items",
     "labels",
     "make_table",
+    "points",
 ]
 
 

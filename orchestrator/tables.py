@@ -4,12 +4,15 @@ A cell says what it rests on (`Measured`), and one without a value says why ther
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
 
+from orchestrator import numbers
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate, Interval
+
+_LEAST_P: Final = 0.001
 
 Form = Literal["text", "count", "number", "signed", "percent", "rating", "p"]
 
@@ -171,3 +174,63 @@ def counted_words(n_items: int, n_clusters: int | None) -> str:
     if n_clusters is None or n_clusters == n_items:
         return words
     return f"{words} in {n_clusters:,} cluster{'' if n_clusters == 1 else 's'}"
+
+
+def cell_text(column: Column, cell: Cell) -> str:
+    """A cell in its column's form, with its interval where it has one."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Measured):
+        if cell.value is None:
+            return f"{numbers.UNDEFINED} ({cell.why})" if cell.why else numbers.UNDEFINED
+        text = _form(column)(cell.value)
+        if cell.low is not None and cell.high is not None:
+            low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
+            high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
+            text = f"{text} {low}, {high}"
+        return f"{text}{_rests_on(cell)}"
+    return numbers.UNDEFINED if cell is None else _form(column)(float(cell))
+
+
+def _rests_on(cell: Measured) -> str:
+    """Return a cell's sample size: prompts, clusters of prompts, or both; empty if unknown."""
+    n = "" if cell.n is None else f" n={numbers.count(cell.n)}"
+    if cell.n_clusters is None:
+        return n
+    clusters = numbers.counted(cell.n_clusters, "cluster")
+    is_count = cell.n is None and cell.low is None
+    return f"{n} in {clusters}" if n or is_count else f" n={clusters}"
+
+
+def _end(column: Column, value: float) -> str:
+    # The unit is said once, at the value.
+    return f"{100 * value:.1f}" if column.form == "percent" else _form(column)(value)
+
+
+def _form(column: Column) -> Callable[[float], str]:
+    def decimals(value: float) -> str:
+        return f"{round(value, column.digits) + 0.0:.{column.digits}f}"
+
+    def signed(value: float) -> str:
+        return f"{round(value, column.digits) + 0.0:+.{column.digits}f}"
+
+    def p_value(value: float) -> str:
+        return f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.3f}"
+
+    written: dict[str, Callable[[float], str]] = {
+        "count": lambda value: numbers.count(round(value)),
+        "percent": numbers.percent,
+        "rating": numbers.rating,
+        "signed": signed,
+        "p": p_value,
+    }
+    chosen = written.get(column.form, decimals)
+
+    def finite(value: float) -> str:
+        if math.isnan(value):
+            return numbers.UNDEFINED
+        if math.isinf(value):
+            return "unbounded"
+        return chosen(value)
+
+    return finite

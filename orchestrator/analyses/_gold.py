@@ -6,13 +6,14 @@ from pathlib import Path
 import polars as pl
 from pydantic import Field, model_validator
 
-from orchestrator.analyses._scores import KEYS, score, source_of
 from orchestrator.contracts.context import Context
+from orchestrator.contracts.roles import answers_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.recipe.given_file import GivenFile
 from orchestrator.settings import Settings
+from orchestrator.summaries._points import KEYS, score, source_of
 
 
 class Gold(Settings):
@@ -68,8 +69,8 @@ def read_gold(context: Context, gold: Gold) -> pl.DataFrame:
         found = score(context, source_of(context, gold.method), gold.column)
         return found.means().select(*KEYS, gold="value")
     if gold.exact_match:
-        answers = columns_of(context.frames, "answers", (*KEYS, "exact_match"))
-        if not answers.width or not answers["exact_match"].is_not_null().any():
+        answers = answers_of(context.frames, (*KEYS, "exact_match"))
+        if "exact_match" not in answers.columns or not answers["exact_match"].is_not_null().any():
             raise UsageError(f"{context.name}: no answer has a reference to compare with")
         return answers.select(*KEYS, gold=pl.col("exact_match").cast(pl.Float64)).unique(KEYS)
     if gold.labels is not None:

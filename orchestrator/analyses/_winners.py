@@ -10,13 +10,15 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from orchestrator.analyses._scores import source_of
 from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import is_judging
+from orchestrator.contracts.roles import answers_of
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.recipe.given_file import GivenFile
 from orchestrator.settings import Settings
+from orchestrator.summaries._points import source_of
 
 Floats = NDArray[np.float64]
 
@@ -58,10 +60,6 @@ class Winner(Settings):
         return self
 
 
-FRAMES: Final = ("scores", "judgments", "pair_scores")
-"""Frames whose rows say which of two answers is better."""
-
-
 class JudgedWinner(Settings):
     """Settings of analyses that hold judges to a known winner."""
 
@@ -80,11 +78,11 @@ def judging_sources(context: Context, methods: Sequence[str]) -> Sequence[Source
     if methods:
         sources: Sequence[Source] = [source_of(context, name) for name in methods]
     else:
-        sources = [source for source in context.sources if source.frame in FRAMES]
+        sources = [source for source in context.sources if is_judging(source.method)]
     if not sources:
         raise UsageError(f"{context.name}: no method of this recipe judges pairs or rates answers")
     for source in sources:
-        if source.frame not in FRAMES:
+        if not is_judging(source.method):
             raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
     return sources
 
@@ -113,9 +111,7 @@ def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -
 
 
 def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
-    answers = columns_of(
-        context.frames, "answers", ("method", "item", "turn", "model", "exact_match")
-    )
+    answers = answers_of(context.frames, ("method", "item", "turn", "model", "exact_match"))
     if answers.is_empty():
         raise UsageError(f"{context.name}: this run has no answers to compare with a reference")
     own = f"answers ({source})"

@@ -24,11 +24,11 @@ from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._preferences import (
-    COLUMNS,
     PAIRWISE,
     POINTWISE,
     WORDS,
     Preferences,
+    judged_rows,
     preferences,
 )
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
@@ -98,7 +98,7 @@ class JudgeAccuracyAnalysis(Analysis[Config]):
 
 def _settings(context: Context, config: Config) -> Iterator[_Setting]:
     for source in judging_sources(context, config.methods):
-        found = preferences(context.rows_of(source, COLUMNS))
+        found = preferences(judged_rows(context, source))
         judges = list(found.by_judge())
         for judge, of_judge in judges:
             name = source.name if len(judges) == 1 else f"{source.name} · {judge}"

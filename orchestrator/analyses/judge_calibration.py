@@ -15,7 +15,7 @@ from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.summary import Analysis
 from orchestrator.statistics.calibration import Calibration, calibration
-from orchestrator.summaries._preferences import COLUMNS, SOFT, UNIT, preferences
+from orchestrator.summaries._preferences import SOFT, UNIT, judged_rows, preferences
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 
@@ -55,7 +55,7 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
         UsageError: If it is known of no pair of a source who is better.
     """
     for source in sources:
-        rows = context.rows_of(source, COLUMNS)
+        rows = judged_rows(context, source)
         if rows.is_empty():
             continue
         pairs = preferences(rows)

@@ -15,9 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.analyses._scores import source_of
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
@@ -34,11 +34,12 @@ from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.summaries._clusters import without_n
 from orchestrator.summaries._judged import mass
+from orchestrator.summaries._points import source_of
 from orchestrator.summaries._preferences import (
-    COLUMNS,
     SOFT,
     Preferences,
     decided,
+    judged_rows,
     preferences,
 )
 from orchestrator.tables import (
@@ -54,7 +55,6 @@ from orchestrator.tables import (
 
 Floats = NDArray[np.float64]
 
-_FRAMES: Final = ("scores", "judgments", "pair_scores")
 _OF_DIFFERENT: Final = "pairs of equal answers are excluded, as every judge ties on them"
 _DECISIONS: Final = (-1.0, 0.0, 1.0)
 
@@ -128,16 +128,16 @@ def _source(context: Context, config: Config) -> Source:
     if config.method is not None:
         return source_of(context, config.method)
     for source in context.sources:
-        if source.frame in _FRAMES and len(source.method.judges) > 1:
+        if is_judging(source.method) and len(source.method.judges) > 1:
             return source
     raise UsageError(f"{context.name}: no judging method of this recipe has several judges")
 
 
 def _seated(context: Context, config: Config) -> _Jury:
     source = _source(context, config)
-    if source.frame not in _FRAMES:
+    if not is_judging(source.method):
         raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
-    found = preferences(context.rows_of(source, COLUMNS))
+    found = preferences(judged_rows(context, source))
     by_judge = dict(found.by_judge())
     judges = tuple(judge for judge in source.method.judges if judge in by_judge)
     if len(judges) < 2:

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.analyses._gold import Gold, read_gold
-from orchestrator.analyses._scores import KEYS, Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import Context
+from orchestrator.contracts.roles import answers_of
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
-from orchestrator.frames import columns_of
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.averages import levelled
@@ -36,6 +35,7 @@ from orchestrator.statistics.correlation import (
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
 from orchestrator.summaries._clusters import n_prompts
+from orchestrator.summaries._points import KEYS, Score, ScoreRef, collect
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]
@@ -136,7 +136,7 @@ def _is_gold(found: Score, gold: Gold) -> bool:
 
 def _length(context: Context) -> pl.DataFrame | None:
     """Tokens of each answer; None where nobody kept answers."""
-    answers = columns_of(context.frames, "answers", (*KEYS, "n_tokens"))
+    answers = answers_of(context.frames, (*KEYS, "n_tokens"))
     if "n_tokens" not in answers.columns:
         return None
     return answers.select(*KEYS, length=pl.col("n_tokens").cast(pl.Float64)).unique(KEYS)

@@ -11,16 +11,16 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from orchestrator.analyses._scores import Score, ScoreRef, collect
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import Context
+from orchestrator.contracts.roles import answers_of
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
-from orchestrator.frames import columns_of
 from orchestrator.settings import Settings
 from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.ordering import METHOD, Ordering, ordering
 from orchestrator.summaries._clusters import n_prompts
+from orchestrator.summaries._points import Score, ScoreRef, collect
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS: Final = (
@@ -58,7 +58,7 @@ class ValidationAnalysis(Analysis[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a score, then what the true order rests on."""
-        known = _exact_match(columns_of(context.frames, "answers", ("model", "exact_match")))
+        known = _exact_match(answers_of(context.frames, ("model", "exact_match")))
         config = self.config
         order = config.order or tuple(known["model"].to_list())
         if len(order) < 2:

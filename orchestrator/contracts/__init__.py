@@ -12,12 +12,20 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 from orchestrator import plugins
 from orchestrator.backend import BackendKind, Capabilities
-from orchestrator.contracts.method import COLUMN_TYPES, STATUS_COLUMNS, Method, MethodSettings
+from orchestrator.contracts.method import (
+    COLUMN_TYPES,
+    STATUS_COLUMNS,
+    Method,
+    MethodSettings,
+    roles_of,
+    schema_of,
+)
 from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
 from orchestrator.plugin_base import Plugin
+from orchestrator.roles import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
 from orchestrator.serving import LaunchKind
 from orchestrator.settings import Settings
 
@@ -238,7 +246,10 @@ def _columns(value: object) -> str:
 
 def _column_faults(method: type[Method[MethodSettings]]) -> list[str]:
     both = sorted(method.unit_columns.keys() & method.columns.keys())
-    return [f"'unit_columns' and 'columns' both have {', '.join(both)}"] if both else []
+    if both:
+        return [f"'unit_columns' and 'columns' both have {', '.join(both)}"]
+    fault = roles_of(method).fault(schema_of(method))
+    return [f"its {fault}"] if fault else []
 
 
 def _scores(value: object) -> str:
@@ -256,6 +267,11 @@ def _summary(value: object) -> str:
     if value is None or (isinstance(value, type) and issubclass(value, Summary)):
         return ""
     return "must be a class derived from Summary, or None"
+
+
+def _role(type_: type) -> _Fault:
+    said = f"must be {type_.__name__}(...), or None"
+    return lambda value: "" if value is None or isinstance(value, type_) else said
 
 
 def _of_type(type_: type) -> _Fault:
@@ -309,9 +325,18 @@ _PARTS: Final[dict[str, _Names]] = {
             ("name", "candidates", "judges", "top_logprobs", "demonstrates"), _property
         ),
         "feeds_others": _of_type(bool),
+        "pairs": _role(PairColumns),
+        "distribution": _role(ScoreColumns),
+        "rewriting": _role(RewriteColumns),
+        "answers": _role(AnswerColumns),
         "summary": _summary,
     },
-    plugins.SUMMARIES: {"summarise": called_with("self", "context")},
+    plugins.SUMMARIES: {
+        "summarise": called_with("self", "context"),
+        "figures": called_with("self", "context"),
+        "section": _of_type(str),
+        "section_order": _of_type(int),
+    },
     plugins.ANALYSES: {"summarise": called_with("self", "context")},
     plugins.STATISTICS: {
         "Config": _settings(StatisticSettings),

@@ -15,6 +15,13 @@ from orchestrator import plugins
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.plugin_base import Plugin
 from orchestrator.records import Row, Unit
+from orchestrator.roles import (
+    AnswerColumns,
+    PairColumns,
+    RewriteColumns,
+    RowRoles,
+    ScoreColumns,
+)
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -150,6 +157,10 @@ class Method(Plugin[ConfigT], ABC):
         columns: The other columns, besides `status`, `cause` and `message`, which all rows have.
         feeds_others: Whether its units draw answers that units of other methods use: those are
             opened when its units of the same item have ended.
+        pairs: Columns of rows that compare two models: they give rankings and figures.
+        distribution: Columns of rows with a distribution over scores: they give figures.
+        rewriting: Columns of rows in which a model rewrites its answer: they give examples.
+        answers: Columns of rows that are answers, which rows of other methods are about.
         summary: Turns its rows into tables; None for the default: a table of the mean of each
             column of `scores` by model and judge. Bundled kinds have
             `orchestrator/summaries/<kind>.py` instead, if there is one.
@@ -161,6 +172,10 @@ class Method(Plugin[ConfigT], ABC):
     unit_columns: ClassVar[Columns] = {"item": "str", "category": "str", "model": "str"}
     columns: ClassVar[Columns]
     feeds_others: ClassVar[bool] = False
+    pairs: ClassVar[PairColumns | None] = None
+    distribution: ClassVar[ScoreColumns | None] = None
+    rewriting: ClassVar[RewriteColumns | None] = None
+    answers: ClassVar[AnswerColumns | None] = None
     summary: ClassVar[type[Summary[MethodSettings]] | None] = None
 
     @property
@@ -275,6 +290,16 @@ def _parts(annotation: object) -> tuple[object, ...]:
 def frame_of(method: type[Method[MethodSettings]], kind: str) -> str:
     """Return the name of the frame that the rows of a kind go to."""
     return method.frame or re.sub(r"\W", "_", plugins.label(kind), flags=re.ASCII)
+
+
+def roles_of(method: type[Method[MethodSettings]]) -> RowRoles:
+    """Return the roles of the columns of a method's rows."""
+    return RowRoles(method.pairs, method.distribution, method.rewriting, method.answers)
+
+
+def is_judging(method: Method[MethodSettings]) -> bool:
+    """Return True if a method's rows say which of two answers is better, by a judge."""
+    return method.distribution is not None or (method.pairs is not None and method.pairs.ranked)
 
 
 def columns_of_numbers(method: Method[MethodSettings]) -> list[str]:

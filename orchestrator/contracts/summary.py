@@ -10,6 +10,7 @@ from orchestrator.plugin_base import ConfigT, Plugin
 
 if TYPE_CHECKING:
     from orchestrator.contracts.context import Context
+    from orchestrator.figures import Figure
     from orchestrator.tables import Table
 
 
@@ -21,13 +22,29 @@ class Summary(Plugin[ConfigT], ABC):
     Attributes:
         reads: Columns of the rows that it needs; all where None. No others are read, so that the
             texts of a long run take no memory.
+        figures_read: Columns that `figures` needs, none where it is empty; `reads` where None.
+        section: Heading of its figures in the report; the name of the method where empty.
+        section_order: Sections with figures of methods stand by this, then as in the recipe.
     """
 
     reads: ClassVar[Sequence[str] | None] = None
+    figures_read: ClassVar[Sequence[str] | None] = None
+    section: ClassVar[str] = ""
+    section_order: ClassVar[int] = 100
 
     @abstractmethod
     def summarise(self, context: Context) -> list[Table]:
         """Return the tables, most important first; [] where there is nothing to say."""
+
+    def figures(self, context: Context) -> list[Figure]:  # noqa: ARG002 (for those that draw)
+        """Return figures for the HTML report, most important first; none by default.
+
+        Where a summary makes none, the first column with intervals of its first table is drawn.
+
+        Args:
+            context: As of `summarise`, but with all methods of the recipe as `sources`.
+        """
+        return []
 
 
 class Analysis(Plugin[ConfigT], ABC):

@@ -44,6 +44,7 @@ from orchestrator.records import (
     Row,
     Unit,
 )
+from orchestrator.roles import PairColumns
 
 
 class HarnessSettings(MethodSettings):
@@ -198,6 +199,7 @@ class HarnessJudge(Method[HarnessConfigT]):
         "text": "str",
         "text_ba": "str",
     }
+    pairs = PairColumns(judge="judge", turn="turn", same_text="same_text", ranked=False)
 
     @property
     def convention(self) -> str | None:

@@ -24,6 +24,7 @@ from orchestrator.contracts.method import (
 from orchestrator.methods._conversation import Turn, converse
 from orchestrator.methods._drawing import Drawing
 from orchestrator.records import GIVEN, Generation, Row, Unit
+from orchestrator.roles import AnswerColumns
 
 
 class Config(MethodSettings):
@@ -65,6 +66,7 @@ class Answers(Method[Config]):
         "finish_reason": "str",
     }
     scores: ClassVar = {"mean_logprob": 1}
+    answers = AnswerColumns(exact_match="exact_match", turn="turn")
 
     @property
     def top_logprobs(self) -> int:

@@ -42,6 +42,7 @@ from orchestrator.prompts import pairwise
 from orchestrator.prompts.pairwise import LabelSet
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit, labels
+from orchestrator.roles import ESTIMATORS, PairColumns
 
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
@@ -118,6 +119,19 @@ class PairwiseRanking(JudgeMethod[Config]):
         "n_silent": "i64",
     }
     scores: ClassVar = {"prefer_a": 1}
+    pairs = PairColumns(
+        judge="judge",
+        turn="turn",
+        preference_ab="prefer_a_ab",
+        preference_ba="prefer_a_ba",
+        p_ab="p_ab",
+        p_ba="p_ba",
+        coverage_ab="coverage_ab",
+        coverage_ba="coverage_ba",
+        exact="exact",
+        same_text="same_text",
+        estimators=ESTIMATORS,
+    )
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every pair of candidates with every judge, a judge's pairs together."""

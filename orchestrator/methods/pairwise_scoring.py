@@ -56,6 +56,7 @@ from orchestrator.records import (
     Unit,
     labels,
 )
+from orchestrator.roles import ESTIMATORS, PairColumns
 
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b", "low", "high")
 """Fields that a template may show."""
@@ -146,6 +147,20 @@ class PairwiseScoring(JudgeMethod[Config]):
         "n_silent": "i64",
     }
     scores: ClassVar = {"prefer_a": 1}
+    pairs = PairColumns(
+        judge="judge",
+        turn="turn",
+        preference_ab="prefer_a_ab",
+        preference_ba="prefer_a_ba",
+        p_ab="p_ab",
+        p_ba="p_ba",
+        coverage_ab="coverage_ab",
+        coverage_ba="coverage_ba",
+        exact="exact",
+        same_text="same_text",
+        estimators=ESTIMATORS,
+        verdicts=False,
+    )
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every pair of candidates with every judge, a judge's pairs together."""

@@ -42,6 +42,7 @@ from orchestrator.recipe.similarity import (
 )
 from orchestrator.recipe.similarity import comparers as named_comparers
 from orchestrator.records import Failure, PairScores, Row, Unit
+from orchestrator.roles import PairColumns
 
 FEWEST: Final = 3
 
@@ -114,6 +115,7 @@ class PeerElo(Method[Config]):
         "n_truncated": "i64",
     }
     scores: ClassVar = {"prefer_a": 1}
+    pairs = PairColumns(turn="turn", same_text="same_text", ranked=False)
 
     def comparers(self) -> dict[str, Comparer]:
         """What compares the answers: by its name."""

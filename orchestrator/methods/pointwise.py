@@ -39,6 +39,7 @@ from orchestrator.methods._judging import (
 from orchestrator.prompts.pointwise import PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Label, Messages, Row, Unit
+from orchestrator.roles import ScoreColumns
 
 FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
 """Fields that a template may show."""
@@ -134,6 +135,9 @@ class PointwiseRating(JudgeMethod[Config]):
         "n_characters": "i64",
     }
     scores: ClassVar = {"mean": 1}
+    distribution = ScoreColumns(
+        mean="mean", std="std", coverage="coverage", judge="judge", turn="turn"
+    )
 
     def needs(self) -> frozenset[str]:
         """The reference, where the prompt can't be made without it."""

@@ -31,6 +31,7 @@ from orchestrator.methods import answers
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._rewriting import PRESETS, RewritingSettings, rewrite, rewriting_stages
 from orchestrator.records import Generation, Row, Scored, Unit
+from orchestrator.roles import RewriteColumns
 from orchestrator.statistics.confidence import TIE_THRESHOLD
 
 
@@ -70,6 +71,15 @@ class ProbDiff(Method[Config]):
         "truncated_rewriting": "bool",
     }
     scores: ClassVar = {"d": 1}
+    rewriting = RewriteColumns(
+        title="ProbDiff",
+        answer="answer",
+        rewriting="rewriting",
+        before="ell_first",
+        after="ell_last",
+        change="d",
+        unchanged="unchanged",
+    )
 
     def companions(self) -> list[Companion]:
         """The answers that are rewritten, as a frame of their own."""

@@ -1,7 +1,6 @@
 """Tables of plain values (`orchestrator.tables`) for a terminal, as Markdown and as JSON."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,14 +14,13 @@ from orchestrator.report.page import BAD, FAINT, HEADING, Column, Page, Paged
 from orchestrator.report.structured import plain
 from orchestrator.report.text import safe_line
 from orchestrator.report.words import UNTRUSTED
-from orchestrator.tables import Cell, Measured, Table
+from orchestrator.tables import Cell, Table, cell_text
 from orchestrator.tables import Column as TableColumn
 
 FORMAT: Final = 1
 _MAX_NAME: Final = 40
 _MAX_CELL: Final = 48
 _GAP: Final = 2
-_SMALL: Final = 0.001
 
 
 def generic_table(table: Table) -> RenderableType:
@@ -84,66 +82,6 @@ def generic_json(table: Table) -> dict[str, Any]:
         "rows": rows,
         "notes": list(table.notes),
     }
-
-
-def cell_text(column: TableColumn, cell: Cell) -> str:
-    """A cell in its column's form, with its interval where it has one."""
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, Measured):
-        if cell.value is None:
-            return f"{numbers.UNDEFINED} ({cell.why})" if cell.why else numbers.UNDEFINED
-        text = _form(column)(cell.value)
-        if cell.low is not None and cell.high is not None:
-            low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
-            high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
-            text = f"{text} {low}, {high}"
-        return f"{text}{_rests_on(cell)}"
-    return numbers.UNDEFINED if cell is None else _form(column)(float(cell))
-
-
-def _rests_on(cell: Measured) -> str:
-    """Return a cell's sample size: prompts, clusters of prompts, or both; empty if unknown."""
-    n = "" if cell.n is None else f" n={numbers.count(cell.n)}"
-    if cell.n_clusters is None:
-        return n
-    clusters = numbers.counted(cell.n_clusters, "cluster")
-    is_count = cell.n is None and cell.low is None
-    return f"{n} in {clusters}" if n or is_count else f" n={clusters}"
-
-
-def _end(column: TableColumn, value: float) -> str:
-    # The unit is said once, at the value.
-    return f"{100 * value:.1f}" if column.form == "percent" else _form(column)(value)
-
-
-def _form(column: TableColumn) -> Callable[[float], str]:
-    def decimals(value: float) -> str:
-        return f"{round(value, column.digits) + 0.0:.{column.digits}f}"
-
-    def signed(value: float) -> str:
-        return f"{round(value, column.digits) + 0.0:+.{column.digits}f}"
-
-    def p_value(value: float) -> str:
-        return f"< {_SMALL}" if value < _SMALL else f"{value:.3f}"
-
-    written: dict[str, Callable[[float], str]] = {
-        "count": lambda value: numbers.count(round(value)),
-        "percent": numbers.percent,
-        "rating": numbers.rating,
-        "signed": signed,
-        "p": p_value,
-    }
-    chosen = written.get(column.form, decimals)
-
-    def finite(value: float) -> str:
-        if math.isnan(value):
-            return numbers.UNDEFINED
-        if math.isinf(value):
-            return "unbounded"
-        return chosen(value)
-
-    return finite
 
 
 def _cell(page: Page, lines: Sequence[str]) -> Text:

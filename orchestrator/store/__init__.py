@@ -3,6 +3,7 @@
 from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import (
     FRAMES,
+    ROLES,
     FailureCount,
     Origin,
     OutcomeCount,
@@ -21,6 +22,7 @@ from orchestrator.store.store import Store
 
 __all__ = [
     "FRAMES",
+    "ROLES",
     "FailureCount",
     "Lender",
     "Lent",

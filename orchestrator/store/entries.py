@@ -13,6 +13,8 @@ from orchestrator.store.codec import Packed
 
 FRAMES: Final = "frames"
 """The value of a run that holds its frames by name, as JSON."""
+ROLES: Final = "roles"
+"""The value of a run that holds the roles of its frames' columns, as JSON."""
 # What an entry and its place in the queue take beside its blobs, bytes.
 _OVERHEAD_BYTES = 400
 _MAX_MESSAGE = 500

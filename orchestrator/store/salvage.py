@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -20,9 +20,11 @@ import msgspec
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.files import sync_folder
 from orchestrator.records import Failure
+from orchestrator.roles import decoded
 from orchestrator.store import codec, first_page, reading, schema
 from orchestrator.store.entries import (
     FRAMES,
+    ROLES,
     MetaEntry,
     NameEntry,
     OutcomeEntry,
@@ -195,6 +197,8 @@ class _Source:
             meta = self.meta()
             if not all(_is_meta(key, value) for key, value in meta.items()):
                 return False
+            if not _has_right_roles(meta):
+                return False
             if FRAMES in meta:
                 reading.check_frames(self._query, msgspec.json.decode(meta[FRAMES], type=dict))
             for (rows,) in self._connection.execute("SELECT rows FROM unit"):
@@ -266,9 +270,11 @@ def _copy(source: _Source, target: Path, advance: Advance) -> tuple[Counter[Grou
             # Numbers without a gap: the next name is given the next one.
             names.setdefault(number, f"lost name {number}")
         tables.write([NameEntry(number, text) for number, text in names.items()])
-        tables.write(
-            [MetaEntry(key, value) for key, value in source.meta().items() if _is_meta(key, value)]
-        )
+        meta = {key: value for key, value in source.meta().items() if _is_meta(key, value)}
+        if not _has_right_roles(meta):
+            # The next run of the recipe writes them again.
+            del meta[ROLES]
+        tables.write([MetaEntry(key, value) for key, value in meta.items()])
         servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
         tables.write([ServerEntry(*row) for row in servers if _is_server(row[2])])
         n_other = source.n_lost
@@ -339,6 +345,16 @@ def _is_meta(key: str, value: str) -> bool:
         return not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
     except (msgspec.MsgspecError, RecursionError):
         return False
+
+
+def _has_right_roles(meta: Mapping[str, str]) -> bool:
+    """Return True if the roles of columns, where a run keeps any, fit the columns of its frames."""
+    try:
+        schemas = msgspec.json.decode(meta.get(FRAMES, "{}"), type=dict[str, dict[str, str]])
+        decoded(meta.get(ROLES, "{}"), schemas)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _put_in_place(path: Path, target: Path) -> Path:

@@ -15,6 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.roles import renamed
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.statistics.position import TIE
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
@@ -64,6 +66,16 @@ COLUMNS: Final = (
     "coverage_ab", "coverage_ba", "same_text", "model", "p", "coverage",
 )  # fmt: skip
 """Columns read from the rows of a judge."""
+_OF_ANY: Final = ("item", "category", "status")
+_UNKNOWN: Final = pl.lit(None, pl.Float64)
+_FILLED: Final = {"turn": pl.lit(1, pl.Int64), "judge": pl.lit("")}
+_FILLED_SCORES: Final = {**_FILLED, "coverage": _UNKNOWN}
+_FILLED_PAIRS: Final = {
+    **_FILLED,
+    **dict.fromkeys(("coverage_ab", "coverage_ba"), _UNKNOWN),
+    "same_text": pl.lit(None, pl.Boolean),
+    "mean_pre": 2.0 * pl.col(SOFT).cast(pl.Float64) - 1.0,
+}
 _CELLS: Final = 2**21
 
 
@@ -129,6 +141,22 @@ def decided(values: Floats) -> Floats:
     """Signs, with 0 for what is within rounding of it; nan stays."""
     result: Floats = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
     return result
+
+
+def judged_rows(context: Context, source: Source) -> pl.DataFrame:
+    """Return the rows of a judging method with the columns that `preferences` reads."""
+    pairs, scores = source.method.pairs, source.method.distribution
+    role = scores if pairs is None else pairs
+    named = {} if role is None else role.columns()
+    columns = {name: column for name, column in named.items() if name in COLUMNS}
+    rows = context.rows_of(source, [*_OF_ANY, *columns.values()])
+    if rows.is_empty():
+        return rows
+    rows = renamed(rows, columns).select(*_OF_ANY, CLUSTER, *columns)
+    filled = _FILLED_SCORES if pairs is None else _FILLED_PAIRS
+    return rows.with_columns(
+        value.alias(name) for name, value in filled.items() if name not in columns
+    )
 
 
 def preferences(rows: pl.DataFrame) -> Preferences:

@@ -13,6 +13,7 @@ import polars as pl
 
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
+from orchestrator.figures import Figure
 from orchestrator.methods.probdiff import Config
 from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
 from orchestrator.summaries._clusters import (
@@ -23,6 +24,7 @@ from orchestrator.summaries._clusters import (
     prompts_of,
     without_n,
 )
+from orchestrator.summaries._gap_figures import gap_figures
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
 _NO_CATEGORY = "(none)"
@@ -86,6 +88,9 @@ class ProbDiffSummary(Summary[Config]):
         "status",
         "cause",
     )
+    figures_read = ("item", "model", "status", "d", "unchanged")
+    section = "ProbDiff"
+    section_order = 1
 
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""
@@ -100,6 +105,10 @@ class ProbDiffSummary(Summary[Config]):
         if good["model"].n_unique() > 1:
             tables.append(_pairs(context, good, self.config.tau))
         return [*tables, _texts(good)]
+
+    def figures(self, context: Context) -> list[Figure]:
+        """The distribution of d, and confidence at any threshold."""
+        return gap_figures(context)
 
 
 def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:

@@ -1,15 +1,17 @@
 """The page of one item: what was asked and answered, and every row that was made of it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import polars as pl
 
+from orchestrator.contracts.roles import roles_in
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
+from orchestrator.roles import RowRoles
 
 MAX_TEXT: Final = 40_000
 """Characters of one text on a page; how many more there are is said."""
@@ -26,30 +28,26 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
         frames: Of the run.
         key: The item.
     """
-    rows = {name: _rows(frames, name, key) for name in frames if name != ITEMS}
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
-    answers = rows.pop("answers", [])
-    # A frame of scores without the column is a table like any other.
-    has_scores = bool(rows.get("scores")) and "p" in rows["scores"][0]
-    scores = rows.pop("scores") if has_scores else []
-    item = about[0] if about else {}
-    first = answers[0] if answers else {}
-    followups = _json(item.get("followups")) or []
-    references = _json(item.get("references")) or [item.get("reference", first.get("reference"))]
-    fields = _json(item.get("fields")) or {}
+    shown: dict[str, list[Row]] = {what: [] for what in ("answers", *_SHOWN)}
+    others = []
+    roles = roles_in(frames)
+    for name in frames:
+        found = _rows(frames, name, key) if name != ITEMS else []
+        what, columns = _section(roles.get(name, RowRoles()))
+        if found and columns.get(_NEEDED.get(what, "")) in found[0]:
+            shown[what] += [
+                {**row, **{known: row.get(column) for known, column in columns.items()}}
+                for row in found
+            ]
+        elif found:
+            others.append(_table(name, found))
     return {
         "key": safe_line(key),
-        "about": {
-            "category": _line(item.get("category", first.get("category"))),
-            "prompts": [text(one) for one in (item.get("prompt", first.get("prompt")), *followups)],
-            "references": [text(one) for one in references],
-            "fields": [[safe_line(str(name)), text(value)] for name, value in fields.items()],
-        },
-        "answers": [_answer(row) for row in answers],
-        "judgments": [_judgment(row) for row in rows.pop("judgments", [])],
-        "rewritings": [_rewriting(row) for row in rows.pop("probdiff", [])],
-        "scores": [_score(row) for row in scores],
-        "others": [_table(name, found) for name, found in rows.items() if found],
+        "about": _about(about[0] if about else {}, shown["answers"]),
+        "answers": [_answer(row) for row in shown["answers"]],
+        **{what: [show(row) for row in shown[what]] for what, show in _SHOWN.items()},
+        "others": others,
     }
 
 
@@ -72,6 +70,36 @@ def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, Any]]:
     if "item" not in scan.collect_schema():
         return []
     return scan.filter(pl.col("item") == key).head(_MAX_ROWS).collect().to_dicts()
+
+
+def _section(roles: RowRoles) -> tuple[str, dict[str, str]]:
+    """Return the section of a page that shows rows, and their columns by the names it knows.
+
+    The section is empty where the rows are a table like any other.
+    """
+    pairs = roles.pairs
+    if roles.answers is not None:
+        return "answers", roles.answers.columns()
+    if pairs is not None and pairs.ranked and pairs.verdicts:
+        return "judgments", pairs.columns()
+    if roles.rewriting is not None:
+        return "rewritings", roles.rewriting.columns()
+    if roles.distribution is not None:
+        return "scores", roles.distribution.columns()
+    return "", {}
+
+
+def _about(item: Row, answers: Sequence[Row]) -> dict[str, Any]:
+    first = answers[0] if answers else {}
+    followups = _json(item.get("followups")) or []
+    references = _json(item.get("references")) or [item.get("reference", first.get("reference"))]
+    fields = _json(item.get("fields")) or {}
+    return {
+        "category": _line(item.get("category", first.get("category"))),
+        "prompts": [text(one) for one in (item.get("prompt", first.get("prompt")), *followups)],
+        "references": [text(one) for one in references],
+        "fields": [[safe_line(str(name)), text(value)] for name, value in fields.items()],
+    }
 
 
 def _json(value: object) -> Any:  # noqa: ANN401 (JSON values)
@@ -113,11 +141,13 @@ def _judgment(row: Row) -> dict[str, Any]:
 
 def _rewriting(row: Row) -> dict[str, Any]:
     names = (
-        "ell_first", "ell_last", "d", "unchanged", "n_tokens_first", "n_tokens_last",
-        "marker_leak", "truncated_answer", "truncated_rewriting",
+        "unchanged", "n_tokens_first", "n_tokens_last", "marker_leak", "truncated_answer",
+        "truncated_rewriting",
     )  # fmt: skip
+    known = {"ell_first": "before", "ell_last": "after", "d": "change"}
     return {
         **_common(row),
+        **{name: plain(row.get(column)) for name, column in known.items()},
         **{name: plain(row.get(name)) for name in names},
         "undefined": _line(row.get("undefined")),
         "answer": text(row.get("answer")),
@@ -144,3 +174,12 @@ def _cell(value: object) -> object:
     if isinstance(value, str):
         return safe_block(value, _MAX_CELL)
     return plain(value)
+
+
+_SHOWN: Final[dict[str, Callable[[Row], dict[str, Any]]]] = {
+    "judgments": _judgment,
+    "rewritings": _rewriting,
+    "scores": _score,
+}
+# Without these there is nothing to draw.
+_NEEDED: Final = {"answers": "text", "judgments": "p_ab", "rewritings": "answer", "scores": "p"}

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.roles import PairColumns
 from orchestrator.runner.session.live_ranking import LiveRankings
 from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt
@@ -45,7 +46,7 @@ def test_standings_are_those_of_the_whole_analysis_over_clusters(seed, n_prompts
 
 def board(clusters):
     columns = {"model_a": "str", "model_b": "str", "prefer_a": "f64"}
-    compared = method(nothing, PAIRS, columns=columns)
+    compared = method(nothing, PAIRS, columns=columns, pairs=PairColumns())
     part = make_part("fake", compared, MODELS)
     identities = {name: digest(name) for name in MODELS}
     plan = Plan([part], Items(len(clusters)), identities, seed=0, clusters=clusters)

@@ -9,14 +9,14 @@ from rich.console import Console
 
 from orchestrator.analysis import analyse_ranking
 from orchestrator.clusters import Clusters
-from orchestrator.report.generic import cell_text, generic_json
+from orchestrator.report.generic import generic_json
 from orchestrator.report.html.page import all_figures
 from orchestrator.report.html.ranked import of_ranking
 from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
 from orchestrator.runner.results.tables import all_sources, summarise
-from orchestrator.tables import Column, Measured
+from orchestrator.tables import Column, Measured, cell_text
 from tests.clusters.copied import copied
 from tests.report import hostile
 

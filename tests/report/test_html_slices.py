@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.frames import FrameFiles
-from orchestrator.report.html import compared, examples, page, rests, spread
+from orchestrator.report.html import examples, page, rests, spread
 from orchestrator.report.html.material import Material
 from orchestrator.runner.results.tables import all_sources
+from orchestrator.summaries import _aligned
 from tests.report import hostile
 
 SETTINGS = hostile.SETTINGS
@@ -49,7 +50,7 @@ def test_no_frame_is_read_whole_and_the_page_says_the_same(files):
 @pytest.mark.parametrize("n_rows", [7, 40])
 def test_slices_of_any_length_say_the_same(files, monkeypatch, n_rows):
     whole = said(as_in_a_folder())
-    for module in (compared, examples, spread):
+    for module in (_aligned, examples, spread):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", n_rows)
     assert said(files) == whole
 
@@ -84,8 +85,8 @@ def test_only_rows_that_may_be_shown_are_looked_at_closely(monkeypatch):
     order = examples._Order(value.map_batches(closely, pl.Float64()) >= 0, value)
     monkeypatch.setattr(examples, "ROWS_AT_ONCE", 100)
     material = cast("Material", types.SimpleNamespace(frames=frames))
-    ((first, second, third),) = examples._top(material, "made", ("value",), [order])
-    assert [first["value"], second["value"], third["value"]] == [1_999 / n, 1_998 / n, 1_997 / n]
+    (found,) = examples._top(material, "made", {"value": "value"}, [order])
+    assert found["by"].to_list() == [1_999 / n, 1_998 / n, 1_997 / n]
     # The whole first slice, and of the others what exceeds the best so far.
     assert 100 <= n_closely <= 200
 
@@ -107,13 +108,13 @@ def test_the_first_rows_of_other_items_are_found_in_whatever_slices(cells, n_row
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(examples, "ROWS_AT_ONCE", n_rows)
         material = cast("Material", types.SimpleNamespace(frames={"made": frame}))
-        (found,) = examples._top(material, "made", ("value", "good"), [order])
+        (found,) = examples._top(material, "made", {"value": "value", "good": "good"}, [order])
     # nan stands above every number, as in a sorted frame.
     good = [(i, v) for i, v, is_good in cells if is_good and v is not None]
     good.sort(key=lambda cell: (-math.inf if math.isnan(cell[1]) else -cell[1], cell[0]))
     good.sort(key=lambda cell: not math.isnan(cell[1]))
     expected = dict.fromkeys(i for i, _ in good)
-    assert [row["item"] for row in found] == [*expected][:3]
+    assert found["item"].to_list() == [*expected][:3]
 
 
 def _like(rows, frame):

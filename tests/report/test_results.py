@@ -4,9 +4,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from orchestrator.report.generic import cell_text
 from orchestrator.report.results import Findings, as_tables, as_text, shortened
-from orchestrator.tables import Column, Measured, make_table
+from orchestrator.tables import Column, Measured, cell_text, make_table
 
 TABLE = make_table(
     "made.up",

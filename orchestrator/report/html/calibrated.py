@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from orchestrator.analyses._winners import FRAMES, Winner
+from orchestrator.analyses._winners import Winner
 from orchestrator.analyses.judge_calibration import Calibrated, calibrated, tables
+from orchestrator.contracts.method import is_judging
+from orchestrator.contracts.roles import answers_of
 from orchestrator.errors import UsageError
-from orchestrator.frames import columns_of
 from orchestrator.report import numbers
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, name
@@ -18,11 +19,11 @@ def of_calibration(material: Material) -> list[Figure]:
     """Confidence against accuracy of each judge; none where no pair has a known better answer."""
     context = material.context
     found: list[Calibrated] = []
-    answers = columns_of(material.frames, "answers", ("exact_match",))
+    answers = answers_of(material.frames, ("exact_match",))
     if not answers.width or answers["exact_match"].null_count() == len(answers):
         return []
     for source in context.sources:
-        if source.frame in FRAMES:
+        if is_judging(source.method):
             try:
                 found += calibrated(context, [source], Winner(exact_match=True))
             except UsageError:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.report import numbers
-from orchestrator.report.generic import cell_text
 from orchestrator.report.html.untrusted import safe_block
-from orchestrator.tables import Cell, Column, Measured, Table
+from orchestrator.tables import Cell, Column, Measured, Table, cell_text
 
 _WIDTH: Final = 72.0
 _MAX_CELL: Final = 400

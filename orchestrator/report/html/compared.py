@@ -1,7 +1,5 @@
-"""Figures across methods: who agrees with whom, glass-box features against gold, and length."""
+"""Figures across methods: who agrees with whom, and which scores go along with length."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
@@ -9,132 +7,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.analyses._scores import score
-from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import Source
-from orchestrator.errors import OrchestratorError
-from orchestrator.frames import slices_of
-from orchestrator.judged import ROWS_AT_ONCE
 from orchestrator.report import numbers
-from orchestrator.report.generic import cell_text
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material
 from orchestrator.statistics.averages import levelled
-from orchestrator.statistics.correlation import METHOD, Correlation, correlate
-from orchestrator.tables import Column, Measured, with_interval
+from orchestrator.summaries._aligned import Aligned, align, basis_of
+from orchestrator.tables import Column, Measured, cell_text, with_interval
 
 Floats = NDArray[np.float64]
 
-_KEYS: Final = ("item", "turn", "model")
-_GOLD: Final = "exact match"
-_PER_METHOD: Final = 3
-_MOST: Final = 14
 _RHO: Final = Column("Spearman", "signed", 2)
 _OVER_BLACK: Final = 0.82
 
 
-@dataclass(frozen=True, slots=True)
-class Aligned:
-    """One row an answer, one column a score; more is better in all of them.
-
-    Attributes:
-        frame: Columns item, turn, model, cluster, length (characters), and the scores.
-        names: The scores, main ones of each method first.
-        gold: Whether `exact match` is among them.
-    """
-
-    frame: pl.DataFrame
-    names: Sequence[str]
-    gold: bool
-
-    def correlation(self, one: str, two: str, level: float) -> Correlation:
-        """Spearman's, over all answers, with an interval over prompts."""
-        return correlate(
-            self._values(one),
-            self._values(two),
-            codes(self.frame[CLUSTER]),
-            kind="spearman",
-            confidence_level=level,
-        )
-
-    def _values(self, column: str) -> Floats:
-        values = self.frame[column].cast(pl.Float64).fill_null(np.nan)
-        return values.to_numpy().astype(np.float64)
-
-
-def align(material: Material, wanted: Mapping[str, Sequence[str]] | None = None) -> Aligned | None:
-    """The scores of all methods side by side.
-
-    Args:
-        material: The run.
-        wanted: Columns by method; a few main ones of each where left out.
-    """
-    frame: pl.DataFrame | None = None
-    names: list[str] = []
-    for source in material.context.sources:
-        columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
-        for column in columns or ():
-            points = _points(material, source, column)
-            if points is None or len(names) >= _MOST + (0 if wanted is None else 40):
-                continue
-            title = f"{source.name}.{column}"
-            points = points.rename({"value": title})
-            frame = (
-                points
-                if frame is None
-                else frame.join(points, on=list(_KEYS), how="full", coalesce=True)
-            )
-            names.append(title)
-    if frame is None:
-        return None
-    answers = _answers(material)
-    if answers is None:
-        frame = frame.with_columns(length=pl.lit(None, pl.Float64))
-        return Aligned(material.context.clusters.of(frame), names, gold=False)
-    frame = frame.join(answers, on=list(_KEYS), how="left")
-    gold = frame[_GOLD].drop_nulls().n_unique() > 1
-    frame = material.context.clusters.of(frame)
-    return Aligned(frame, [*names, _GOLD] if gold else names, gold)
-
-
-def _points(material: Material, source: Source, column: str) -> pl.DataFrame | None:
-    try:
-        found = score(material.context, source, column)
-    except OrchestratorError:
-        # A column that these rows lack, e.g. since an older version wrote them.
-        return None
-    points = found.means().select(*_KEYS, pl.col("value") * found.orientation)
-    return None if points["value"].n_unique() < 2 else points
-
-
-def _answers(material: Material) -> pl.DataFrame | None:
-    """Length and correctness of the answers; the first method's, where several drew some."""
-    wanted = (*_KEYS, "status", "text", "exact_match")
-    parts = [
-        rows.filter(pl.col("status") == "ok").select(
-            *_KEYS,
-            pl.col("text").str.len_chars().cast(pl.Float64).alias("length"),
-            pl.col("exact_match").cast(pl.Float64).alias(_GOLD),
-        )
-        for rows in slices_of(material.frames, "answers", wanted, ROWS_AT_ONCE)
-    ]
-    if not parts:
-        return None
-    return pl.concat(parts).unique(list(_KEYS), keep="first", maintain_order=True)
-
-
-def _basis(aligned: Aligned, level: float) -> str:
-    return (
-        f"n = {numbers.counted(aligned.frame.height, 'answer')} on "
-        f"{prompt_words(aligned.frame)}, of all models together · Spearman's rho, "
-        f"{numbers.level(level)} intervals over prompts: {METHOD}"
-    )
-
-
 def of_agreement(material: Material) -> list[Figure]:
     """Agreement of the methods on answers and on the order of models, and effects of length."""
-    aligned = align(material)
+    aligned = align(material.context)
     if aligned is None:
         return []
     level = material.context.confidence_level
@@ -166,7 +55,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
         "disagree. Differences between models are included: two methods may agree on models "
         "but not on answers."
     )
-    return Figure(table.key, title, _basis(aligned, level), says, table, picture)
+    return Figure(table.key, title, basis_of(aligned, level), says, table, picture)
 
 
 def _square(row: str, column: str, shown: Measured) -> dict[str, object]:
@@ -260,46 +149,5 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
         "longer answers being better; compare with the row of gold, if present."
     )
     return [
-        Figure(table.key, title, _basis(aligned, level), says, table, picture if shown else None)
+        Figure(table.key, title, basis_of(aligned, level), says, table, picture if shown else None)
     ]
-
-
-def of_glass_box(material: Material) -> list[Figure]:
-    """Correlation of glass-box features with gold, or with a judge where there is no gold."""
-    sources = [one for one in material.context.sources if one.kind == "glass_box"]
-    if not sources:
-        return []
-    judges = [one for one in material.context.sources if one.kind in _JUDGES]
-    wanted = {one.name: list(one.scores) for one in sources}
-    wanted |= {one.name: list(one.scores)[:1] for one in judges[:1]}
-    aligned = align(material, wanted)
-    judged = f"{judges[0].name}.{next(iter(judges[0].scores))}" if judges else ""
-    gold = _GOLD if aligned is not None and aligned.gold else judged
-    if aligned is None or gold not in aligned.names:
-        return []
-    level = material.context.confidence_level
-    features = [one for one in aligned.names if one not in (gold, judged)]
-    lines: list[list[Any]] = []
-    for one in features:
-        correlation = aligned.correlation(one, gold, level)
-        lines.append(
-            [
-                one.partition(".")[2],
-                with_interval(correlation.value, correlation.interval, why=correlation.undefined),
-                correlation.n_points,
-            ]
-        )
-    lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
-    title = f"Glass-box features against {'gold: ' if gold == _GOLD else ''}{gold}"
-    columns = [Column("feature"), _RHO, Column("answers", "count")]
-    table = as_table("glass-box", title, columns, lines)
-    shown = figures.points(table, 0, 1)
-    options = {"zero": 0.0}
-    picture = Picture("intervals", shown, f"Spearman's rho with {name(gold)}", options=options)
-    says = "Each feature is oriented as its paper predicts; left of 0 it is misleading."
-    return [
-        Figure(table.key, title, _basis(aligned, level), says, table, picture if shown else None)
-    ]
-
-
-_JUDGES: Final = frozenset({"pointwise", "pairwise_ranking", "pairwise_scoring"})

@@ -1,19 +1,20 @@
 """Judgments and rewritings worth reading: the most decisive, the most contested, the flipped."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from orchestrator.frames import lazy_of, names_of, row_of, slices_of
+from orchestrator.contracts.roles import Named, answer_frames, role_slices, roles_in, there
+from orchestrator.frames import lazy_of, row_of
 from orchestrator.judged import ROWS_AT_ONCE
 from orchestrator.report import numbers
 from orchestrator.report.html.material import Material
 from orchestrator.report.html.untrusted import safe_block
 
 _EACH: Final = 3
-_KEYS: Final = ("item", "turn", "model")
 _EVEN: Final = 0.5
 _BEST: Final = {"item": pl.String(), "place": pl.Int64(), "by": pl.Float64()}
 
@@ -110,8 +111,12 @@ def _judgments(material: Material) -> list[Examples]:
     )
     wanted = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "same_text", "p_ab", "p_ba")
     orders = [_Order(good & which, by) for _, _, _, which, by in kinds]
-    found = _top(material, "judgments", wanted, orders)
-    return _shown([kind[:3] for kind in kinds], found, material, _judged)
+    found: list[Examples] = []
+    for frame, role in roles_in(material.frames).items():
+        if role.pairs is not None and role.pairs.ranked and role.pairs.verdicts:
+            chosen = _Chosen(material, frame, role.pairs.columns(), found)
+            found += chosen.shown(wanted, [kind[:3] for kind in kinds], orders, _judged)
+    return found
 
 
 def winner(column: str) -> pl.Expr:
@@ -131,9 +136,61 @@ def _entropy(column: str) -> pl.Expr:
     return pl.col(column).list.eval(mass).list.sum().fill_null(0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Rows of a frame that are worth reading.
+
+    Attributes:
+        material: The run.
+        frame: Name of the frame.
+        role: Its columns, by the name that reports know them by.
+        before: Examples of other frames, which took their keys first.
+    """
+
+    material: Material
+    frame: str
+    role: Named
+    before: Sequence[Examples]
+
+    def shown(
+        self,
+        wanted: Sequence[str],
+        kinds: Sequence[tuple[str, str, str]],
+        orders: Sequence[_Order],
+        show: Callable[[Row, Answers], Example],
+    ) -> list[Examples]:
+        """Return the examples of each kind; none where the frame lacks a column.
+
+        Args:
+            wanted: Columns that the orders look at.
+            kinds: Key, title and explanation of each kind.
+            orders: Of each kind.
+            show: Makes an example of a row.
+        """
+        columns = there(self.material.frames, self.frame, self.role)
+        if not {*wanted} <= columns.keys():
+            return []
+        best = _top(self.material, self.frame, {name: columns[name] for name in wanted}, orders)
+        rows = [[self._row(place) for place in one["place"]] for one in best]
+        found = _shown(kinds, rows, self.material, show)
+        if self.before:
+            # Of another method's frame.
+            found = [
+                replace(one, key=f"{one.key}-{self.frame}", title=f"{one.title} ({self.frame})")
+                for one in found
+            ]
+        return found
+
+    def _row(self, place: int) -> Row:
+        row = row_of(self.material.frames, self.frame, place)
+        taken = {*self.role, *self.role.values()}
+        named = {name: row.get(column) for name, column in self.role.items()}
+        return {name: value for name, value in row.items() if name not in taken} | named
+
+
 def _top(
-    material: Material, frame: str, wanted: Sequence[str], orders: Sequence[_Order]
-) -> list[list[Row]]:
+    material: Material, frame: str, wanted: Named, orders: Sequence[_Order]
+) -> list[pl.DataFrame]:
     """The first rows of a frame by each order, each of another item.
 
     The frame is read in slices, of which only the first rows are kept: texts, which take most of a
@@ -142,12 +199,12 @@ def _top(
     Args:
         material: The run.
         frame: Its name.
-        wanted: Columns that the orders look at, beside `item` and `status`.
+        wanted: Columns that the orders look at, beside `item` and `status`, by their names there.
         orders: Several ways to choose rows.
     """
     best = [pl.DataFrame(schema=_BEST)] * len(orders)
     n_rows = 0
-    for rows in slices_of(material.frames, frame, ("item", "status", *wanted), ROWS_AT_ONCE):
+    for rows in role_slices(material.frames, frame, wanted, ("item", "status"), ROWS_AT_ONCE):
         places = pl.int_range(n_rows, n_rows + len(rows), dtype=pl.Int64)
         n_rows += len(rows)
         values = rows.select(order.by.alias(str(at)) for at, order in enumerate(orders))
@@ -157,7 +214,7 @@ def _top(
             found = valued.filter(_may_enter(best[at])).filter(order.which).select(*_BEST)
             if len(found):
                 best[at] = _first(pl.concat([best[at], found]))
-    return [[row_of(material.frames, frame, at) for at in one["place"]] for one in best]
+    return best
 
 
 def _may_enter(best: pl.DataFrame) -> pl.Expr:
@@ -191,26 +248,30 @@ def _shown(
 def _keys(row: Row) -> list[tuple[object, ...]]:
     """Item, turn and model of each answer that a row is about."""
     models = [row[name] for name in ("model", "model_a", "model_b") if name in row]
-    return [(row["item"], row["turn"], model) for model in models]
+    return [(row["item"], row.get("turn") or 1, model) for model in models]
 
 
 def _answers(material: Material, wanted: set[tuple[Any, ...]]) -> Answers:
     """Answers by item, turn and model; the first where there are several."""
-    if not wanted or "answers" not in material.frames:
-        return {}
+    found: dict[tuple[Any, ...], Row] = {}
     items = list({item for item, _, _ in wanted})
-    rows = lazy_of(material.frames, "answers").select(*_KEYS).with_row_index("place")
-    of_items = rows.filter(pl.col("item").is_in(items)).collect(engine="streaming")
-    places: dict[tuple[Any, ...], int] = {}
-    for place, *keys in of_items.sort("place").iter_rows():
-        if tuple(keys) in wanted:
-            places.setdefault(tuple(keys), place)
-    return {keys: row_of(material.frames, "answers", place) for keys, place in places.items()}
+    for frame, columns in answer_frames(material.frames).items() if wanted else ():
+        turn = pl.col(columns["turn"]) if "turn" in columns else pl.lit(1, pl.Int64)
+        keyed = lazy_of(material.frames, frame).select("item", turn.alias("turn"), columns["model"])
+        of_items = keyed.with_row_index("place").filter(pl.col("item").is_in(items))
+        places: dict[tuple[Any, ...], int] = {}
+        for place, *keys in of_items.collect(engine="streaming").sort("place").iter_rows():
+            if tuple(keys) in wanted and tuple(keys) not in found:
+                places.setdefault(tuple(keys), place)
+        for answer, place in places.items():
+            row = row_of(material.frames, frame, place)
+            found[answer] = {**row, "text": row.get(columns["text"])}
+    return found
 
 
 def _judged(row: Row, answers: Answers) -> Example:
-    a = answers.get((row["item"], row["turn"], row["model_a"]), {})
-    b = answers.get((row["item"], row["turn"], row["model_b"]), {})
+    (first, second) = _keys(row)
+    a, b = answers.get(first, {}), answers.get(second, {})
     texts = [
         Text(f"A · {row['model_a']}", _given(a.get("text"))),
         Text(f"B · {row['model_b']}", _given(b.get("text"))),
@@ -223,7 +284,11 @@ def _judged(row: Row, answers: Answers) -> Example:
             ("P(A better), both orders", "prefer_a"),
         )
     ]
-    return Example(_about(row, f"judge {row['judge']}"), _asked(a or b), texts, bars)
+    return Example(_about(row, _judge(row)), _asked(a or b), texts, bars)
+
+
+def _judge(row: Row) -> str:
+    return f"judge {row['judge']}" if row.get("judge") else "judged by the method"
 
 
 def _about(row: Mapping[str, Any], who: str) -> str:
@@ -246,44 +311,59 @@ def _given(text: str | None) -> str:
 
 
 def _rewritings(material: Material) -> list[Examples]:
-    good = (pl.col("status") == "ok") & pl.col("d").is_finite() & ~pl.col("unchanged")
-    kinds = (
-        ("rewritten-down", "ProbDiff: rewritings with the lowest d", "The lowest d.", -pl.col("d")),
-        ("rewritten-up", "ProbDiff: rewritings with the highest d", "The highest d.", pl.col("d")),
-    )
-    orders = [_Order(good & (by > 0), by) for _, _, _, by in kinds]
-    found = _top(material, "probdiff", ("d", "unchanged"), orders)
-    return _shown([kind[:3] for kind in kinds], found, material, _rewritten)
+    change = pl.col("change")
+    good = (pl.col("status") == "ok") & change.is_finite() & ~pl.col("unchanged")
+    found: list[Examples] = []
+    for frame, role in roles_in(material.frames).items():
+        if role.rewriting is None:
+            continue
+        title, column = role.rewriting.title, role.rewriting.change
+        kinds = (("rewritten-down", "lowest", -change), ("rewritten-up", "highest", change))
+        chosen = _Chosen(material, frame, role.rewriting.columns(), found)
+        found += chosen.shown(
+            ("change", "unchanged"),
+            [
+                (key, f"{title}: rewritings with the {which} {column}", f"The {which} {column}.")
+                for key, which, _ in kinds
+            ],
+            [_Order(good & (by > 0), by) for *_, by in kinds],
+            partial(_rewritten, column),
+        )
+    return found
 
 
-def _rewritten(row: Row, answers: Answers) -> Example:
-    asked = _asked(answers.get((row["item"], row["turn"], row["model"]), {}))
+def _rewritten(column: str, row: Row, answers: Answers) -> Example:
+    asked = _asked(answers.get(_keys(row)[0], {}))
     texts = []
-    for label, text, ell in (
-        ("Answer", "answer", "ell_first"),
-        ("Rewriting", "rewriting", "ell_last"),
+    for label, text, before in (
+        ("Answer", "answer", "before"),
+        ("Rewriting", "rewriting", "after"),
     ):
-        mean = numbers.maybe(row[ell], "{:.3f}".format)
+        mean = numbers.maybe(row[before], "{:.3f}".format)
         texts.append(Text(f"{label} · mean log-probability {mean}", _given(row[text])))
-    return Example(_about(row, f"model {row['model']} · d = {row['d']:+.3f}"), asked, texts, ())
+    about = f"model {row['model']} · {column} = {row['change']:+.3f}"
+    return Example(_about(row, about), asked, texts, ())
 
 
 def _rated(material: Material) -> list[Examples]:
-    if "mean" not in names_of(material.frames, "scores"):
-        return []
     good = (pl.col("status") == "ok") & pl.col("mean").is_finite()
     kinds = (
         ("score-high", "Highest scores", "The highest mean of the distribution.", pl.col("mean")),
         ("score-low", "Lowest scores", "The lowest mean of the distribution.", -pl.col("mean")),
         ("score-wide", "Least certain scores", "The widest distribution.", pl.col("std")),
     )
-    found = _top(material, "scores", ("mean", "std"), [_Order(good, by) for *_, by in kinds])
-    return _shown([kind[:3] for kind in kinds], found, material, _scored)
+    found: list[Examples] = []
+    for frame, role in roles_in(material.frames).items():
+        if role.distribution is not None:
+            chosen = _Chosen(material, frame, role.distribution.columns(), found)
+            orders = [_Order(good, by) for *_, by in kinds]
+            found += chosen.shown(("mean", "std"), [kind[:3] for kind in kinds], orders, _scored)
+    return found
 
 
 def _scored(row: Row, answers: Answers) -> Example:
-    answer = answers.get((row["item"], row["turn"], row["model"]), {})
+    answer = answers.get(_keys(row)[0], {})
     texts = [Text(f"Answer · {row['model']}", _given(answer.get("text")))]
     spread = numbers.maybe(row["std"], "{:.2f}".format)
-    score = f"judge {row['judge']} · mean {row['mean']:.2f}, standard deviation {spread}"
+    score = f"{_judge(row)} · mean {row['mean']:.2f}, standard deviation {spread}"
     return Example(_about(row, score), _asked(answer), texts, ())

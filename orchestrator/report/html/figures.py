@@ -1,70 +1,33 @@
-"""A figure: data to be drawn, in words what it shows, and always the same numbers as a table."""
+"""Figures as pages draw them: text from outside that stands in a picture is made safe here."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, get_args
 
-from orchestrator.report.generic import cell_text
-from orchestrator.report.text import safe_name
-from orchestrator.statistics.results import Estimate
-from orchestrator.tables import Column, Measured, Table, measured
+from orchestrator import figures
+from orchestrator.errors import PluginError
+from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, as_table, cell, finite, key
+from orchestrator.report.text import safe_line, safe_name
 
-Kind = Literal["intervals", "matrix", "bars", "lines", "stacked", "grid"]
+__all__ = [
+    "MAX_ROWS",
+    "Figure",
+    "Picture",
+    "as_table",
+    "cell",
+    "finite",
+    "key",
+    "made_safe",
+    "name",
+    "point",
+    "points",
+]
 
 _MAX_NAME: Final = 40
-MAX_ROWS: Final = 60
-"""Rows of a chart; a table has all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """Input of `charts` for one picture.
-
-    Attributes:
-        kind: Which chart.
-        rows: Plain values; text from outside has gone through `name`.
-        x: Title of the horizontal axis.
-        y: Title of the vertical axis, where the kind has one.
-        groups: Names that get colours, in order; empty for one colour.
-        options: Of the kind: "zero" (a reference value), "diagonal" (where it begins and ends),
-            "domain", "percent".
-    """
-
-    kind: Kind
-    rows: Sequence[Mapping[str, Any]]
-    x: str = ""
-    y: str = ""
-    groups: Sequence[str] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure of the report.
-
-    Attributes:
-        key: Name for links and files.
-        title: In words.
-        basis: Its n and its method.
-        says: How to read it, in a sentence or two.
-        table: The numbers.
-        picture: None where there is nothing to draw.
-        beside: Tables that belong to it and are not folded away.
-    """
-
-    key: str
-    title: str
-    basis: str
-    says: str
-    table: Table
-    picture: Picture | None = None
-    beside: Sequence[Table] = ()
-
-    @property
-    def alternative(self) -> str:
-        """The figure for those who don't see it."""
-        return f"{self.title}. {self.basis}. {self.says} The table below has the numbers."
+# A name with a few words, as the figures of summaries have them.
+_MAX_LABEL: Final = 80
+_NAMES: Final = frozenset({"label", "group", "row", "column", "part"})
+_NAMED_OPTIONS: Final = frozenset({"order", "columns"})
 
 
 def name(text: str) -> str:
@@ -72,56 +35,43 @@ def name(text: str) -> str:
     return safe_name(text, _MAX_NAME)
 
 
-def key(*parts: str) -> str:
-    """A name for links and files: small letters, digits and hyphens."""
-    text = "-".join(parts).lower()
-    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text)
-    return "-".join(part for part in kept.split("-") if part)[:80] or "figure"
+point = partial(figures.point, name=name)
+points = partial(figures.points, name=name)
 
 
-def point(label: str, cell: Measured, column: Column, group: str = "") -> dict[str, object] | None:
-    """A row of an "intervals" picture; None where there is no finite value and no bound."""
-    known = [v for v in (cell.value, cell.low, cell.high) if v is not None and math.isfinite(v)]
-    if not known:
-        return None
-    return {
-        "label": name(label),
-        "group": name(group),
-        "value": finite(cell.value),
-        "low": finite(cell.low),
-        "high": finite(cell.high),
-        "low_open": cell.low is not None and math.isinf(cell.low),
-        "high_open": cell.high is not None and math.isinf(cell.high),
-        "tip": f"{name(label)}{f', {name(group)}' if group else ''}: {cell_text(column, cell)}",
-    }
+def made_safe(figure: Figure) -> Figure:
+    """Return a figure of a summary as a page may draw it.
+
+    Raises:
+        PluginError: If its picture is of no known kind.
+    """
+    picture = figure.picture
+    if picture is not None:
+        if picture.kind not in get_args(Kind):
+            kinds = ", ".join(get_args(Kind))
+            raise PluginError(f"a picture is of the kind {picture.kind!r:.40}; there are {kinds}")
+        picture = replace(
+            picture,
+            rows=[
+                {column: _safe(column, value) for column, value in row.items()}
+                for row in picture.rows
+            ],
+            x=safe_line(picture.x),
+            y=safe_line(picture.y),
+            groups=[_label(group) for group in picture.groups],
+            options={
+                option: [_label(str(one)) for one in value] if option in _NAMED_OPTIONS else value
+                for option, value in picture.options.items()
+            },
+        )
+    return replace(figure, key=key(figure.key), picture=picture)
 
 
-def points(table: Table, label: int, value: int, group: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a table as those of an "intervals" picture, by the places of its columns."""
-    found = []
-    for row in table.rows[:MAX_ROWS]:
-        cell = row[value]
-        if isinstance(cell, int | float):
-            cell = Measured(float(cell))
-        if isinstance(cell, Measured):
-            grouped = "" if group is None else str(row[group])
-            found.append(point(str(row[label]), cell, table.columns[value], grouped))
-    return [row for row in found if row is not None]
+def _safe(column: str, value: Any) -> Any:  # noqa: ANN401 (a cell of a picture)
+    if not isinstance(value, str):
+        return value
+    return _label(value) if column in _NAMES else safe_line(value)
 
 
-def finite(value: float | None) -> float | None:
-    """The value if it can be drawn."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def cell(estimate: Estimate) -> Measured:
-    """A statistic as a cell without its n, which stands in the basis."""
-    found = measured(estimate)
-    return Measured(found.value, found.low, found.high, None, found.why)
-
-
-def as_table(
-    figure_key: str, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]
-) -> Table:
-    """The table of a figure."""
-    return Table(figure_key, title, tuple(columns), tuple(tuple(row) for row in rows))
+def _label(text: str) -> str:
+    return safe_name(text, _MAX_LABEL)

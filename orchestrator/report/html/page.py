@@ -18,15 +18,14 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
-from orchestrator.report.generic import cell_text
-from orchestrator.report.html import calibrated, compared, ranked, rests, spread, summed
+from orchestrator.report.html import calibrated, compared, own, ranked, rests, spread, summed
 from orchestrator.report.html.cells import Grid, grid
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, key
 from orchestrator.report.html.material import Material
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line, safe_name
-from orchestrator.tables import Measured, Table
+from orchestrator.tables import Measured, Table, cell_text
 
 _NEEDED: Final = ("altair", "vl_convert")
 # vl-convert's JavaScript engine reserves 64 GiB, and ends the process where it can't.
@@ -35,6 +34,10 @@ _MAX_RECIPE: Final = 60_000
 _MAX_NOTES: Final = 8
 _MAX_MODELS: Final = 6
 _MOSTLY: Final = 0.5
+# Anchors of the page's own sections.
+_PLACES: Final = frozenset({
+    "ranking", "judge", "scores", "methods", "agreement", "examples", "tables", "basis",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +206,16 @@ def sections(material: Material) -> Iterator[Section]:
     """The sections, each figure with a key of its own: names may differ in what keys leave out."""
     taken: set[str] = set()
     for section in _parts(material):
-        figures = []
-        for figure in section.figures:
-            numbered = (f"{figure.key}-{n}" for n in count(2))
-            free = next(one for one in chain([figure.key], numbered) if one not in taken)
-            taken.add(free)
-            figures.append(figure if free == figure.key else replace(figure, key=free))
+        figures = [replace(one, key=_free(one.key, taken)) for one in section.figures]
         yield replace(section, figures=figures)
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    """Take a key: with a number where another has it."""
+    numbered = (f"{wanted}-{n}" for n in count(2))
+    free = next(one for one in chain([wanted], numbered) if one not in taken)
+    taken.add(free)
+    return free
 
 
 def _parts(material: Material) -> Iterator[Section]:
@@ -231,8 +237,9 @@ def _parts(material: Material) -> Iterator[Section]:
         tables=[covered] if covered is not None else [],
     )
     yield Section("scores", "Scores", spread.of_scores(material))
-    yield Section("probdiff", "ProbDiff", spread.of_probdiff(material))
-    yield Section("glass-box", "Glass-box features", compared.of_glass_box(material))
+    places = set(_PLACES)
+    for place, heading, figures in own.of_methods(material):
+        yield Section(_free(place, places), heading, figures)
     yield Section("methods", "Other methods", summed.of_summaries(material))
     yield Section("agreement", "Methods compared", compared.of_agreement(material))
     yield Section("examples", "Examples", examples=examples(material))

@@ -6,14 +6,13 @@ from itertools import combinations
 from typing import Any, Final
 
 from orchestrator.report import numbers
-from orchestrator.report.generic import cell_text
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, name
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
 from orchestrator.statistics.clustered import METHOD as SHARES
 from orchestrator.statistics.ranking import CategoryRatings, ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
-from orchestrator.tables import Cell, Column, Measured, Table, counted_words
+from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words
 
 _RATING: Final = Column("rating", "rating")
 _SHARE: Final = Column("share", "percent")

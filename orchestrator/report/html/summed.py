@@ -2,20 +2,20 @@
 
 from typing import Final
 
+from orchestrator.contracts.context import Source
+from orchestrator.contracts.method import is_judging
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture
 from orchestrator.report.html.material import Material
+from orchestrator.report.html.own import drawing_summary
 from orchestrator.tables import Measured, Table
 
-_OWN: Final = frozenset({
-    "pairwise_ranking", "pairwise_scoring", "pointwise", "probdiff", "glass_box",
-})  # fmt: skip
 _FORMATS: Final = {"rating": ",.0f"}
 
 
 def of_summaries(material: Material) -> list[Figure]:
     """The first measure with intervals of each such method, one row a model."""
-    drawn = {source.name for source in material.context.sources if source.kind not in _OWN}
+    drawn = {source.name for source in material.context.sources if not _has_figures(source)}
     found: dict[str, Figure] = {}
     for table in material.tables:
         if table.source in drawn and table.source not in found:
@@ -23,6 +23,11 @@ def of_summaries(material: Material) -> list[Figure]:
             if figure is not None:
                 found[table.source] = figure
     return list(found.values())
+
+
+def _has_figures(source: Source) -> bool:
+    """Return True if a method has figures by its columns, or its summary makes some."""
+    return is_judging(source.method) or drawing_summary(source) is not None
 
 
 def _figure(table: Table) -> Figure | None:

@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.analyses._scores import Score, collect
 from orchestrator.clusters import CLUSTER
 from orchestrator.errors import UsageError
 from orchestrator.frames import ITEMS
-from orchestrator.report.generic import cell_text, generic_json, generic_markdown
+from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.runner.interface.result import Result, load
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.statistics.means import METHOD, clustered_mean
 from orchestrator.statistics.results import checked_level
-from orchestrator.tables import Column, Measured, Table, make_table, measured
+from orchestrator.summaries._points import Score, collect
+from orchestrator.tables import Column, Measured, Table, cell_text, make_table, measured
 
 _CONTENT: Final = ("prompt", "followups", "messages")
 _KEYS: Final = ["item", "turn", "model"]

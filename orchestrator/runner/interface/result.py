@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from orchestrator.analysis import RankingAnalysis
+from orchestrator.contracts.roles import answers_of
 from orchestrator.errors import RunDirectoryError, StoreError, UsageError
 from orchestrator.foreign import distrust, is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
@@ -108,7 +109,7 @@ class Result:
     @cached_property
     def exact_match(self) -> dict[str, float | None]:
         """Share of answers equal to the reference, by model."""
-        return answer_summary(self.frames.columns("answers", ("model", "exact_match")))
+        return answer_summary(answers_of(self.frames, ("model", "exact_match")))
 
     @property
     def charts(self) -> dict[str, object]:

@@ -23,6 +23,7 @@ from orchestrator.runner.results.frames import (
     missing_notes,
     notes_of,
     remember_schemas,
+    roles,
 )
 from orchestrator.runner.session.announcement import announce
 from orchestrator.runner.session.event_loop import Stop, run_to_end
@@ -89,7 +90,7 @@ def _run(
         late.begin()
         export_items(prepared.dataset, directory, late)
         export(store, directory.results, late)
-        frames = FrameFiles(directory.results)
+        frames = FrameFiles(directory.results, roles=roles(store))
         notes = notes_of(store, prepared.plan.identities, frames)
         for line in notes:
             shown.note(line)

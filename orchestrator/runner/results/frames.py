@@ -1,8 +1,9 @@
 """Rows of a plan as frames: exported to Parquet once, read back from there."""
 
 import contextlib
+import math
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import polars as pl
 
 from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.clusters import Clusters, clusters_of
+from orchestrator.contracts.method import roles_of
+from orchestrator.contracts.roles import roles_in
 from orchestrator.dataset import Dataset
 from orchestrator.errors import PluginError
 from orchestrator.frames import (
@@ -21,20 +24,20 @@ from orchestrator.frames import (
     counted_by,
     names_of,
     schema_fault,
-    slices_of,
     write_parquet,
     writing_parquet,
 )
-from orchestrator.judged import COLUMNS, ROWS_AT_ONCE, Table, tabulate
+from orchestrator.judged import Table, has_modes, judgments, tabulate
 from orchestrator.paths import STORE_NAME
 from orchestrator.records import Message
 from orchestrator.report.completeness import Completeness
+from orchestrator.roles import RowRoles, decoded
 from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.models.identity import provenance_words, server_label
 from orchestrator.runner.planning.stopping import NOT_NEEDED
 from orchestrator.runner.probing.records import likeness_notes
 from orchestrator.runner.results.marks import is_marked, write_mark
-from orchestrator.store import FRAMES, RunDirectory, ServerUse, Store, damaged, is_network_fs
+from orchestrator.store import FRAMES, ROLES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 from orchestrator.units import Plan
 
 _UNITS = "units"
@@ -47,8 +50,6 @@ ITEM_COLUMNS = dict.fromkeys(
     ("item", "category", "prompt", "followups", "reference", "references", "fields", "messages",
      "cluster", "place"), "str",
 )  # fmt: skip
-# Frames with a preference between two models in each row.
-_RANKED = ("judgments", "pair_scores")
 
 
 def remember_schemas(plan: Plan, store: Store) -> None:
@@ -59,10 +60,37 @@ def remember_schemas(plan: Plan, store: Store) -> None:
         raise PluginError(f"a method's frame or columns are wrong: {fault}")
     for key, text in (
         (FRAMES, msgspec.json.encode(schemas).decode()),
+        (ROLES, msgspec.json.encode(_roles_of(plan)).decode()),
         (_UNITS, str(len(plan))),
     ):
         if store.get_meta(key) != text:
             store.set_meta(key, text)
+
+
+def _roles_of(plan: Plan) -> dict[str, RowRoles]:
+    found: dict[str, RowRoles] = {}
+    for part in plan.parts:
+        known = found.setdefault(part.frame, roles_of(type(part.method)))
+        compared = part.method.compared()
+        if known.distribution is not None and compared is not None:
+            lowest = {**known.lowest, part.name: math.floor(compared.low)}
+            found[part.frame] = msgspec.structs.replace(known, lowest=lowest)
+    return found
+
+
+def roles(store: Store) -> dict[str, RowRoles] | None:
+    """Return the roles of the columns of each frame; None where an older version wrote the run.
+
+    Raises:
+        StoreError: If they are damaged.
+    """
+    known = store.get_meta(ROLES)
+    if known is None:
+        return None
+    try:
+        return decoded(known, _schemas(store))
+    except ValueError as error:
+        raise damaged("the roles of columns are", error) from error
 
 
 def units_left(store: Store) -> int:
@@ -337,7 +365,8 @@ def analyse(
     """The ranking of each method's judges, and over its judges where there are several."""
     found = []
     for source, judges, table in _ranked(frames, clusters_of(frames)):
-        wanted: list[str | None] = [*judges, None] if len(judges) > 1 else [*judges]
+        # Where the rows name no judge, all of them make one ranking.
+        wanted: list[str | None] = [*judges] if len(judges) == 1 else [*judges, None]
         for judge in wanted:
             analysis = analyse_ranking(
                 table,
@@ -354,30 +383,35 @@ def _ranked(
     frames: Mapping[str, pl.DataFrame], clusters: Clusters
 ) -> Iterator[tuple[str, list[str], Table]]:
     """Names of methods, their judges, and their pairwise judgments."""
-    for name in _RANKED:
+    for name, roles_of_frame in roles_in(frames).items():
+        pairs = roles_of_frame.pairs
+        if pairs is None or not pairs.ranked:
+            continue
         judges: dict[str, list[str]] = {}
         n_rows = 0
         there = names_of(frames, name)
-        by = [column for column in ("method", "judge") if column in there]
+        by = [column for column in ("method", pairs.judge) if column in there]
         for pair in counted_by(frames, name, by) if by else ():
             n_rows += pair["len"]
-            judges.setdefault(pair.get("method", ""), []).append(pair["judge"])
+            of_method = judges.setdefault(pair.get("method", ""), [])
+            of_method += [pair[pairs.judge]] if pairs.judge in there else []
+        modes = has_modes(frames, name, pairs)
         for method, of_method in judges.items():
-            rows_of_method = _rows_of(frames, name, method, clusters)
-            yield str(method), of_method, tabulate(rows_of_method, n_rows)
+            rows_of_method = _rows_of(judgments(frames, name, pairs), method, clusters)
+            yield str(method), of_method, tabulate(rows_of_method, n_rows, has_modes=modes)
 
 
 def _rows_of(
-    frames: Mapping[str, pl.DataFrame], name: str, method: str, clusters: Clusters
+    slices: Iterable[pl.DataFrame], method: str, clusters: Clusters
 ) -> Iterator[pl.DataFrame]:
-    for rows in slices_of(frames, name, ("method", *COLUMNS), ROWS_AT_ONCE):
+    for rows in slices:
         mine = rows.filter(pl.col("method") == method) if "method" in rows.columns else rows
         yield clusters.of(mine) if clusters.are_named else mine
 
 
 def answer_summary(answers: pl.DataFrame) -> dict[str, float | None]:
     """Share of answers equal to the reference by model; None where no item has a reference."""
-    if answers.is_empty():
+    if answers.is_empty() or "exact_match" not in answers.columns:
         return {}
     table = answers.group_by("model", maintain_order=True).agg(pl.col("exact_match").mean())
     return dict(table.iter_rows())

@@ -11,7 +11,7 @@ from orchestrator import columnar, files
 from orchestrator.errors import StoreError
 from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
-from orchestrator.runner.results.frames import ITEM_COLUMNS, export, is_exported, items_path
+from orchestrator.runner.results.frames import ITEM_COLUMNS, export, is_exported, items_path, roles
 from orchestrator.runner.results.marks import read_mark
 from orchestrator.store import RunDirectory, Store
 
@@ -34,13 +34,13 @@ def frames_of(store: Store, directory: RunDirectory, apart: Path | None) -> Fram
     elif apart is None or is_exported(store, directory.results):
         check_items(directory)
         export(store, directory.results)
-        return FrameFiles(directory.results)
+        return FrameFiles(directory.results, roles=roles(store))
     try:
         export(store, apart)
     except BaseException:
         side.close()
         raise
-    frames = FrameFiles(apart, found_items(directory))
+    frames = FrameFiles(apart, found_items(directory), roles(store))
     weakref.finalize(frames, side.close)
     return frames
 

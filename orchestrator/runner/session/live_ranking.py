@@ -1,7 +1,7 @@
 """The rankings of a run while it runs, for displays: each method's over the prompts it finished."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from orchestrator.records import Row
 from orchestrator.report.progress import RankingProgress, StandingProgress
+from orchestrator.roles import PairColumns
 from orchestrator.statistics.coverage import LOW, is_untrusted
 from orchestrator.statistics.forming import Forming, Standing
 from orchestrator.units import Part, Plan
 
-_COMPARED: Final = {"model_a", "model_b", "prefer_a"}
 _LEVEL: Final = 0.95
 # How often the ratings are computed anew, seconds: the judgments of a moment change little.
 _EVERY_S: Final = 5.0
@@ -26,10 +26,12 @@ class _Method:
 
     Args:
         part: The method.
+        pairs: Its columns.
         sizes: Prompts of each cluster, shape (clusters,); not used where each stands alone.
     """
 
-    def __init__(self, part: Part, sizes: NDArray[np.int64]) -> None:
+    def __init__(self, part: Part, pairs: PairColumns, sizes: NDArray[np.int64]) -> None:
+        self.pairs = pairs
         self.forming = Forming(part.candidates)
         self.index = {name: i for i, name in enumerate(part.candidates)}
         self.n_units = len(part.combinations())
@@ -41,11 +43,22 @@ class _Method:
         self.read: dict[str, list[int]] = {}
 
     def add_reading(self, row: Row) -> None:
-        n = self.read.setdefault(row.get("judge") or "", [0, 0])
-        for mass in (row.get("coverage_ab"), row.get("coverage_ba")):
+        pairs = self.pairs
+        n = self.read.setdefault(row.get(pairs.judge) or "", [0, 0])
+        for mass in (row.get(pairs.coverage_ab), row.get(pairs.coverage_ba)):
             if mass is not None and not math.isnan(mass):
                 n[0] += mass < LOW
                 n[1] += 1
+
+    def judgment(self, row: Row) -> tuple[int, int, float] | None:
+        """Return a row as both models and the preference; None where there is none."""
+        preference = row.get(self.pairs.preference)
+        a, b = (
+            self.index.get(row.get(side) or "") for side in (self.pairs.model_a, self.pairs.model_b)
+        )
+        if a is None or b is None or preference is None or not math.isfinite(preference):
+            return None
+        return a, b, preference
 
     def untrusted(self) -> tuple[str, ...]:
         """Judges that do not answer in the form asked."""
@@ -91,9 +104,9 @@ class LiveRankings:
         self._clusters = plan.clusters
         sizes = np.bincount([] if plan.clusters is None else plan.clusters)
         self._methods = {
-            part.name: _Method(part, sizes)
+            part.name: _Method(part, part.method.pairs, sizes)
             for part in plan.parts
-            if set(part.columns) >= _COMPARED and len(part.candidates) > 1
+            if part.method.pairs is not None and len(part.candidates) > 1
         }
         self._shown: tuple[RankingProgress, ...] = ()
         self._next_s = -math.inf
@@ -103,14 +116,9 @@ class LiveRankings:
         method = self._methods.get(part.name)
         if method is None:
             return
-        index = method.index
         for row in rows:
             method.add_reading(row)
-        judgments = [
-            (index[row["model_a"]], index[row["model_b"]], row["prefer_a"])
-            for row in rows
-            if _is_judgment(row, index)
-        ]
+        judgments = [one for row in rows if (one := method.judgment(row)) is not None]
         item = position // self._n_per_item
         cluster = None if self._clusters is None else int(self._clusters[item])
         method.add(item, judgments, cluster)
@@ -136,12 +144,6 @@ class LiveRankings:
             method.untrusted(),
             None if self._clusters is None else method.forming.n_clusters,
         )
-
-
-def _is_judgment(row: Row, index: Mapping[str, int]) -> bool:
-    preference = row.get("prefer_a")
-    known = row.get("model_a") in index and row.get("model_b") in index
-    return known and preference is not None and math.isfinite(preference)
 
 
 def _shown(one: Standing) -> StandingProgress:

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from orchestrator.contracts.method import Combination
+from orchestrator.roles import PairColumns
 from orchestrator.runner.session.live_ranking import LiveRankings
 from orchestrator.units import Plan
 from tests.core.fakes import Items, digest, make_part, method
@@ -19,7 +20,8 @@ async def nothing(unit, ask, config):
 
 def board(n_items=8, **options):
     columns = {"model_a": "str", "model_b": "str", "prefer_a": "f64"}
-    compared = method(nothing, PAIRS, columns=columns)
+    pairs = PairColumns(judge="judge", coverage_ab="coverage_ab", coverage_ba="coverage_ba")
+    compared = method(nothing, PAIRS, columns=columns, pairs=pairs)
     part = make_part("fake", compared, MODELS)
     identities = {name: digest(name) for name in MODELS}
     return part, LiveRankings(Plan([part], Items(n_items), identities, seed=0), **options)

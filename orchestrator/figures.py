@@ -1,0 +1,148 @@
+"""A figure: data to be drawn, in words what it shows, and always the same numbers as a table."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from orchestrator.statistics.results import Estimate
+from orchestrator.tables import Column, Measured, Table, cell_text, measured
+
+Kind = Literal["intervals", "matrix", "bars", "lines", "stacked", "grid"]
+
+MAX_ROWS: Final = 60
+"""Rows of a chart; a table has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Input of `charts` for one picture.
+
+    Attributes:
+        kind: Which chart.
+        rows: Plain values, each with what its chart needs. All charts show "tip" of a row in words.
+            "intervals": label, group, value, low, high, low_open, high_open (see `points`).
+            "matrix": row, column, value, text, on_dark. "bars": x (and x2 where binned), value,
+            group. "lines": x, value, low, high, group. "stacked": label, part, value. "grid": x,
+            x2, y, y2, n.
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis, where the kind has one.
+        groups: Names that get colours, in order; empty for one colour.
+        options: Of the kind: "zero" (a reference value), "diagonal" (where it begins and ends),
+            "domain", "percent".
+    """
+
+    kind: Kind
+    rows: Sequence[Mapping[str, Any]]
+    x: str = ""
+    y: str = ""
+    groups: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of the report.
+
+    Attributes:
+        key: Name for links and files.
+        title: In words.
+        basis: Its n and its method.
+        says: How to read it, in a sentence or two.
+        table: The numbers.
+        picture: None where there is nothing to draw.
+        beside: Tables that belong to it and are not folded away.
+    """
+
+    key: str
+    title: str
+    basis: str
+    says: str
+    table: Table
+    picture: Picture | None = None
+    beside: Sequence[Table] = ()
+
+    @property
+    def alternative(self) -> str:
+        """The figure for those who don't see it."""
+        return f"{self.title}. {self.basis}. {self.says} The table below has the numbers."
+
+
+def key(*parts: str) -> str:
+    """A name for links and files: small letters, digits and hyphens."""
+    text = "-".join(parts).lower()
+    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text)
+    return "-".join(part for part in kept.split("-") if part)[:80] or "figure"
+
+
+def point(
+    label: str, cell: Measured, column: Column, group: str = "", *, name: Callable[[str], str] = str
+) -> dict[str, object] | None:
+    """A row of an "intervals" picture; None where there is no finite value and no bound.
+
+    Args:
+        label: What stands at the row.
+        cell: The number.
+        column: Of the number, for its form.
+        group: The row's group; empty for none.
+        name: Makes a name harmless for the format.
+    """
+    known = [v for v in (cell.value, cell.low, cell.high) if v is not None and math.isfinite(v)]
+    if not known:
+        return None
+    return {
+        "label": name(label),
+        "group": name(group),
+        "value": finite(cell.value),
+        "low": finite(cell.low),
+        "high": finite(cell.high),
+        "low_open": cell.low is not None and math.isinf(cell.low),
+        "high_open": cell.high is not None and math.isinf(cell.high),
+        "tip": f"{name(label)}{f', {name(group)}' if group else ''}: {cell_text(column, cell)}",
+    }
+
+
+def points(
+    table: Table,
+    label: int,
+    value: int,
+    group: int | None = None,
+    *,
+    name: Callable[[str], str] = str,
+) -> list[dict[str, Any]]:
+    """The rows of a table as those of an "intervals" picture.
+
+    Args:
+        table: The table.
+        label: Place of the column of labels.
+        value: Place of the column of numbers.
+        group: Place of the column of groups; None for none.
+        name: Makes a name harmless for the format.
+    """
+    found = []
+    for row in table.rows[:MAX_ROWS]:
+        cell = row[value]
+        if isinstance(cell, int | float):
+            cell = Measured(float(cell))
+        if isinstance(cell, Measured):
+            grouped = "" if group is None else str(row[group])
+            found.append(point(str(row[label]), cell, table.columns[value], grouped, name=name))
+    return [row for row in found if row is not None]
+
+
+def finite(value: float | None) -> float | None:
+    """The value if it can be drawn."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def cell(estimate: Estimate) -> Measured:
+    """A statistic as a cell without its n, which stands in the basis."""
+    found = measured(estimate)
+    return Measured(found.value, found.low, found.high, None, found.why)
+
+
+def as_table(
+    figure_key: str, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]
+) -> Table:
+    """The table of a figure."""
+    return Table(figure_key, title, tuple(columns), tuple(tuple(row) for row in rows))

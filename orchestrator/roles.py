@@ -1,0 +1,227 @@
+"""Roles of a frame's columns: which compare two models, which rate an answer, which are answers.
+
+Methods declare them, and a run keeps them beside the columns of its frames: rankings and figures
+are made by role, also where the code of a method is not there.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+ESTIMATORS: Final = (
+    "mode_pre", "mode_post", "median_pre", "median_post", "mean_pre", "mean_post",
+)  # fmt: skip
+"""Preferences in [-1, 1] by a statistic of the verdicts, before or after averaging orders."""
+
+_NUMBERS: Final = frozenset({"f64", "i64", "bool"})
+# Of roles that are no numbers.
+_TYPES: Final[dict[str, frozenset[str]]] = {
+    **dict.fromkeys(
+        ("model", "model_a", "model_b", "judge", "answer", "rewriting", "text"), frozenset({"str"})
+    ),
+    **dict.fromkeys(("p", "p_ab", "p_ba"), frozenset({"list[f64]"})),
+    **dict.fromkeys(("exact", "same_text", "unchanged", "exact_match"), frozenset({"bool"})),
+    "turn": frozenset({"i64"}),
+}
+
+
+class PairColumns(msgspec.Struct, frozen=True):
+    """Columns of rows that compare two models on an item; empty for what the rows do not have.
+
+    They give rankings, also while the run goes on, and figures of the judges.
+
+    Attributes:
+        preference: P(A is better), a tie as half, in [0, 1].
+        model_a: Name of the first model.
+        model_b: Name of the second one.
+        judge: Who compares them.
+        turn: Of the conversation, from 1 on.
+        preference_ab: The preference with A's answer shown first.
+        preference_ba: The preference with B's answer shown first.
+        p_ab: Distribution over verdicts, from A much better to B much better, A shown first.
+        p_ba: The same with B shown first.
+        coverage_ab: Probability that was on the verdicts, A shown first.
+        coverage_ba: The same with B shown first.
+        exact: Whether every verdict's probability is known.
+        same_text: Whether both answers are equal.
+        estimators: Those of `ESTIMATORS` that the rows have, as columns of these names.
+        verdicts: Whether the distributions are over verdicts that the judge was asked for, which
+            are shown; False where they are made of others, e.g. of two scores.
+        ranked: Whether reports rank the models by them, and analyses of judges take them; False
+            where the method's own summary rates the models.
+    """
+
+    preference: str = "prefer_a"
+    model_a: str = "model_a"
+    model_b: str = "model_b"
+    judge: str = ""
+    turn: str = ""
+    preference_ab: str = ""
+    preference_ba: str = ""
+    p_ab: str = ""
+    p_ba: str = ""
+    coverage_ab: str = ""
+    coverage_ba: str = ""
+    exact: str = ""
+    same_text: str = ""
+    estimators: tuple[str, ...] = ()
+    verdicts: bool = True
+    ranked: bool = True
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns that there are, by the name that reports know them by."""
+        named = {
+            "model_a": self.model_a,
+            "model_b": self.model_b,
+            "judge": self.judge,
+            "turn": self.turn,
+            "prefer_a": self.preference,
+            "prefer_a_ab": self.preference_ab,
+            "prefer_a_ba": self.preference_ba,
+            "p_ab": self.p_ab,
+            "p_ba": self.p_ba,
+            "coverage_ab": self.coverage_ab,
+            "coverage_ba": self.coverage_ba,
+            "exact": self.exact,
+            "same_text": self.same_text,
+            **{name: name for name in self.estimators},
+        }
+        return {name: column for name, column in named.items() if column}
+
+
+class ScoreColumns(msgspec.Struct, frozen=True):
+    """Columns of rows with a judge's distribution over scores; empty for what they do not have.
+
+    Attributes:
+        p: Probability of each score, ascending. The lowest one is that of `Method.compared`, or 1.
+        mean: Of the distribution.
+        std: Its standard deviation.
+        coverage: Probability that was on the scores.
+        model: Whose answer is rated.
+        judge: Who rates it.
+        turn: Of the conversation, from 1 on.
+    """
+
+    p: str = "p"
+    mean: str = ""
+    std: str = ""
+    coverage: str = ""
+    model: str = "model"
+    judge: str = ""
+    turn: str = ""
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns that there are, by the name that reports know them by."""
+        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: column for name, column in named.items() if column}
+
+
+class RewriteColumns(msgspec.Struct, frozen=True):
+    """Columns of rows in which a model rewrites its answer.
+
+    Attributes:
+        title: The method's name in headings.
+        answer: Text of the answer.
+        rewriting: Text of the rewriting.
+        before: Mean log-probability of the answer, nats a token.
+        after: That of the rewriting.
+        change: `after` minus `before`.
+        unchanged: Whether both texts are equal.
+        model: Whose answer it is.
+        turn: Of the conversation, from 1 on.
+    """
+
+    title: str
+    answer: str
+    rewriting: str
+    before: str
+    after: str
+    change: str
+    unchanged: str
+    model: str = "model"
+    turn: str = "turn"
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns by the name that reports know them by."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "title"}
+
+
+class AnswerColumns(msgspec.Struct, frozen=True):
+    """Columns of rows that are answers, which other rows are about; empty for what they lack.
+
+    Attributes:
+        text: The answer.
+        exact_match: Whether it equals the reference; null where there is none.
+        model: Who answered.
+        turn: Of the conversation, from 1 on.
+    """
+
+    text: str = "text"
+    exact_match: str = ""
+    model: str = "model"
+    turn: str = ""
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns that there are, by the name that reports know them by."""
+        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: column for name, column in named.items() if column}
+
+
+class RowRoles(msgspec.Struct, frozen=True):
+    """Roles of the columns of one frame.
+
+    Attributes:
+        pairs: Where its rows compare two models.
+        distribution: Where they hold a distribution over scores.
+        rewriting: Where a model rewrites its answer in them.
+        answers: Where they are answers.
+        lowest: The lowest score of each method, by its name.
+    """
+
+    pairs: PairColumns | None = None
+    distribution: ScoreColumns | None = None
+    rewriting: RewriteColumns | None = None
+    answers: AnswerColumns | None = None
+    lowest: Mapping[str, int] = {}
+
+    def fault(self, schema: Mapping[str, str]) -> str:
+        """Return what is wrong with the roles of a frame; empty for nothing.
+
+        Args:
+            schema: Type of each column.
+        """
+        for name in ("pairs", "distribution", "rewriting", "answers"):
+            role = getattr(self, name)
+            for what, column in {} if role is None else role.columns().items():
+                if column not in schema:
+                    return f"'{name}' names {column!r:.80}, which is no column"
+                types = _TYPES.get(what, _NUMBERS)
+                if schema[column] not in types:
+                    said = f"a column of {schema[column]}, not {' or '.join(sorted(types))}"
+                    return f"'{name}' names {column!r:.80}, {said}"
+        unknown = set(self.pairs.estimators if self.pairs else ()) - set(ESTIMATORS)
+        if unknown:
+            return f"'pairs' names the estimator {min(unknown)!r:.80}; there are {ESTIMATORS}"
+        return ""
+
+
+def decoded(text: str, schemas: Mapping[str, Mapping[str, str]]) -> dict[str, RowRoles]:
+    """Return the roles of each frame of a run, from the JSON that it keeps.
+
+    Args:
+        text: The JSON.
+        schemas: Columns by frame.
+
+    Raises:
+        ValueError: If it is no such JSON, or does not fit the columns.
+    """
+    try:
+        found = msgspec.json.decode(text, type=dict[str, RowRoles])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    for frame, role in found.items():
+        fault = role.fault(schemas.get(frame, {}))
+        if fault:
+            raise ValueError(f"{frame!r:.80}: its {fault}")
+    return found
