@@ -203,7 +203,7 @@ async def test_a_model_that_the_server_does_not_have_is_not_healthy(connect):
     stated = await backend.provenance()
     assert isinstance(stated, Failure)
     assert stated.cause == "not_found"
-    assert "it has fake:0.7" in stated.message
+    assert "available: fake:0.7" in stated.message
     outcome = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("not_found", True)

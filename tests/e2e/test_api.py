@@ -75,7 +75,7 @@ def test_a_limit_of_nothing_is_refused(recipe, tmp_path, limit):
 def test_what_is_not_there_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="no such recipe"):
         orchestrator.run(tmp_path / "nowhere.yaml")
-    with pytest.raises(RunDirectoryError, match="no run is kept here"):
+    with pytest.raises(RunDirectoryError, match="no run found at"):
         orchestrator.load(tmp_path)
 
 

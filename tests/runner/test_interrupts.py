@@ -8,6 +8,14 @@ import pytest
 from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
 
 
+@pytest.fixture(autouse=True)
+def _default_handler():
+    # A shell's background job, such as this run of the tests, ignores SIGINT from its start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press():
     os.kill(os.getpid(), signal.SIGINT)
 
