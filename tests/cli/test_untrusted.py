@@ -223,7 +223,7 @@ def test_a_signal_ends_a_reader_that_does_not_answer(here, number):
 def test_memory_of_the_reading_process_is_bounded():
     code = (
         "import os; os.environ['ORCHESTRATOR_GUARDED'] = 'report'\n"
-        "from orchestrator.runner import guard; guard.enter(); import polars\n"
+        "from orchestrator.runner.commands import guard; guard.enter(); import polars\n"
         "try: bytearray(guard.MEMORY_BYTES)\n"
         "except MemoryError: print('bounded', polars.Series([1]).sum())"
     )

@@ -52,7 +52,7 @@ def test_what_the_last_recipe_asks_is_kept_and_the_rest_dropped(server, tmp_path
 
     dropped = gc(where, "--drop")
     assert dropped.returncode == EXIT_COMPLETE, dropped.stderr
-    assert "dropped 48 outcomes and 24 units of 1 older plan;" in dropped.stdout
+    assert "deleted 48 outcomes and 24 units of 1 older plan;" in dropped.stdout
     again = run(recipe, where, *OTHER_PROMPT)
     assert again.returncode == EXIT_COMPLETE, again.stderr
     assert stats(server)["total"] == sent
@@ -85,7 +85,7 @@ def test_a_run_whose_items_changed_is_left_alone(server, tmp_path):
     items.unlink()
     refused = gc(where, "--drop")
     assert refused.returncode == EXIT_USAGE, refused.stdout
-    assert "nothing was dropped" in refused.stderr
+    assert "nothing was deleted" in refused.stderr
     assert (where / "store.sqlite").read_bytes() == before
 
 

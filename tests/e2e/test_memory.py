@@ -43,15 +43,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_rows_that_inflate_to_4_gib_are_damage_in_a_report(finished: Path) -> None:
+def test_rows_that_inflate_to_4_gib_are_damage_in_a_report(finished: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(finished, tmp_path / "run"))
     bomb = compressed_blob(zeros(BOMB_BYTES, stated=BOMB_BYTES))
     assert len(bomb) < 140_000
-    with closing(sqlite3.connect(finished / "store.sqlite")) as store, store:
+    with closing(sqlite3.connect(copy / "store.sqlite")) as store, store:
         store.execute("UPDATE unit SET rows=? WHERE id=1", (bomb,))
-    for path in (finished / "results").glob("*.parquet"):
+    for path in (copy / "results").glob("*.parquet"):
         path.unlink()
 
-    said = orchestrator("report", finished)
+    said = orchestrator("report", copy)
 
     assert said.returncode == EXIT_FAILED, said.stderr
     assert f"a record holds at most {blobs.MOST_BYTES:,}" in said.stderr

@@ -149,7 +149,7 @@ def _read(here, kept, ran):
         assert (here / f"e[1]{form}" / f"items.{form}").exists()
     assert "v[2]" in call(here, "runs", "runs [x]*")
     assert json.loads(call(here, "status", kept, "--json"))["units_total"]
-    assert "nothing is damaged" in call(here, "repair", kept)
+    assert "no damage found" in call(here, "repair", kept)
     call(here, "gc", kept)
     call(here, "gc", kept, "--drop")
     _damage(here / kept / "store.sqlite")

@@ -139,7 +139,7 @@ def test_a_server_that_can_not_score_is_refused_before_anything_is_sent(server, 
     recipe = write_recipe(tmp_path / "r.json", server, n=2, methods=METHODS[:1])
     refused = run(recipe, tmp_path / "run", "--set", "models.weak.backend=openai")
     assert refused.returncode != EXIT_COMPLETE
-    assert "it can't score" in " ".join(refused.stderr.split())
+    assert "it cannot score" in " ".join(refused.stderr.split())
     assert stats(server)["total"] == 0
 
 

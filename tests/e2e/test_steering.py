@@ -45,8 +45,8 @@ def test_a_run_is_paused_limited_resumed_and_stopped_and_goes_on_to_the_same_end
         assert sum(stats(url)["requests"].values()) == before
         wrong = orchestrator("limit", run_dir, "nobody", 4)
         assert wrong.returncode == 2
-        assert "there are weak, mid, strong, judge" in wrong.stderr
-        assert "judge: 4 requests" in steer(run_dir, "limit", "judge", 4).stdout
+        assert "available: weak, mid, strong, judge" in wrong.stderr
+        assert "judge: 4 concurrent requests" in steer(run_dir, "limit", "judge", 4).stdout
         assert steer(run_dir, "resume").returncode == 0
         assert steer(run_dir, "stop").returncode == 0
         _, said = running.communicate(timeout=30)

@@ -204,7 +204,7 @@ def read(user: User) -> None:
     rows = pl.read_parquet(user.here / "p[1]" / "scores.parquet", glob=False)
     assert rows.height == 2 * len(TEXTS)
     assert (rows["status"] == "ok").sum() > len(TEXTS) // 2
-    assert "nothing is damaged" in user.call("repair", KEPT)
+    assert "no damage found" in user.call("repair", KEPT)
     with viewed(user, RUNS) as get:
         (run,) = get("/api/runs")["runs"]
         place = f"/api/runs/{quote(run['name'])}/items"
