@@ -72,6 +72,10 @@ class JudgeSettings(MethodSettings):
             raise ValueError("several traces are identical at reasoning.temperature 0; raise it")
         return self
 
+    def template(self) -> str:
+        """The template of the mode that is asked for."""
+        return self.prompt
+
 
 def checked_scale(scale: tuple[int, int], most: int) -> tuple[int, int]:
     """Lowest and highest score of a scale.
@@ -139,6 +143,10 @@ class JudgeMethod(Method[JudgeConfigT]):
     def judges(self) -> tuple[str, ...]:
         """Models that judge."""
         return self.config.judges
+
+    def needs(self) -> frozenset[str]:
+        """The reference, where the prompt can't be made without it."""
+        return needs_of(self.config.template(), self.config.FIELDS)
 
     def differs_in_reasoning(self, other: Method[MethodSettings]) -> bool:
         """Whether `other` is this method with a chain of thought, and alike in all else."""

@@ -22,7 +22,7 @@ from orchestrator.ask import Ask
 from orchestrator.contracts.method import Columns, Companion, Method, ModelName, Stage
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import answers, pairwise_ranking
-from orchestrator.methods._conversation import Turn, questions, references, replies
+from orchestrator.methods._conversation import Turn
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._judging import (
     Judged,
@@ -30,8 +30,8 @@ from orchestrator.methods._judging import (
     judge_prompts,
     needs_of,
     stages_of,
-    user_message,
 )
+from orchestrator.methods._pairwise import FIELDS, pair_prompt
 from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewriting_stages
 from orchestrator.prompts import pairwise
 from orchestrator.records import Messages, Row, Unit
@@ -62,7 +62,7 @@ class Config(RewritingSettings):
     @classmethod
     def _judge_prompt_exists(cls, value: str) -> str:
         shown = ("answer_a", "answer_b")
-        return checked_prompt(value, pairwise.NAMES, pairwise_ranking.FIELDS, shown)
+        return checked_prompt(value, pairwise.NAMES, FIELDS, shown)
 
     def judging(self) -> pairwise_ranking.Config:
         """The settings of the judge alone."""
@@ -111,7 +111,7 @@ class JudgedRewrites(Method[Config]):
 
     def needs(self) -> frozenset[str]:
         """The reference, where the judge's prompt can't be made without it."""
-        return needs_of(self.config.judging().template(), pairwise_ranking.FIELDS)
+        return needs_of(self.config.judging().template(), FIELDS)
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """K rewritings a model, and two judgments of each, where it changed anything."""
@@ -159,16 +159,9 @@ def _both_orders(
     unit: Unit, config: Config, rewritten: Sequence[Turn], answered: Sequence[Turn]
 ) -> list[Messages]:
     """The rewriting first, then the answer first; earlier turns are the same in both."""
+    template = config.judging().template()
     return [
-        user_message(
-            config.judging().template(),
-            {
-                "prompt": questions(first),
-                "reference": references(unit.item, first),
-                "answer_a": replies(first),
-                "answer_b": replies(second),
-            },
-        )
+        pair_prompt(template, unit.item, first, second)
         for first, second in ((rewritten, answered), (answered, rewritten))
     ]
 

@@ -19,29 +19,33 @@ that can't be read is missing (the released code makes it a tie).
 import re
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from itertools import combinations as pairs_of
 from typing import ClassVar, Final, NamedTuple
 
+import msgspec
 from pydantic import Field, field_validator
 
 from orchestrator.ask import Ask, ChooseAsk
-from orchestrator.contracts.method import Columns, Combination, Compared, ModelName, Stage
+from orchestrator.contracts.method import Columns, Stage
 from orchestrator.judgment.distribution import mixture
-from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._conversation import Turn
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
-    JudgeMethod,
-    JudgeSettings,
     checked_scale,
     example_place,
     judged,
-    needs_of,
     reason,
     said,
     stages_of,
-    user_message,
+)
+from orchestrator.methods._pairwise import (
+    FIELDS,
+    PREFERENCES,
+    READING,
+    Order,
+    PairwiseJudge,
+    PairwiseSettings,
+    pair_row,
 )
 from orchestrator.methods._verdicts import TAIL, Slot, after_thinking, cut, spelled
 from orchestrator.prompts.scoring import PROMPTS
@@ -56,25 +60,17 @@ from orchestrator.records import (
     Unit,
     labels,
 )
-from orchestrator.roles import ESTIMATORS, PairColumns
-
-FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b", "low", "high")
-"""Fields that a template may show."""
 
 _MOST_SCORES: Final = 101
 _BETWEEN: Final = " "
 
 
-class Config(JudgeSettings):
+class Config(PairwiseSettings):
     """Settings of `pairwise_scoring`."""
 
     NAMED: ClassVar = tuple(PROMPTS)
-    FIELDS: ClassVar = FIELDS
-    SHOWN: ClassVar = ("answer_a", "answer_b")
+    FIELDS: ClassVar = (*FIELDS, "low", "high")
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to rank. Default: all that are not judges.", min_length=2
-    )
     prompt: TemplateText = Field(
         "two_scores",
         description="Name of a prompt (compact, two_scores), or a Jinja template (or a .j2 file) "
@@ -108,75 +104,23 @@ class Config(JudgeSettings):
         return labels(*(f"{_BETWEEN}{score}" for score in self.scores()))
 
 
-class PairwiseScoring(JudgeMethod[Config]):
+class PairwiseScoring(PairwiseJudge[Config]):
     """A judge rates two answers in one reply, in both orders."""
 
     version = 2
     frame = "pair_scores"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model_a": "str",
-        "model_b": "str",
-        "judge": "str",
-    }
     columns: ClassVar[Columns] = {
         "turn": "i64",
         "p_first_ab": "list[f64]",
         "p_second_ab": "list[f64]",
         "p_first_ba": "list[f64]",
         "p_second_ba": "list[f64]",
-        "p_ab": "list[f64]",
-        "p_ba": "list[f64]",
-        "coverage_ab": "f64",
-        "coverage_ba": "f64",
-        "prefer_a_ab": "f64",
-        "prefer_a_ba": "f64",
-        "prefer_a": "f64",
-        "mean_pre": "f64",
-        "mean_post": "f64",
-        "mode_pre": "f64",
-        "mode_post": "f64",
-        "median_pre": "f64",
-        "median_post": "f64",
+        **PREFERENCES,
         "score_a": "f64",
         "score_b": "f64",
-        "exact": "bool",
-        "same_text": "bool",
-        "n_traces": "i64",
-        "n_silent": "i64",
+        **READING,
     }
-    scores: ClassVar = {"prefer_a": 1}
-    pairs = PairColumns(
-        judge="judge",
-        turn="turn",
-        preference_ab="prefer_a_ab",
-        preference_ba="prefer_a_ba",
-        p_ab="p_ab",
-        p_ba="p_ba",
-        coverage_ab="coverage_ab",
-        coverage_ba="coverage_ba",
-        exact="exact",
-        same_text="same_text",
-        estimators=ESTIMATORS,
-        verdicts=False,
-    )
-
-    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
-        """Every pair of candidates with every judge, a judge's pairs together."""
-        return [
-            Combination(pair, judge)
-            for judge in self.config.judges
-            for pair in pairs_of(candidates, 2)
-        ]
-
-    def needs(self) -> frozenset[str]:
-        """The reference, where the prompt can't be made without it."""
-        return needs_of(self.config.template(), FIELDS)
-
-    def compared(self) -> Compared:
-        """P(A better), the mean of both orders."""
-        return Compared("prefer_a", 0.0, 1.0)
+    pairs = msgspec.structs.replace(PairwiseJudge.pairs, verdicts=False)
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Two scores in two orders of each pair, and the reasoning before them where asked for."""
@@ -188,13 +132,8 @@ class PairwiseScoring(JudgeMethod[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Both answers, both orders, one row a turn."""
         config = self.config
-        turns = await converse(unit.item, unit.models, ask, config.answer)
-        prompts = [
-            _messages(unit, config, first, second)
-            for n_turns in range(1, len(turns) + 1)
-            for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
-            for first, second in ((a, b), (b, a))
-        ]
+        low, high = map(str, config.scale)
+        turns, prompts = await self.both_orders(unit, ask, low=low, high=high)
         starts, n_drawn = await _starts(unit, ask, config, prompts)
         read = await _orders(unit, ask, config, starts, n_drawn)
         return [
@@ -220,41 +159,19 @@ class _Start(NamedTuple):
     slot: Slot
 
 
-class _Order(NamedTuple):
-    """Both scores in one presentation order, in that order's own frame.
+class _Scores(NamedTuple):
+    """Both scores in one presentation order.
 
     Attributes:
         first: K probabilities: scores of the answer shown first.
         second: K, of the other's, behind the most likely first score.
-        levels: 2K-1, of the differences; the answer shown first much better at index 0.
-        coverage: Mass on the scores in both places, multiplied.
-        exact: Whether every score's probability is known.
-        n_traces: Traces with two scores; 0 where none were drawn.
-        n_silent: Traces without.
+        order: The 2K-1 levels of their differences; coverage is the mass on the scores in both
+            places, multiplied.
     """
 
     first: tuple[float, ...]
     second: tuple[float, ...]
-    levels: tuple[float, ...]
-    coverage: float
-    exact: bool
-    n_traces: int
-    n_silent: int
-
-
-def _messages(
-    unit: Unit, config: Config, first: Sequence[Turn], second: Sequence[Turn]
-) -> Messages:
-    low, high = config.scale
-    fields = {
-        "prompt": questions(first),
-        "reference": references(unit.item, first),
-        "answer_a": replies(first),
-        "answer_b": replies(second),
-        "low": str(low),
-        "high": str(high),
-    }
-    return user_message(config.template(), fields)
+    order: Order
 
 
 async def _starts(
@@ -275,7 +192,7 @@ async def _starts(
 
 async def _orders(
     unit: Unit, ask: Ask, config: Config, starts: Sequence[_Start], n_drawn: int
-) -> list[_Order]:
+) -> list[_Scores]:
     """Both scores of each prompt, the second behind the most likely first one."""
     names = [str(score) for score in config.scores()]
     labels_1, labels_2 = config.first_labels(), config.second_labels()
@@ -304,7 +221,7 @@ async def _orders(
     return [_averaged(pairs, n_drawn) for pairs in by_prompt.values()]
 
 
-def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int) -> _Order:
+def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int) -> _Scores:
     """The average over traces of one prompt's scores and of their difference."""
     levels = [_levels(one.probabilities, two.probabilities) for one, two in pairs]
     first, second = (
@@ -312,15 +229,14 @@ def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int) -> _Order:
     )
     coverages = [one.distribution.coverage * two.distribution.coverage for one, two in pairs]
     n = len(pairs)
-    return _Order(
-        first.probabilities or (),
-        second.probabilities or (),
+    order = Order(
         tuple(sum(column) / n for column in zip(*levels, strict=True)),
         sum(coverages) / n,
         first.exact and second.exact,
         n if n_drawn else 0,
         n_drawn - n if n_drawn else 0,
     )
+    return _Scores(first.probabilities or (), second.probabilities or (), order)
 
 
 def _levels(first: Sequence[float], second: Sequence[float]) -> list[float]:
@@ -354,35 +270,16 @@ def _two_scores(scores: tuple[int, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.,/-])({either})[ ,]{{1,2}}(?:{either})\Z")
 
 
-def _row(turns: tuple[Turn, ...], ab: _Order, ba: _Order, config: Config) -> Row:
-    a, b = turns
-    found = judge_pair(ab.levels, ba.levels)
+def _row(turns: tuple[Turn, ...], ab: _Scores, ba: _Scores, config: Config) -> Row:
     scores = config.scores()
     return {
-        "turn": a.number,
+        **pair_row(turns, ab.order, ba.order),
         "p_first_ab": list(ab.first),
         "p_second_ab": list(ab.second),
         "p_first_ba": list(ba.first),
         "p_second_ba": list(ba.second),
-        "p_ab": list(ab.levels),
-        "p_ba": list(reversed(ba.levels)),
-        "coverage_ab": ab.coverage,
-        "coverage_ba": ba.coverage,
-        "prefer_a_ab": found.prefer_ab,
-        "prefer_a_ba": found.prefer_ba,
-        "prefer_a": found.prefer,
-        "mean_pre": found.mean_pre,
-        "mean_post": found.mean_post,
-        "mode_pre": found.mode_pre,
-        "mode_post": found.mode_post,
-        "median_pre": found.median_pre,
-        "median_post": found.median_post,
         "score_a": 0.5 * (_mean(ab.first, scores) + _mean(ba.second, scores)),
         "score_b": 0.5 * (_mean(ab.second, scores) + _mean(ba.first, scores)),
-        "exact": ab.exact and ba.exact,
-        "same_text": a.answer.text == b.answer.text,
-        "n_traces": ab.n_traces + ba.n_traces,
-        "n_silent": ab.n_silent + ba.n_silent,
     }
 
 

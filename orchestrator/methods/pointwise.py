@@ -32,7 +32,6 @@ from orchestrator.methods._judging import (
     checked_scale,
     example_place,
     judge_prompts,
-    needs_of,
     stages_of,
     user_message,
 )
@@ -138,10 +137,6 @@ class PointwiseRating(JudgeMethod[Config]):
     distribution = ScoreColumns(
         mean="mean", std="std", coverage="coverage", judge="judge", turn="turn"
     )
-
-    def needs(self) -> frozenset[str]:
-        """The reference, where the prompt can't be made without it."""
-        return needs_of(self.config.template(), FIELDS)
 
     def compared(self) -> Compared:
         """The mean score, on the scale."""

@@ -1,0 +1,192 @@
+"""Settings, prompts and rows of judges that compare two answers in both orders."""
+
+from collections.abc import Sequence
+from itertools import combinations as pairs_of
+from typing import ClassVar, Final, NamedTuple, TypeVar
+
+from pydantic import Field
+
+from orchestrator.ask import Ask
+from orchestrator.contracts.method import Columns, Combination, Compared, ModelName
+from orchestrator.judgment.pairwise import judge_pair
+from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
+from orchestrator.records import Item, Messages, Row, Unit
+from orchestrator.roles import ESTIMATORS, PairColumns
+
+FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
+"""Fields that a template may show."""
+
+PREFERENCES: Final[Columns] = {
+    "p_ab": "list[f64]",
+    "p_ba": "list[f64]",
+    "coverage_ab": "f64",
+    "coverage_ba": "f64",
+    "prefer_a_ab": "f64",
+    "prefer_a_ba": "f64",
+    "prefer_a": "f64",
+    "mean_pre": "f64",
+    "mean_post": "f64",
+    "mode_pre": "f64",
+    "mode_post": "f64",
+    "median_pre": "f64",
+    "median_post": "f64",
+}
+"""Columns of the two orders' distributions, and of the preferences taken from them."""
+
+READING: Final[Columns] = {
+    "exact": "bool",
+    "same_text": "bool",
+    "n_traces": "i64",
+    "n_silent": "i64",
+}
+"""Columns that say how the distributions were read."""
+
+
+class PairwiseSettings(JudgeSettings):
+    """Settings of methods in which a judge compares two answers."""
+
+    SHOWN: ClassVar = ("answer_a", "answer_b")
+
+    candidates: tuple[ModelName, ...] | None = Field(
+        None, description="Models to rank. Default: all that are not judges.", min_length=2
+    )
+
+
+class Order(NamedTuple):
+    """The judgment of one prompt, in the view of the answer shown first.
+
+    Attributes:
+        levels: An odd number of probabilities; the answer shown first much better at index 0.
+        coverage: Probability that was on the labels.
+        exact: True if the probability of every label is known.
+        n_traces: Traces with a verdict; 0 where none were drawn.
+        n_silent: Traces without a verdict.
+    """
+
+    levels: tuple[float, ...]
+    coverage: float
+    exact: bool
+    n_traces: int
+    n_silent: int
+
+
+PairwiseConfigT = TypeVar("PairwiseConfigT", bound=PairwiseSettings, covariant=True)
+
+
+class PairwiseJudge(JudgeMethod[PairwiseConfigT]):
+    """Base of methods in which a judge compares two answers in both orders."""
+
+    unit_columns: ClassVar[Columns] = {
+        "item": "str",
+        "category": "str",
+        "model_a": "str",
+        "model_b": "str",
+        "judge": "str",
+    }
+    scores: ClassVar = {"prefer_a": 1}
+    pairs = PairColumns(
+        judge="judge",
+        turn="turn",
+        preference_ab="prefer_a_ab",
+        preference_ba="prefer_a_ba",
+        p_ab="p_ab",
+        p_ba="p_ba",
+        coverage_ab="coverage_ab",
+        coverage_ba="coverage_ba",
+        exact="exact",
+        same_text="same_text",
+        estimators=ESTIMATORS,
+    )
+
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Every pair of candidates with every judge, a judge's pairs together."""
+        return [
+            Combination(pair, judge)
+            for judge in self.config.judges
+            for pair in pairs_of(candidates, 2)
+        ]
+
+    def compared(self) -> Compared:
+        """P(A better), the mean of both orders."""
+        return Compared("prefer_a", 0.0, 1.0)
+
+    async def both_orders(
+        self, unit: Unit, ask: Ask, **values: str
+    ) -> tuple[list[tuple[Turn, ...]], list[Messages]]:
+        """Draw the answers; return the turns, and two prompts for each: A first, then B first.
+
+        Args:
+            unit: The item, the two models and the judge.
+            ask: Where answers are drawn.
+            **values: Further values that the template may show.
+
+        Raises:
+            AskFailed: If an answer is missing, or the item lacks a field that the template needs.
+        """
+        turns = await converse(unit.item, unit.models, ask, self.config.answer)
+        template = self.config.template()
+        prompts = [
+            pair_prompt(template, unit.item, first, second, **values)
+            for n_turns in range(1, len(turns) + 1)
+            for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
+            for first, second in ((a, b), (b, a))
+        ]
+        return turns, prompts
+
+
+def pair_prompt(
+    template: str, item: Item, first: Sequence[Turn], second: Sequence[Turn], **values: str
+) -> Messages:
+    """Return the prompt that shows two answers, turn by turn.
+
+    Args:
+        template: Of the judge.
+        item: What was asked.
+        first: Turns of the answer shown first.
+        second: Turns of the other.
+        **values: Further values that the template may show.
+
+    Raises:
+        AskFailed: If the item lacks a field that the template needs.
+    """
+    fields = {
+        "prompt": questions(first),
+        "reference": references(item, first),
+        "answer_a": replies(first),
+        "answer_b": replies(second),
+        **values,
+    }
+    return user_message(template, fields)
+
+
+def pair_row(turns: tuple[Turn, ...], ab: Order, ba: Order) -> Row:
+    """Return the columns that every comparison has: turn, `PREFERENCES` and `READING`.
+
+    Args:
+        turns: A's and B's, of the same number.
+        ab: The judgment with A shown first.
+        ba: The judgment with B shown first.
+    """
+    a, b = turns
+    found = judge_pair(ab.levels, ba.levels)
+    return {
+        "turn": a.number,
+        "p_ab": list(ab.levels),
+        "p_ba": list(reversed(ba.levels)),
+        "coverage_ab": ab.coverage,
+        "coverage_ba": ba.coverage,
+        "prefer_a_ab": found.prefer_ab,
+        "prefer_a_ba": found.prefer_ba,
+        "prefer_a": found.prefer,
+        "mean_pre": found.mean_pre,
+        "mean_post": found.mean_post,
+        "mode_pre": found.mode_pre,
+        "mode_post": found.mode_post,
+        "median_pre": found.median_pre,
+        "median_post": found.median_post,
+        "exact": ab.exact and ba.exact,
+        "same_text": a.answer.text == b.answer.text,
+        "n_traces": ab.n_traces + ba.n_traces,
+        "n_silent": ab.n_silent + ba.n_silent,
+    }
