@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RecipeError
-from orchestrator.report import numbers
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.units import PlanCount, StageCount

@@ -6,7 +6,7 @@ asks again, because a server was out of reach. It is *left* if it has no rows an
 
 import msgspec
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 
 
 class Completeness(msgspec.Struct, frozen=True):

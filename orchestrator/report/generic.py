@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.markdown import escaped
 from orchestrator.report.page import BAD, FAINT, HEADING, Column, Page, Paged
 from orchestrator.report.structured import plain

@@ -5,7 +5,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.pace import Pace, Rates
 from orchestrator.report.progress import (
     ModelProgress,

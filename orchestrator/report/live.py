@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.lines import ranking_words, rate_parts, spent_parts, standing, unit_parts
 from orchestrator.report.pace import Pace, Rates
 from orchestrator.report.page import (

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.text import safe_line
 from orchestrator.report.words import (
     UNTRUSTED,

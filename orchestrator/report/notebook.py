@@ -4,7 +4,7 @@ import importlib
 from html import escape
 from typing import Any, Final, TextIO
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.display import ThreadedDisplay
 from orchestrator.report.lines import unit_parts
 from orchestrator.report.pace import Pace

@@ -6,7 +6,7 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.grid import Cell, Grid, draw
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, Column, Page
 from orchestrator.report.words import UNTRUSTED, few_words, rating_bounds

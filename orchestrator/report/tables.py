@@ -11,7 +11,7 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
 from orchestrator.report.page import (
     ACCENT,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.statistics.ranking import ModelRating, Pair, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
 from orchestrator.view.items import Items

@@ -1,7 +1,7 @@
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.live import frame
 from orchestrator.report.pace import Pace
 from orchestrator.report.progress import StageProgress

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.view.compared import _difference, _merged
 from tests.view.runs import answers_frame, items_frame, make_run
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, name
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict

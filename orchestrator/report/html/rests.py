@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
-from orchestrator.report import numbers
 from orchestrator.report.html.figures import Figure, Picture, as_table, key, name
 from orchestrator.report.html.material import Material
 from orchestrator.tables import Column, Table

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import yaml
 
-from orchestrator import __version__
+from orchestrator import __version__, numbers
 from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.foreign import is_foreign
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
-from orchestrator.report import numbers
 from orchestrator.report.waiting import progress
 from orchestrator.runner.commands.files import run_path, say_of
 from orchestrator.runner.planning.counts import count_plan, systems_of

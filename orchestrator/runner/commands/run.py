@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from rich.console import RenderableType
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts, numbers, plugins
 from orchestrator.errors import (
     EXIT_COMPLETE,
     EXIT_INTERRUPTED,
@@ -21,7 +21,7 @@ from orchestrator.errors import (
     LaunchError,
     UsageError,
 )
-from orchestrator.report import numbers, tables
+from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.results import as_tables, as_text, shortened
 from orchestrator.report.streams import write_to

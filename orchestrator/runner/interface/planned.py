@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.report import numbers
+from orchestrator import numbers
 from orchestrator.units import PlanCount
 
 

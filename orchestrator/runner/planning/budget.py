@@ -14,9 +14,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from orchestrator import numbers
 from orchestrator.ask import AnyAsk, ChooseAsk, GenerateAsk, Request, ScoreAsk, SimilarityAsk
 from orchestrator.records import Choice, Failure, Generation, Outcome, Scored
-from orchestrator.report import numbers
 from orchestrator.scheduler.admission import Admission
 
 # Tokens that a chat template may add, to a prompt and to each of its messages, before the first

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator import numbers
 from orchestrator.numbers import EN_DASH, UNDEFINED
-from orchestrator.report import numbers
 
 NAN, INF = math.nan, math.inf
 
