@@ -110,65 +110,6 @@ class Work(msgspec.Struct, frozen=True):
     unit: Unit
 
 
-class StageCount(msgspec.Struct, frozen=True):
-    """One line of the plan.
-
-    Attributes:
-        name: Of the stage.
-        model: Who is asked.
-        total: Requests of the whole plan.
-        held: Of these, outcomes the store holds.
-        left: Requests still to be sent, at most where not `exact`.
-        exact: Whether `total` and `left` are exact; else upper bounds.
-        max_tokens: Generated tokens of what is left, at most.
-        not_needed: Of `total`, requests that a stopping rule has found to be not needed.
-        method: Name of the method that asks; the first of those that share these requests.
-    """
-
-    name: str
-    model: str
-    total: int
-    held: int
-    left: int
-    exact: bool
-    max_tokens: int
-    not_needed: int = 0
-    method: str = ""
-
-
-class PlanCount(msgspec.Struct, frozen=True):
-    """The whole plan.
-
-    Attributes:
-        n_items: Items of the dataset.
-        n_units: Units.
-        stages: By stage and model.
-        money: Upper bound of what is left, None where a model has no price.
-        notes: What limits these numbers, in words.
-        servers: Where and in which waves servers run, a line each; empty where all run at once.
-        at_least: Requests that are left however soon every order is settled, where no two answers
-            are equal; None where nothing stops the asking early.
-        reused: Other runs, as the recipe names them, with how many of the outcomes that are held
-            are theirs and will be copied.
-        is_estimate: Whether the numbers rest on some of the items; a note says on how many.
-    """
-
-    n_items: int
-    n_units: int
-    stages: tuple[StageCount, ...]
-    money: float | None
-    notes: tuple[str, ...]
-    servers: tuple[str, ...] = ()
-    at_least: int | None = None
-    reused: tuple[tuple[str, int], ...] = ()
-    is_estimate: bool = False
-
-    @property
-    def left(self) -> int:
-        """Requests still to be sent, at most."""
-        return sum(stage.left for stage in self.stages)
-
-
 _KEPT_ITEMS = 64
 # Longer items are read again each time, so that keeping some never takes much memory.
 _KEPT_CHARACTERS = 100_000

@@ -12,8 +12,8 @@ from rich.text import Text
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RecipeError
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged
+from orchestrator.report.planned import Plan, StageCount
 from orchestrator.report.progress import ModelProgress, Progress
-from orchestrator.units import PlanCount, StageCount
 
 _MAX_NAME: Final = 32
 _MIN_NAME: Final = 8
@@ -35,12 +35,12 @@ class _Shown(NamedTuple):
     tokens: bool
 
 
-def plan_table(count: PlanCount) -> RenderableType:
+def plan_table(count: Plan) -> RenderableType:
     """Tabulate the requests of a run, stage by stage, with sums and the limits of the numbers."""
     return Paged(lambda page: _plan(page, count))
 
 
-def _plan(page: Page, count: PlanCount) -> Iterator[RenderableType]:
+def _plan(page: Page, count: Plan) -> Iterator[RenderableType]:
     yield page.heading("Plan")
     parts = [f"{numbers.count(count.n_items)} items", f"{numbers.count(count.n_units)} units"]
     yield from page.flow(parts)

@@ -17,9 +17,9 @@ import msgspec
 from orchestrator.paths import RUNS as _RUNS
 from orchestrator.paths import STORE_NAME
 from orchestrator.report.display import Kind, make_display
+from orchestrator.report.planned import Plan
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.comparing import Comparison, compare
-from orchestrator.runner.interface.planned import Plan
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
 from orchestrator.runner.interface.running import How, run_prepared
@@ -238,7 +238,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
             prepared, store, blocks_of(prepared, store), exact=exact, advance=advance
         )
     notes = (*counted.notes, *notes_on_items(prepared))
-    return Plan.of(msgspec.structs.replace(counted, servers=servers, notes=notes))
+    return msgspec.structs.replace(counted, servers=servers, notes=notes)
 
 
 async def aplan(

@@ -150,7 +150,7 @@ orchestrator.walk
 """
 REVEALED = [
     "orchestrator.runner.interface.result.Result",
-    "orchestrator.runner.interface.planned.Plan",
+    "orchestrator.report.planned.Plan",
     "tuple[str, ...]",
     "polars.dataframe.frame.DataFrame",
     "polars.dataframe.frame.DataFrame",

@@ -4,7 +4,7 @@ from rich.cells import cell_len
 
 from orchestrator.errors import Fault, LaunchError, RecipeError
 from orchestrator.report import tables
-from orchestrator.units import PlanCount, StageCount
+from orchestrator.report.planned import Plan, StageCount
 from tests.report.samples import a_model, a_progress, printed
 
 
@@ -13,7 +13,7 @@ def a_plan(*, money=None, left=600):
         StageCount("answers", "expert", 400, 100, 300, True, 153_600),  # noqa: FBT003
         StageCount("judgments", "judge", 1200, 1200 - left, left, False, 0),  # noqa: FBT003
     )
-    return PlanCount(200, 600, stages, money, ("at most: equal answers reduce the number …",))
+    return Plan(200, 600, stages, money, ("at most: equal answers reduce the number …",))
 
 
 def test_a_bound_is_marked_and_so_is_its_sum():
@@ -29,7 +29,7 @@ def test_rows_of_two_methods_that_ask_the_same_judge_name_the_method():
         StageCount("judgments", "judge", total, 0, total, False, 0, method=method)  # noqa: FBT003
         for method, total in (("pairwise_ranking", 1200), ("pointwise", 400))
     )
-    count = PlanCount(200, 600, stages, None, ())
+    count = Plan(200, 600, stages, None, ())
     for width in (80, 100):
         lines = printed(tables.plan_table(count), width).splitlines()
         rows = {line.split()[0]: line.split()[1:5] for line in lines if "≤" in line}
@@ -53,7 +53,7 @@ def test_money_is_a_bound():
 def test_a_plan_says_what_will_be_copied_from_other_runs():
     stage = StageCount("answers", "expert", 400, 400, 0, True, 0)  # noqa: FBT003
     reused = (("../first", 250), ("\x1b[31mred", 3))
-    text = printed(tables.plan_table(PlanCount(200, 400, (stage,), None, (), reused=reused)))
+    text = printed(tables.plan_table(Plan(200, 400, (stage,), None, (), reused=reused)))
     assert "Nothing to request: the store, or another run, holds every outcome." in text
     assert "250 of those held will be copied from ../first" in text
     assert "\x1b[31m" not in text
@@ -68,7 +68,7 @@ def test_a_summary_says_what_was_copied_from_other_runs():
 
 def test_a_plan_that_is_held_asks_nothing():
     stage = StageCount("answers", "expert", 400, 400, 0, True, 0)  # noqa: FBT003
-    text = printed(tables.plan_table(PlanCount(200, 400, (stage,), None, ())))
+    text = printed(tables.plan_table(Plan(200, 400, (stage,), None, ())))
     assert "Nothing to request: the store holds every outcome." in text
 
 

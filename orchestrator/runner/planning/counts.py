@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, Outcome
+from orchestrator.report import planned
+from orchestrator.report.planned import StageCount
 from orchestrator.runner.planning.budget import Price
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.stopping import new_blocks, open_blocks
@@ -23,7 +25,7 @@ from orchestrator.runner.planning.tally import (
 )
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.store import Store
-from orchestrator.units import Plan, PlanCount, StageCount
+from orchestrator.units import Plan
 
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
 # low: an estimate that is too high disappoints nobody.
@@ -53,7 +55,7 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
     blocks: Blocks | None = None,
     sample: Sample | None = None,
     advance: Callable[[int], None] = lambda _: None,
-) -> PlanCount:
+) -> planned.Plan:
     """Count by driving units against the store without sending anything.
 
     Args:
@@ -88,7 +90,7 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
             f"counts all in about {1e-4 * len(plan):,.0f} s"
         )
     at_least = None if blocks is None else sum(stage.left for stage in _stages(plan, sure))
-    return PlanCount(
+    return planned.Plan(
         tally.n_items,
         len(plan),
         tuple(stages),
@@ -120,7 +122,7 @@ def count_prepared(
     *,
     exact: bool = True,
     advance: Callable[[int], None] = lambda _: None,
-) -> PlanCount:
+) -> planned.Plan:
     """`count_plan` of a run that is prepared, with or without a store.
 
     Args:

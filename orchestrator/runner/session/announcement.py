@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from orchestrator.report.planned import StageCount
 from orchestrator.runner.planning.counts import count_group
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.tally import Group, Ints, by_end, drawn
 from orchestrator.runner.session.execute import Opened
 from orchestrator.store import Store
-from orchestrator.units import StageCount
 
 # Units driven, at most, of the items that are done and of the others: 0.1 s each.
 _DRIVEN: Final = 1_000

@@ -1,15 +1,39 @@
-"""The plan of a run as Python users see it."""
+"""The plan of a run: requests, tokens and money by stage and model."""
 
 from html import escape
-from typing import Any
 
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.units import PlanCount
 
 
-class Plan(PlanCount, frozen=True):
+class StageCount(msgspec.Struct, frozen=True):
+    """One line of the plan.
+
+    Attributes:
+        name: Of the stage.
+        model: Who is asked.
+        total: Requests of the whole plan.
+        held: Of these, outcomes the store holds.
+        left: Requests still to be sent, at most where not `exact`.
+        exact: True if `total` and `left` are exact; else they are upper bounds.
+        max_tokens: Generated tokens of what is left, at most.
+        not_needed: Of `total`, requests that a stopping rule has found to be not needed.
+        method: Name of the method that asks; the first of those that share these requests.
+    """
+
+    name: str
+    model: str
+    total: int
+    held: int
+    left: int
+    exact: bool
+    max_tokens: int
+    not_needed: int = 0
+    method: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
     """What a run would send, by stage and model.
 
     Attributes:
@@ -25,10 +49,20 @@ class Plan(PlanCount, frozen=True):
         is_estimate: True if the numbers rest on some of the items only.
     """
 
-    @classmethod
-    def of(cls, counted: PlanCount) -> "Plan":
-        """Return the plan with these counts."""
-        return cls(**msgspec.structs.asdict(counted))
+    n_items: int
+    n_units: int
+    stages: tuple[StageCount, ...]
+    money: float | None
+    notes: tuple[str, ...]
+    servers: tuple[str, ...] = ()
+    at_least: int | None = None
+    reused: tuple[tuple[str, int], ...] = ()
+    is_estimate: bool = False
+
+    @property
+    def left(self) -> int:
+        """Requests still to be sent, at most."""
+        return sum(stage.left for stage in self.stages)
 
     def to_json(self) -> str:
         """Return the plan as JSON, as `orchestrator plan --json` prints it.
@@ -43,7 +77,7 @@ class Plan(PlanCount, frozen=True):
 
     def _repr_html_(self) -> str:
         """Return the stages as a table, for a notebook."""
-        rows: list[dict[str, Any]] = msgspec.to_builtins(self.stages)
+        rows: list[dict[str, object]] = msgspec.to_builtins(self.stages)
         names = list(rows[0]) if rows else []
         heads = "".join(f"<th>{escape(name)}</th>" for name in names)
         cells = ["".join(f"<td>{escape(str(row[name]))}</td>" for name in names) for row in rows]
