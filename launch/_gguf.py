@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -41,6 +41,22 @@ _SPLITS: Final = (1, 2, 4, 8)
 Value = int | float | str | bool | list[int]
 
 
+class Place(NamedTuple):
+    """The place of a tensor in its file.
+
+    Attributes:
+        shape: Lengths of its dimensions as numpy counts them, the longest stride first.
+        kind: ggml's number of the format.
+        begin: Offset of its first byte in the file.
+        n_bytes: Bytes up to the next tensor, padding included.
+    """
+
+    shape: tuple[int, ...]
+    kind: int
+    begin: int
+    n_bytes: int
+
+
 class Header(msgspec.Struct, frozen=True):
     """The metadata that a GGUF file holds before its weights.
 
@@ -48,33 +64,45 @@ class Header(msgspec.Struct, frozen=True):
         values: By key; arrays only where they are short and of whole numbers.
         lengths: Of all arrays, by key.
         tensors: Bytes by name.
+        places: Of the tensors, by name.
+        arrays: Entries of all arrays by key; empty unless they were asked for.
     """
 
     values: Mapping[str, Value]
     lengths: Mapping[str, int]
     tensors: Mapping[str, int]
+    places: Mapping[str, Place]
+    arrays: Mapping[str, Sequence[Any]]
 
 
-def read(file: Path) -> Header:
-    """The header of a file.
+def read(file: Path, *, arrays: bool = False) -> Header:
+    """Read the header of a file.
+
+    Args:
+        file: In GGUF.
+        arrays: Keep the entries of all arrays, such as those of the tokenizer.
 
     Raises:
         LaunchError: If it is no whole GGUF file.
     """
     try:
         with file.open("rb") as stream:
-            return _Reader(stream, file.stat().st_size).header()
+            return _Reader(stream, file.stat().st_size, arrays=arrays).header()
     except (ValueError, OverflowError) as error:
         raise LaunchError(f"{file}: the GGUF header cannot be read: {error}") from error
+    except OSError as error:
+        raise LaunchError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
 class _Reader:
     """Reads on from the beginning of a file of known size."""
 
-    def __init__(self, stream: BinaryIO, size: int) -> None:
+    def __init__(self, stream: BinaryIO, size: int, *, arrays: bool) -> None:
         self._stream = stream
         self._size = size
         self._left = size
+        self._keeps_arrays = arrays
+        self._arrays: dict[str, Sequence[Any]] = {}
 
     def header(self) -> Header:
         if self._take(4) != MAGIC:
@@ -95,16 +123,22 @@ class _Reader:
                 self._array(key, each, lengths[key], values)
             else:
                 values[key] = self._scalar(kind)
-        places = sorted((self._place() for _ in range(n_tensors)), key=lambda place: place[1])
+        found = sorted((self._place() for _ in range(n_tensors)), key=lambda place: place[3])
         alignment = values.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise ValueError(f"an alignment of {alignment!r}")
         begin = math.ceil((self._size - self._left) / alignment) * alignment
-        ends = [*(at for _, at in places[1:]), self._size - begin]
-        tensors = {name: end - at for (name, at), end in zip(places, ends, strict=False)}
-        if any(n_bytes < 0 for n_bytes in tensors.values()):
+        ends = [*(at for *_, at in found[1:]), self._size - begin]
+        places = {
+            name: Place(shape, kind, begin + at, end - at)
+            for (name, shape, kind, at), end in zip(found, ends, strict=False)
+        }
+        if any(place.n_bytes < 0 for place in places.values()):
             raise ValueError("it is cut short")
-        return Header(values, lengths, tensors)
+        if len(places) < n_tensors:
+            raise ValueError("two tensors have the same name")
+        tensors = {name: place.n_bytes for name, place in places.items()}
+        return Header(values, lengths, tensors, places, self._arrays)
 
     def _take(self, n_bytes: int) -> bytes:
         if n_bytes > self._left:
@@ -134,23 +168,30 @@ class _Reader:
 
     def _array(self, key: str, each: int, n: int, values: dict[str, Value]) -> None:
         if each == _STRING:
-            for _ in range(n):
-                self._skip(self._number(10))
+            if self._keeps_arrays:
+                self._arrays[key] = [self._text() for _ in range(n)]
+            else:
+                for _ in range(n):
+                    self._skip(self._number(10))
         elif (form := _NUMBERS.get(each)) is None:
             raise ValueError(f"an array of the unknown type {each}")
-        elif n <= _MAX_KEPT and form[1] in "BbHhIiQq":
-            values[key] = [self._number(each) for _ in range(n)]
+        elif self._keeps_arrays or (n <= _MAX_KEPT and form[1] in "BbHhIiQq"):
+            content = self._take(n * struct.calcsize(form))
+            self._arrays[key] = struct.unpack(f"<{n}{form[1]}", content)
+            if n <= _MAX_KEPT and form[1] in "BbHhIiQq":
+                values[key] = list(self._arrays[key])
         else:
             self._skip(n * struct.calcsize(form))
 
-    def _place(self) -> tuple[str, int]:
-        """Name of a tensor, and where it begins after the header."""
+    def _place(self) -> tuple[str, tuple[int, ...], int, int]:
+        """Name, shape and format of a tensor, and where it begins after the header."""
         name = self._text()
         n_dimensions = self._number(4)
         if n_dimensions > _MAX_DIMENSIONS:
             raise ValueError(f"the tensor {name!r} has {n_dimensions} dimensions")
-        self._take(8 * n_dimensions + 4)
-        return name, self._number(10)
+        # ggml counts dimensions from the one whose neighbours are adjacent in memory.
+        shape = tuple(self._number(10) for _ in range(n_dimensions))[::-1]
+        return name, shape, self._number(4), self._number(10)
 
 
 def footprint(

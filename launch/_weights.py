@@ -1,18 +1,24 @@
 """Location of a model's weights, and the files that decide its numbers; no downloads."""
 
+import asyncio
 import hashlib
+import importlib.util
 import json
 import os
 import re
+import threading
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from launch import _safetensors
+from launch import _converted, _safetensors
+from orchestrator import published
 from orchestrator.errors import LaunchError
 
 BUNDLED_PREFIX: Final = "bundled:"
+PACKAGE_PREFIX: Final = "package:"
+GGUF_SUFFIX: Final = ".gguf"
 _BUNDLED: Final = Path(__file__).parent / "embedded" / "models"
 _HUB_ID: Final = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 _TOKENIZER_FILES: Final = (
@@ -40,9 +46,10 @@ _NONE: Final = "none"
 
 
 def resolve(weights: str) -> Path:
-    """The folder that `weights` names: `bundled:NAME`, a path, or `org/name[@revision]`.
+    """Return the folder or the GGUF file that `weights` names.
 
-    A hub id is looked up in the local Hugging Face cache and never downloaded.
+    That is `bundled:NAME`, a path, `package:MODULE/FILE.gguf`, or `org/name[@revision]`. A hub id
+    is looked up in the local Hugging Face cache and never downloaded.
 
     Raises:
         LaunchError: If there is no such folder, or no weights in it.
@@ -52,12 +59,18 @@ def resolve(weights: str) -> Path:
         if name not in _bundled_names():
             raise LaunchError(f"unknown bundled model {name!r}; available: {_offered()}")
         return _checked(_BUNDLED / name)
+    if weights.startswith(PACKAGE_PREFIX):
+        return in_package(weights)
     path = Path(weights).expanduser()
     if path.is_dir():
         return _checked(path.resolve())
+    if path.is_file() and path.suffix == GGUF_SUFFIX:
+        return path.resolve()
     hub = _HUB_ID.fullmatch(weights)
     if hub is None:
-        raise LaunchError(f"no model folder {weights!r}; give a folder or one of {_offered()}")
+        raise LaunchError(
+            f"no model folder {weights!r}; give a folder, a GGUF file or one of {_offered()}"
+        )
     hub_id = hub["id"]
     revision = hub["revision"] or "main"
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
@@ -75,13 +88,72 @@ def resolve(weights: str) -> Path:
     return _checked(snapshot)
 
 
+def in_package(weights: str) -> Path:
+    """Return the file that `package:MODULE/FILE` names, without importing the package.
+
+    Raises:
+        LaunchError: If the package is not installed, or has no such file.
+    """
+    module, _, name = weights.removeprefix(PACKAGE_PREFIX).partition("/")
+    parts = PurePosixPath(name).parts
+    plain = module.isidentifier() and parts and parts[0] != "/" and ".." not in parts
+    if not plain or not name.endswith(GGUF_SUFFIX):
+        raise LaunchError(f"{weights!r} names no file of a package; write package:MODULE/FILE.gguf")
+    # A name without dots is found without running anything of the package.
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        known = next((one for one in published.WEIGHTS if one.module == module), None)
+        how = f"run: orchestrator weights get {known.name}" if known else "install it with pip"
+        raise LaunchError(f"the package {module!r} with the weights is not installed; {how}")
+    for place in spec.submodule_search_locations:
+        if (file := Path(place, *parts)).is_file():
+            return file.resolve()
+    raise LaunchError(f"the package {module!r} has no file {name!r}")
+
+
+async def folder(weights: str) -> Path:
+    """Return a folder with the model, made of a GGUF file where `weights` names one.
+
+    Raises:
+        LaunchError: If the weights are not there, or can't be converted.
+    """
+    found = resolve(weights)
+    if found.is_dir():
+        return found
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(_converted.folder, found, _file_digest(found), stop)
+    finally:
+        # When this is cancelled the thread ends too, and leaves nothing.
+        stop.set()
+
+
+def folder_now(weights: str) -> Path:
+    """Return the same outside an event loop.
+
+    Raises:
+        LaunchError: See `folder`.
+    """
+    found = resolve(weights)
+    return found if found.is_dir() else _converted.folder(found, _file_digest(found))
+
+
+def _gguf_identity(file: Path) -> dict[str, str]:
+    """Hash of a GGUF file, which holds everything, and the number format that is made of it."""
+    _converted.described(file)
+    content = _file_digest(file)
+    return {"weights": content, "tokenizer": content, "dequantised": _converted.DEQUANTISED}
+
+
 def identity(weights: str) -> dict[str, str]:
     """sha256 of what decides a model's numbers, by part; independent of where the folder lies.
 
     Raises:
-        LaunchError: If the weights are not there.
+        LaunchError: If the weights are not there, or are in a GGUF file that can't be converted.
     """
     folder = resolve(weights)
+    if folder.is_file():
+        return _gguf_identity(folder)
     template = folder / "chat_template.jinja"
     return {
         "weights": digest(_safetensors.deciding_files(folder)),
@@ -119,6 +191,9 @@ def tokenizer(weights: str) -> tuple[Path, str]:
         LaunchError: If the weights are not there.
     """
     folder = resolve(weights)
+    if folder.is_file():
+        content = _file_digest(folder)
+        return _converted.folder_of(content) / "tokenizer.json", content
     return folder / "tokenizer.json", digest(_tokenizer_files(folder))
 
 

@@ -138,7 +138,9 @@ class Config(Settings):
 
 
 def resolve(weights: str) -> Path:
-    """The GGUF file that `weights` names: a file, a folder with one model, or `bundled:NAME`.
+    """Return the GGUF file that `weights` names.
+
+    That is a file, `package:MODULE/FILE.gguf`, a folder with one model, or `bundled:NAME`.
 
     Raises:
         LaunchError: If there is none.
@@ -153,6 +155,8 @@ def resolve(weights: str) -> Path:
             f"no GGUF of the bundled model {name!r}; python tools/make_gguf.py --bundled "
             f"writes it to {_OWN / made}"
         )
+    if weights.startswith(_weights.PACKAGE_PREFIX):
+        return _checked(_weights.in_package(weights))
     path = Path(weights).expanduser()
     if path.is_dir():
         found = [

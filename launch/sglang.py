@@ -179,7 +179,7 @@ class SglangLaunch(LaunchKind[Config]):
         """
         (model,) = models
         _settings.check_adapters(self.config.lora_paths, model.name, "lora_paths")
-        served = ServedModel(model.name, str(_weights.resolve(model.weights)))
+        served = ServedModel(model.name, str(await _weights.folder(model.weights)))
         python = _settings.find_program(self.config.python)
         if python is None:
             raise LaunchError(

@@ -195,7 +195,7 @@ class TgiLaunch(LaunchKind[Config]):
             LaunchError: If weights or command are missing or it does not get ready, with the cause.
         """
         (model,) = models
-        folder = str(_weights.resolve(model.weights))
+        folder = str(await _weights.folder(model.weights))
         wanted = self.config.command
         if self.config.image is not None and wanted == _COMMAND:
             wanted = "docker"

@@ -278,7 +278,7 @@ class VllmLaunch(LaunchKind[Config]):
         """
         (model,) = models
         _settings.check_adapters(self.config.lora_modules, model.name, "lora_modules")
-        folder = str(_weights.resolve(model.weights))
+        folder = str(await _weights.folder(model.weights))
         served = ServedModel(model.name, folder)
         spec = ServerSpec(
             kind=KIND,

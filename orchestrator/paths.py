@@ -1,5 +1,6 @@
 """Paths as users write them: any text, which may name nothing that a file system can hold."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -8,6 +9,17 @@ STORE_NAME: Final = "store.sqlite"
 """The store in a run's directory."""
 RUNS: Final = "runs"
 """Where runs are kept, unless said otherwise."""
+CACHE_VARIABLE: Final = "ORCHESTRATOR_CACHE"
+"""The environment variable that names another cache folder."""
+
+
+def cache_folder() -> Path:
+    """Return the folder of what was fetched or made once for all runs."""
+    given = os.environ.get(CACHE_VARIABLE)
+    if given:
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "orchestrator"
 
 
 def expanded(path: str) -> Path:

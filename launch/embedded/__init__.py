@@ -83,11 +83,12 @@ def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tu
 
 
 def _named(entry: str) -> str:
-    """`NAME=FOLDER` of what may be a folder or `bundled:NAME` without a name."""
+    """`NAME=FOLDER` of what may be a folder, a GGUF file or `bundled:NAME` without a name."""
     name, separator, weights = entry.partition("=")
     if not separator:
-        name, weights = entry.removeprefix("bundled:").rstrip("/").rpartition("/")[2], entry
-    return f"{name}={_weights.resolve(weights)}"
+        last = entry.removeprefix("bundled:").rstrip("/").rpartition("/")[2]
+        name, weights = last.removesuffix(_weights.GGUF_SUFFIX), entry
+    return f"{name}={_weights.folder_now(weights)}"
 
 
 class EmbeddedLaunch(LaunchKind[Config]):
@@ -113,7 +114,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
         for model in models:
             if "=" in model.name:
                 raise LaunchError(f"the model name {model.name!r} must not hold '='")
-        folders = tuple((model.name, _weights.resolve(model.weights)) for model in models)
+        folders = tuple([(model.name, await _weights.folder(model.weights)) for model in models])
         spec = ServerSpec(
             kind=KIND,
             names=tuple(model.name for model in models),
@@ -166,7 +167,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
         return _weights.tokenizer(weights)
 
     def serve_command(self, options: ServeOptions) -> tuple[str, ...]:
-        """Return the command line of a server of folders and bundled models.
+        """Return the command line of a server of folders, GGUF files and bundled models.
 
         Raises:
             LaunchError: If weights are missing.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from orchestrator import paths
 from orchestrator.dataset import File
 from orchestrator.datasets._download import Patience, Remote, fetched, sha256_of, verified
 from orchestrator.datasets._rows import Rows
@@ -19,7 +20,6 @@ from orchestrator.errors import DatasetError
 _log = logging.getLogger(__name__)
 
 DATA_VARIABLE: Final = "ORCHESTRATOR_DATA"
-CACHE_VARIABLE: Final = "ORCHESTRATOR_CACHE"
 OFFLINE_VARIABLE: Final = "ORCHESTRATOR_OFFLINE"
 
 HUB: Final = "https://huggingface.co"
@@ -91,11 +91,7 @@ def data_folder() -> Path | None:
 
 def cache_folder() -> Path:
     """The folder of what was fetched."""
-    given = os.environ.get(CACHE_VARIABLE)
-    if given:
-        return Path(given).expanduser() / "datasets"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "orchestrator" / "datasets"
+    return paths.cache_folder() / "datasets"
 
 
 def shown_name(kind: str, path: Path) -> str:

@@ -20,6 +20,7 @@ from orchestrator.recipe.schema import (
 )
 
 BUNDLED_PREFIX: Final = "bundled:"
+PACKAGE_PREFIX: Final = "package:"
 DEFAULT_BACKEND: Final = "openai"
 _ASKED: Final = ("backend", "system", "template", "thinking")
 _WAYS: Final = {
@@ -96,7 +97,7 @@ class ModelLoader:
             first, second = given[:2]
             self._fault(name, second, f"conflicts with {first!r}; give only one of them")
         elif given == ["server"] and not _given(entry, "weights"):
-            what = "a folder, a hub id, or 'bundled:NAME'"
+            what = "a folder, a GGUF file, a hub id, 'package:MODULE/FILE.gguf' or 'bundled:NAME'"
             self._fault(name, "", f"'weights' is missing; give {what}")
         if len(given) == 1:
             # Keys that go with another way to a model are faults
@@ -157,7 +158,7 @@ class ModelLoader:
 
     def _weights(self, name: str, weights: object) -> str | None:
         """An absolute path where there is such a file or folder; hub ids as they are."""
-        if not isinstance(weights, str) or weights.startswith(BUNDLED_PREFIX):
+        if not isinstance(weights, str) or weights.startswith((BUNDLED_PREFIX, PACKAGE_PREFIX)):
             return weights if isinstance(weights, str) else None
         found = existing(weights, self._base)
         if found is not None:
