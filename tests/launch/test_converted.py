@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +12,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from launch import _converted, _weights
-from orchestrator.errors import LaunchError
-from tests.launch import gguf_files
+from launch import _weights
 from tests.launch.gguf_files import model, write
 
 KINDS = {
