@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, NonNegativeInt, field_validator
 
 from launch import _memory, _settings, _weights
 from launch._supervisor import HOST, ServerSpec, python_module, start_server
@@ -50,6 +50,17 @@ class Config(Settings):
     attention_tokens: int = Field(
         4096, ge=0, description="Longest sequence, in tokens, whose attention may be asked for."
     )
+    weight_noise: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="Make the model worse by Gaussian noise in each weight matrix: its standard "
+        "deviation as a multiple of the matrix's own. For tests with models of known order.",
+    )
+    noise_seed: int = Field(0, ge=0, description="Seed of `weight_noise`.")
+    skip_layers: tuple[NonNegativeInt, ...] = Field(
+        (), description="Make the model worse by leaving out these layers, counted from 0."
+    )
     start_timeout_s: float = Field(
         300.0, gt=0, description="Time from start to ready, including loading, in seconds."
     )
@@ -78,6 +89,9 @@ def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tu
         "--max-rows": config.max_rows,
         "--prefix-cache-mb": config.prefix_cache_mb,
         "--attention-tokens": config.attention_tokens,
+        "--weight-noise": config.weight_noise or None,
+        "--noise-seed": config.noise_seed if config.weight_noise else None,
+        "--skip-layers": ",".join(map(str, config.skip_layers)) or None,
     }
     return python_module("launch.embedded.server", *models, *_settings.arguments(settings))
 
@@ -103,7 +117,12 @@ class EmbeddedLaunch(LaunchKind[Config]):
         Raises:
             LaunchError: If the weights are not there.
         """
-        return {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
+        config, worse = self.config, {}
+        if config.weight_noise:
+            worse["weight_noise"] = f"{config.weight_noise!r}, seed {config.noise_seed}"
+        if config.skip_layers:
+            worse["skip_layers"] = ", ".join(map(str, sorted(set(config.skip_layers))))
+        return {"kind": KIND, "dtype": config.dtype, **worse, **_weights.identity(weights)}
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for all `models` that is ready to answer.

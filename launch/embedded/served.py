@@ -13,6 +13,7 @@ import torch
 from starlette.requests import Request
 from starlette.types import Receive
 
+from launch.embedded.degrading import add_noise, leave_out_layers
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.errors import UnsupportedModelError, bad_request
 from launch.embedded.jobs import Job
@@ -38,6 +39,9 @@ class Settings:
         max_waiting: Requests that may wait, per model.
         prefix_bytes: Size of the prefix cache, per model.
         attention_tokens: Longest sequence whose attention may be asked for.
+        weight_noise: Standard deviation of noise in each weight matrix, relative to its own.
+        noise_seed: Of that noise.
+        skip_layers: Numbers of layers that are left out.
     """
 
     dtype: str = "float32"
@@ -47,6 +51,9 @@ class Settings:
     max_waiting: int = 4096
     prefix_bytes: int = 256 << 20
     attention_tokens: int = 4096
+    weight_noise: float = 0.0
+    noise_seed: int = 0
+    skip_layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +271,10 @@ def load(
             model = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, attn_implementation="eager", use_safetensors=True, **options
             )
+        if settings.skip_layers:
+            leave_out_layers(model, settings.skip_layers)
+        if settings.weight_noise:
+            add_noise(model, settings.weight_noise, settings.noise_seed)
         model = model.to(settings.device).eval()
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise LaunchError(f"{name}: {folder} cannot be loaded: {error}") from error

@@ -39,7 +39,14 @@ def parser() -> argparse.ArgumentParser:
     add("--max-waiting", type=int, default=4096, metavar="N", help="more are answered 503")
     add("--prefix-cache-mb", type=int, default=256, metavar="MB", help="per model; 0: off")
     add("--attention-tokens", type=int, default=4096, metavar="N", help="longest with attention")
+    add("--weight-noise", type=float, default=0.0, metavar="SD", help="to make a model worse")
+    add("--noise-seed", type=int, default=0, metavar="N")
+    add("--skip-layers", type=_numbers, default=(), metavar="N,N", help="to make a model worse")
     return found
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,6 +116,9 @@ def _serve(options: argparse.Namespace) -> None:
         max_waiting=options.max_waiting,
         prefix_bytes=options.prefix_cache_mb << 20,
         attention_tokens=options.attention_tokens,
+        weight_noise=options.weight_noise,
+        noise_seed=options.noise_seed,
+        skip_layers=options.skip_layers,
     )
     serve(models, settings, options.threads, Listener(options.host, options.port, key))
 
