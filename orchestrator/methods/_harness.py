@@ -5,6 +5,7 @@ the whole distribution over the labels is read at the very place where the verdi
 judge's probabilities: the verdict of one greedy text hides how sure it was.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations as pairs_of
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -62,6 +63,17 @@ class HarnessSettings(MethodSettings):
         description="If true, also read the probability of every label at the verdict.",
     )
 
+    @property
+    def pairwise(self) -> bool:
+        """True if the judge compares two answers; else it rates one."""
+        return False
+
+
+class NamedJudgesSettings(HarnessSettings):
+    """Settings of those whose judges the recipe names."""
+
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+
 
 class Verdict(NamedTuple):
     """The verdict of a judge in one text.
@@ -84,44 +96,6 @@ class Verdict(NamedTuple):
     def parsed(self) -> bool:
         """True if the text has a verdict without a convention."""
         return self.read.value is not None
-
-
-def combinations(
-    candidates: Sequence[str], judges: Sequence[str], *, pairwise: bool, baseline: str | None = None
-) -> list[Combination]:
-    """Every model, or every pair of models (or every model with the baseline), with every judge."""
-    models: list[tuple[str, ...]] = [(model,) for model in candidates]
-    if pairwise and baseline is not None:
-        models = [(model, baseline) for model in candidates if model != baseline]
-    elif pairwise:
-        models = list(pairs_of(candidates, 2))
-    return [Combination(each, judge) for judge in judges for each in models]
-
-
-def stages(
-    kind: str, config: HarnessSettings, judged: Sequence[Combination], *, n_orders: int = 1
-) -> list[Stage]:
-    """A text for each verdict, and a reading at its slot where asked for."""
-    found = []
-    draw = config.model_dump_json(exclude={"name", "judges"})
-    for judge in dict.fromkeys(combination.judge for combination in judged):
-        n = n_orders * sum(combination.judge == judge for combination in judged)
-        # Equal answers make equal prompts, which are asked once; each further turn asks again.
-        found.append(
-            Stage(
-                f"{kind} judgments",
-                judge,
-                "generate",
-                n,
-                exact=False,
-                max_tokens=config.judgment.max_tokens,
-                draw=draw,
-            )
-        )
-        if config.distribution:
-            name, examples = f"{kind} distributions", (begun_example(judge),)
-            found.append(Stage(name, judge, "choose", n, exact=False, draw=draw, examples=examples))
-    return found
 
 
 def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
@@ -172,6 +146,8 @@ class HarnessJudge(Method[HarnessConfigT]):
     in A's view, and P(A better) + P(tie)/2 as `prefer_a`. `dimensions` is JSON.
     """
 
+    published_as: ClassVar[str]
+    """Name of the harness in plans."""
     frame = "verdicts"
     unit_columns: ClassVar[Columns] = {
         "item": "str",
@@ -201,14 +177,36 @@ class HarnessJudge(Method[HarnessConfigT]):
     }
     pairs = PairColumns(judge="judge", turn="turn", same_text="same_text", ranked=False)
 
-    @property
-    def convention(self) -> str | None:
-        """Whose rules say what a text without one clear verdict counts as; None for nobody's."""
-        return None
-
     def companions(self) -> list[Companion]:
         """The answers that are judged, as a frame of their own."""
         return [answers.companion(self.config.candidates, self.config.answer)]
+
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """A text for each verdict, two a comparison, and a reading at its slot where asked for."""
+        config = self.config
+        judged = Counter(combination.judge for combination in self.combinations(candidates))
+        draw = config.model_dump_json(exclude={"name", "judges"})
+        found = []
+        for judge, n_combinations in judged.items():
+            n = n_combinations * (2 if config.pairwise else 1)
+            # Equal answers make equal prompts, which are asked once; each further turn asks again.
+            found.append(
+                Stage(
+                    f"{self.published_as} judgments",
+                    judge,
+                    "generate",
+                    n,
+                    exact=False,
+                    max_tokens=config.judgment.max_tokens,
+                    draw=draw,
+                )
+            )
+            if config.distribution:
+                name, examples = f"{self.published_as} distributions", (begun_example(judge),)
+                found.append(
+                    Stage(name, judge, "choose", n, exact=False, draw=draw, examples=examples)
+                )
+        return found
 
     def identify(self, unit: Unit) -> Row:
         """Item, category, judge, and the model or the two models."""
@@ -222,36 +220,45 @@ class HarnessJudge(Method[HarnessConfigT]):
             "model_b": None if one else unit.models[1],
         }
 
-    async def rate(self, unit: Unit, ask: Ask, form: Format, prompt_of: "PromptOf") -> list[Row]:
-        """One rating a turn, of the conversation up to it."""
-        turns = await converse(unit.item, unit.models, ask, self.config.answer)
-        prompts = [prompt_of(_so_far(turns, n)) for n in range(1, len(turns) + 1)]
-        verdicts = await self._read(unit, ask, form, prompts)
-        return [_rating_row(number, form, one) for number, one in enumerate(verdicts, 1)]
+    async def verdicts(
+        self, unit: Unit, ask: Ask, form: Format, prompt_of: PromptOf, convention: str | None
+    ) -> list[Row]:
+        """One verdict a turn, of the conversations up to it; a comparison has both orders.
 
-    async def compare(self, unit: Unit, ask: Ask, form: Format, prompt_of: "PromptOf") -> list[Row]:
-        """One comparison a turn in both orders, of the conversations up to it."""
+        Args:
+            unit: The item, the model or the two models, and the judge.
+            ask: Where texts are drawn and labels are read.
+            form: Of the judge's text.
+            prompt_of: The judge's prompt.
+            convention: Whose rules say what a text without one clear verdict counts as; None for
+                nobody's.
+        """
         turns = await converse(unit.item, unit.models, ask, self.config.answer)
-        prompts = [
-            prompt_of(shown)
-            for n in range(1, len(turns) + 1)
-            for a, b in [_so_far(turns, n)]
-            for shown in ((a, b), (b, a))
-        ]
-        verdicts = await self._read(unit, ask, form, prompts)
+        so_far = [list(zip(*turns[:n], strict=True)) for n in range(1, len(turns) + 1)]
+        if not self.config.pairwise:
+            prompts = [prompt_of(shown) for shown in so_far]
+            read = await self._read(unit, ask, form, prompts, convention)
+            return [_rating_row(number, form, one) for number, one in enumerate(read, 1)]
+        prompts = [prompt_of(shown) for a, b in so_far for shown in ((a, b), (b, a))]
+        read = await self._read(unit, ask, form, prompts, convention)
         return [
             {
                 **_winner_row(made[0].number, form, ab, ba),
                 "same_text": made[0].answer.text == made[1].answer.text,
             }
-            for made, ab, ba in zip(turns, verdicts[::2], verdicts[1::2], strict=True)
+            for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
         ]
 
     async def _read(
-        self, unit: Unit, ask: Ask, form: Format, prompts: Sequence[Messages]
+        self,
+        unit: Unit,
+        ask: Ask,
+        form: Format,
+        prompts: Sequence[Messages],
+        convention: str | None,
     ) -> list[Verdict]:
         """The judge's verdict on each prompt, with its distribution where asked for."""
-        config, convention = self.config, self.convention
+        config = self.config
         sampling = config.judgment.sampling(unit.item.category)
         texts: list[Generation] = await ask.all(
             *(
@@ -276,8 +283,24 @@ class HarnessJudge(Method[HarnessConfigT]):
         return found
 
 
-def _so_far(turns: Sequence[tuple[Turn, ...]], n: int) -> list[tuple[Turn, ...]]:
-    return list(zip(*turns[:n], strict=True))
+NamedConfigT = TypeVar("NamedConfigT", bound=NamedJudgesSettings, covariant=True)
+
+
+class NamedJudges(HarnessJudge[NamedConfigT]):
+    """Base of those whose judges the recipe names."""
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
+
+    def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
+        """Every model, or every pair of models, with every judge."""
+        if not self.config.pairwise:
+            return super().combinations(candidates)
+        return [
+            Combination(pair, judge) for judge in self.judges for pair in pairs_of(candidates, 2)
+        ]
 
 
 def _said(text: Generation) -> tuple[int, str]:

@@ -19,11 +19,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import Combination, ModelName, Stage
 from orchestrator.judgment.harness.align_bench import parse_judgment
 from orchestrator.methods import _formats, _harness
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessJudge, HarnessSettings
+from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.align_bench import FROM_FOLDER, Dimensions
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -38,10 +37,9 @@ NAME: Final = "base_prompt"
 _COMPACT: Final = Wording(user=compact.RATING, form="jinja")
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `align_bench`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="AlignBench's judge.py, a file of one template with category, dimensions, "
@@ -81,38 +79,22 @@ class Config(HarnessSettings):
         return wording
 
 
-class AlignBench(HarnessJudge[Config]):
+class AlignBench(NamedJudges[Config]):
     """A judge scores an answer in Chinese by dimensions, and overall from 1 to 10."""
 
     version = 3
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
-    @property
-    def convention(self) -> str | None:
-        """Whose rules say what a text without one clear verdict counts as."""
-        return self.config.convention
-
-    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
-        """Every model with every judge."""
-        return _harness.combinations(candidates, self.config.judges, pairwise=False)
+    published_as = "AlignBench"
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""
         return self.config.wording().shows({"reference"})
 
-    def stages(self, candidates: Sequence[str]) -> list[Stage]:
-        """One text a rating."""
-        return _harness.stages("AlignBench", self.config, self.combinations(candidates))
-
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One overall score with its dimensions, a turn."""
         config = self.config
         form = _formats.COMPACT_RATING if config.prompts == "compact" else _formats.ALIGN_SCORE
-        rows = await self.rate(unit, ask, form, partial(_messages, unit.item, config))
+        prompt_of = partial(_messages, unit.item, config)
+        rows = await self.verdicts(unit, ask, form, prompt_of, config.convention)
         for row in rows:
             scores = parse_judgment(row["text"], convention=config.convention).dimensions
             row["dimensions"] = _harness.as_json(scores)

@@ -20,10 +20,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
-from orchestrator.contracts.method import Combination, ModelName, Stage
 from orchestrator.methods import _formats, _harness
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessJudge, HarnessSettings
+from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.auto_j import SELFEVAL
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -48,10 +47,9 @@ _FORMATS: Final = {
 }
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `auto_j`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     mode: Literal["single", "pairwise"] = Field(
         "single", description="Rate answers, or decide between two."
     )
@@ -68,6 +66,11 @@ class Config(HarnessSettings):
         description="auto_j, selfeval: the last match counts, no rating is 0.0 or 5.0; null: a "
         "text without one clear verdict is missing.",
     )
+
+    @property
+    def pairwise(self) -> bool:
+        """True if the judge compares two answers."""
+        return self.mode == "pairwise"
 
     @model_validator(mode="after")
     def _has_wording(self) -> "Config":
@@ -90,45 +93,22 @@ def found(prompts: str | dict[str, Wording], mode: str) -> Wording:
     return wording
 
 
-class AutoJ(HarnessJudge[Config]):
+class AutoJ(NamedJudges[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
     version = 3
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
-    @property
-    def convention(self) -> str | None:
-        """Whose rules say what a text without one clear verdict counts as."""
-        return self.config.convention
-
-    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
-        """Every model, or every pair of models, with every judge."""
-        return _harness.combinations(
-            candidates, self.config.judges, pairwise=self.config.mode == "pairwise"
-        )
+    published_as = "Auto-J"
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""
         return found(self.config.prompts, self.config.mode).shows({"reference"})
-
-    def stages(self, candidates: Sequence[str]) -> list[Stage]:
-        """One text a rating, two a decision."""
-        n_orders = 2 if self.config.mode == "pairwise" else 1
-        judged = self.combinations(candidates)
-        return _harness.stages("Auto-J", self.config, judged, n_orders=n_orders)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One rating, or one decision in both orders, a turn."""
         config = self.config
         form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
         prompt_of = partial(_messages, unit.item, found(config.prompts, config.mode))
-        if config.mode == "single":
-            return await self.rate(unit, ask, form, prompt_of)
-        return await self.compare(unit, ask, form, prompt_of)
+        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
 
 
 def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:

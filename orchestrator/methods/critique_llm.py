@@ -20,10 +20,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
-from orchestrator.contracts.method import Combination, ModelName, Stage
 from orchestrator.methods import _formats, _harness
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessJudge, HarnessSettings
+from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Item, Messages, Row, Unit
@@ -44,10 +43,9 @@ _FORMATS: Final = {
 }
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `critique_llm`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     mode: Literal["pointwise", "pairwise"] = Field(
         "pointwise", description="Score answers, or compare two."
     )
@@ -67,6 +65,11 @@ class Config(HarnessSettings):
         "without one clear verdict is missing.",
     )
 
+    @property
+    def pairwise(self) -> bool:
+        """True if the judge compares two answers."""
+        return self.mode == "pairwise"
+
     @model_validator(mode="after")
     def _has_wordings(self) -> "Config":
         if self.prompts == "compact" or ONLY in self.prompts:
@@ -83,26 +86,11 @@ def name_of(mode: str, *, based: bool) -> str:
     return f"{mode}_reference_{'based' if based else 'free'}"
 
 
-class CritiqueLLM(HarnessJudge[Config]):
+class CritiqueLLM(NamedJudges[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
     version = 3
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
-    @property
-    def convention(self) -> str | None:
-        """Whose rules say what a text without one clear verdict counts as."""
-        return self.config.convention
-
-    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
-        """Every model, or every pair of models, with every judge."""
-        return _harness.combinations(
-            candidates, self.config.judges, pairwise=self.config.mode == "pairwise"
-        )
+    published_as = "CritiqueLLM"
 
     def needs(self) -> frozenset[str]:
         """The reference, where it is to be shown whatever the item."""
@@ -110,20 +98,12 @@ class CritiqueLLM(HarnessJudge[Config]):
             {"reference"} if self.config.reference or self.config.prompts == "compact" else ()
         )
 
-    def stages(self, candidates: Sequence[str]) -> list[Stage]:
-        """One text a score, two a comparison."""
-        n_orders = 2 if self.config.mode == "pairwise" else 1
-        judged = self.combinations(candidates)
-        return _harness.stages("CritiqueLLM", self.config, judged, n_orders=n_orders)
-
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One score, or one comparison in both orders, a turn."""
         config = self.config
         form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
         prompt_of = partial(_messages, unit.item, config)
-        if config.mode == "pointwise":
-            return await self.rate(unit, ask, form, prompt_of)
-        return await self.compare(unit, ask, form, prompt_of)
+        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
 
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:

@@ -22,11 +22,11 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import Combination, Companion, ModelName, Stage
+from orchestrator.contracts.method import Combination, Companion, ModelName
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
 from orchestrator.methods import _formats, _harness, answers
 from orchestrator.methods._conversation import Turn
-from orchestrator.methods._harness import HarnessJudge, HarnessSettings
+from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.records import Failure, Item, Messages, Row, Unit
@@ -48,10 +48,9 @@ _SUFFIX: Final = "-multi-turn"
 _MOST_TURNS: Final = 2
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `mt_bench_judge`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     mode: Literal["single", "pairwise"] = Field(
         "single", description="Rate answers, or compare two."
     )
@@ -74,6 +73,11 @@ class Config(HarnessSettings):
         "text without one clear verdict is missing.",
     )
 
+    @property
+    def pairwise(self) -> bool:
+        """True if the judge compares two answers."""
+        return self.mode == "pairwise"
+
     @model_validator(mode="after")
     def _fits(self) -> "Config":
         if self.prompts != "compact" and ONLY not in self.prompts:
@@ -85,28 +89,23 @@ class Config(HarnessSettings):
         return self
 
 
-class MTBenchJudge(HarnessJudge[Config]):
+class MTBenchJudge(NamedJudges[Config]):
     """A judge rates each answer from 1 to 10, or compares two in two games."""
 
     version = 3
+    published_as = "MT-Bench"
 
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
-    @property
-    def convention(self) -> str | None:
-        """Whose rules say what a text without one clear verdict counts as."""
-        return self.config.convention
-
-    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+    def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
         """Every model, or every pair (or every model with the baseline), with every judge."""
-        config = self.config
-        pairwise = config.mode == "pairwise"
-        return _harness.combinations(
-            candidates, config.judges, pairwise=pairwise, baseline=config.baseline
-        )
+        baseline = self.config.baseline
+        if baseline is None:
+            return super().combinations(candidates)
+        return [
+            Combination((model, baseline), judge)
+            for judge in self.judges
+            for model in candidates
+            if model != baseline
+        ]
 
     def companions(self) -> list[Companion]:
         """The answers that are judged, as a frame of their own."""
@@ -119,12 +118,6 @@ class MTBenchJudge(HarnessJudge[Config]):
         """The reference, where the wording shows it whatever the category."""
         return frozenset({"reference"} if self.config.prompts == "compact" else ())
 
-    def stages(self, candidates: Sequence[str]) -> list[Stage]:
-        """One text a rating, two a comparison."""
-        n_orders = 2 if self.config.mode == "pairwise" else 1
-        judged = self.combinations(candidates)
-        return _harness.stages("MT-Bench", self.config, judged, n_orders=n_orders)
-
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One rating, or one comparison in both orders, a turn."""
         config = self.config
@@ -132,9 +125,9 @@ class MTBenchJudge(HarnessJudge[Config]):
         built_in = config.prompts == "compact"
         if config.mode == "single":
             form = _formats.COMPACT_RATING if built_in else _formats.FASTCHAT_RATING
-            return await self.rate(unit, ask, form, prompt_of)
-        form = _formats.COMPACT_SYMBOL if built_in else _formats.FASTCHAT_WINNER
-        return await self.compare(unit, ask, form, prompt_of)
+        else:
+            form = _formats.COMPACT_SYMBOL if built_in else _formats.FASTCHAT_WINNER
+        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
 
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
-from orchestrator.contracts.method import Combination, Stage
+from orchestrator.contracts.method import Combination
 from orchestrator.methods import _formats, _harness, auto_j
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._harness import HarnessJudge, HarnessSettings
@@ -52,11 +52,7 @@ class SelfGeneration(HarnessJudge[Config]):
     """A model rates its own answer from 1 to 10 in words."""
 
     version = 3
-
-    @property
-    def convention(self) -> str | None:
-        """Whose rules say what a text without one clear verdict counts as."""
-        return self.config.convention
+    published_as = "self-generation"
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every model is its own judge."""
@@ -66,17 +62,13 @@ class SelfGeneration(HarnessJudge[Config]):
         """The reference, where the wording shows it."""
         return auto_j.found(self.config.prompts, "single").shows({"reference"})
 
-    def stages(self, candidates: Sequence[str]) -> list[Stage]:
-        """One text a rating."""
-        return _harness.stages("self-generation", self.config, self.combinations(candidates))
-
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The model's rating of its own answer, one a turn."""
         config = self.config
         compact = config.prompts == "compact"
         form = _formats.COMPACT_RATING if compact else _formats.AUTO_J_RATING
         prompt_of = partial(_messages, unit.item, auto_j.found(config.prompts, "single"))
-        return await self.rate(unit, ask, form, prompt_of)
+        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
 
 
 def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:
