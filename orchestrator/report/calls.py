@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RecipeError
-from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged, paged
 from orchestrator.report.planned import Plan, StageCount
 from orchestrator.report.progress import ModelProgress, Progress
 
@@ -35,12 +35,9 @@ class _Shown(NamedTuple):
     tokens: bool
 
 
-def plan_table(count: Plan) -> RenderableType:
+@paged
+def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
     """Tabulate the requests of a run, stage by stage, with sums and the limits of the numbers."""
-    return Paged(lambda page: _plan(page, count))
-
-
-def _plan(page: Page, count: Plan) -> Iterator[RenderableType]:
     yield page.heading("Plan")
     parts = [f"{numbers.count(count.n_items)} items", f"{numbers.count(count.n_units)} units"]
     yield from page.flow(parts)
@@ -83,21 +80,18 @@ def _stages(page: Page, stages: Sequence[StageCount]) -> Table:
     rows = [_stage(page, stage, shown) for stage in stages]
     if len(stages) > 1:
         rows.append([Text("")])
-        rows.append(_stage(page, _total(stages, methods=methods), shown))
+        total = StageCount(
+            name="" if methods else _TOTAL,
+            model="",
+            total=sum(stage.total for stage in stages),
+            held=sum(stage.held for stage in stages),
+            left=sum(stage.left for stage in stages),
+            exact=all(stage.exact for stage in stages),
+            max_tokens=sum(stage.max_tokens for stage in stages),
+            method=_TOTAL,
+        )
+        rows.append(_stage(page, total, shown))
     return page.table(columns, rows)
-
-
-def _total(stages: Sequence[StageCount], *, methods: bool) -> StageCount:
-    return StageCount(
-        name="" if methods else _TOTAL,
-        model="",
-        total=sum(stage.total for stage in stages),
-        held=sum(stage.held for stage in stages),
-        left=sum(stage.left for stage in stages),
-        exact=all(stage.exact for stage in stages),
-        max_tokens=sum(stage.max_tokens for stage in stages),
-        method=_TOTAL,
-    )
 
 
 def _stage(page: Page, stage: StageCount, shown: _Shown) -> list[RenderableType]:
@@ -116,17 +110,15 @@ def _stage(page: Page, stage: StageCount, shown: _Shown) -> list[RenderableType]
     return row
 
 
-def run_summary(progress: Progress | None, n_left: int) -> RenderableType:
+@paged
+def run_summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[RenderableType]:
     """Summarise a call.
 
     Args:
+        page: Where it is laid out.
         progress: At its end; None where nothing was left to do.
         n_left: Units that are not done.
     """
-    return Paged(lambda page: _summary(page, progress, n_left))
-
-
-def _summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[RenderableType]:
     if progress is None:
         yield page.words("Complete: nothing left to do", GOOD)
         return
@@ -234,56 +226,51 @@ def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
     return page.table(columns, rows)
 
 
-def faults(error: OrchestratorError, *, summary: bool = True) -> RenderableType:
+@paged
+def faults(
+    page: Page, error: OrchestratorError, *, summary: bool = True
+) -> Iterator[RenderableType]:
     """An error as the user is to read it; a recipe's faults one by one, with file and line.
 
     Args:
+        page: Where it is laid out.
         error: Of any kind.
         summary: Whether to say first how many faults of a recipe there are.
     """
-
-    def build(page: Page) -> Iterator[RenderableType]:
-        if not isinstance(error, RecipeError):
-            yield page.block(str(error), BAD)
-            return
-        n = len(error.faults)
-        if summary:
-            yield page.words(f"{numbers.count(n)} error{'s' if n != 1 else ''} in the recipe", BAD)
-        for fault in error.faults:
-            line = f"{fault.line}:" if fault.line else ""
-            place = page.data(f"{fault.file}:{line}", None, HEADING)
-            yield Text.assemble(place, " ", page.block(fault.message), overflow="fold")
-
-    return Paged(build)
+    if not isinstance(error, RecipeError):
+        yield page.block(str(error), BAD)
+        return
+    n = len(error.faults)
+    if summary:
+        yield page.words(f"{numbers.count(n)} error{'s' if n != 1 else ''} in the recipe", BAD)
+    for fault in error.faults:
+        line = f"{fault.line}:" if fault.line else ""
+        place = page.data(f"{fault.file}:{line}", None, HEADING)
+        yield Text.assemble(place, " ", page.block(fault.message), overflow="fold")
 
 
-def listing(rows: Sequence[tuple[str, str]]) -> RenderableType:
+@paged
+def listing(page: Page, rows: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
     """Names with one line each, such as the methods there are."""
-
-    def build(page: Page) -> Iterator[RenderableType]:
-        names = max((page.name(name).cell_len for name, _ in rows), default=0)
-        names = min(names, _MAX_NAME, page.width // 2)
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(no_wrap=True)
-        grid.add_column()
-        for name, text in rows:
-            grid.add_row(page.name(name, names, HEADING), page.prose(text))
-        yield grid
-
-    return Paged(build)
+    names = max((page.name(name).cell_len for name, _ in rows), default=0)
+    names = min(names, _MAX_NAME, page.width // 2)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for name, text in rows:
+        grid.add_row(page.name(name, names, HEADING), page.prose(text))
+    yield grid
 
 
-def runs(rows: Sequence[Mapping[str, object]]) -> RenderableType:
+@paged
+def runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Runs in a folder.
 
     Args:
+        page: Where they are laid out.
         rows: One mapping a run with `path`, and where known `state` (a word), `units_done`,
             `units_total`, `units_failed` and `size` (bytes).
     """
-    return Paged(lambda page: _runs(page, rows))
-
-
-def _runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     if not rows:
         yield page.words("no runs found", FAINT)
         return

@@ -135,8 +135,18 @@ class ThreadedDisplay:
 
     def _run(self) -> None:
         own = _own_copy(self._stream)
+        next_update = 0.0
+        ending = False
         try:
-            self._paint(self._make_painter(own or self._stream))
+            painter = self._make_painter(own or self._stream)
+            while not ending:
+                events, latest, ending = self._take(next_update)
+                for event in events:
+                    event(painter)
+                if latest is not None:
+                    painter.update(latest)
+                    next_update = time.monotonic() + painter.min_gap_s
+            painter.stop()
         except (OSError, ValueError) as error:
             # The reader is gone, or the stream was closed.
             _log.debug("the display ended: %s", error)
@@ -146,19 +156,6 @@ class ThreadedDisplay:
             if own is not None:
                 with suppress(OSError):
                     own.close()
-
-    def _paint(self, painter: Painter) -> None:
-        next_update = 0.0
-        while True:
-            events, latest, ending = self._take(next_update)
-            for event in events:
-                event(painter)
-            if latest is not None:
-                painter.update(latest)
-                next_update = time.monotonic() + painter.min_gap_s
-            if ending:
-                painter.stop()
-                return
 
     def _take(self, next_update: float) -> tuple[list[_Event], Progress | None, bool]:
         """Wait for the next events and return them."""

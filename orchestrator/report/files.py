@@ -6,9 +6,9 @@ formulas and terminals some for commands, so there both are made harmless: see `
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 
@@ -38,15 +38,20 @@ def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:
     Raises:
         UsageError: If the file can't be written.
     """
-    writers: dict[Format, Callable[[pl.DataFrame, BinaryIO], None]] = {
-        "parquet": lambda whole, to: whole.write_parquet(to),
-        "jsonl": _write_jsonl,
-        "csv": lambda whole, to: harmless(whole).write_csv(to),
-    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(path) as file:
-            writers[form](frame, file)
+            match form:
+                case "parquet":
+                    frame.write_parquet(file)
+                case "csv":
+                    harmless(frame).write_csv(file)
+                case "jsonl":
+                    # Hidden characters stand in JSON inside of strings only.
+                    file.writelines(
+                        _HIDDEN.sub(_as_json, part.write_ndjson()).encode()
+                        for part in frame.iter_slices(_CHUNK_ROWS)
+                    )
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
@@ -62,14 +67,6 @@ def write_about(path: Path, about: Mapping[str, object]) -> None:
             file.write((json.dumps(about, indent=2) + "\n").encode())
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _write_jsonl(frame: pl.DataFrame, file: BinaryIO) -> None:
-    # These stand in JSON inside of strings only.
-    file.writelines(
-        _HIDDEN.sub(_as_json, part.write_ndjson()).encode()
-        for part in frame.iter_slices(_CHUNK_ROWS)
-    )
 
 
 def _as_json(found: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orchestrator import numbers
 from orchestrator.report.markdown import escaped
-from orchestrator.report.page import BAD, FAINT, HEADING, Column, Page, Paged
+from orchestrator.report.page import BAD, FAINT, HEADING, Column, Page, paged
 from orchestrator.report.structured import plain
 from orchestrator.report.text import safe_line
 from orchestrator.report.words import UNTRUSTED
@@ -23,26 +23,27 @@ _MAX_CELL: Final = 48
 _GAP: Final = 2
 
 
-def generic_table(table: Table) -> RenderableType:
+@paged
+def generic_table(page: Page, table: Table) -> Iterator[RenderableType]:
     """For a terminal.
 
     Where it is too wide, intervals stand under their values; where that is too wide still, the
     columns go on below, each time beside the first one.
     """
-
-    def build(page: Page) -> Iterator[RenderableType]:
-        yield page.heading(*_heading(table))
-        if table.warning:
-            yield page.prose(table.warning, f"{HEADING} {BAD}")
-        if table.rows:
-            yield from _fitted(table, page)
-        else:
-            yield page.words("nothing to show", FAINT)
-        for note in table.notes:
-            yield page.prose(note, FAINT, bullet=True)
-        yield page.words("")
-
-    return Paged(build)
+    yield page.heading(*_heading(table))
+    if table.warning:
+        yield page.prose(table.warning, f"{HEADING} {BAD}")
+    widths = _widths(table, under=False)
+    if not table.rows:
+        yield page.words("nothing to show", FAINT)
+    elif sum(widths) + _GAP * (len(widths) - 1) <= page.width:
+        yield page.table(*_laid_out(table, page, under=False))
+    else:
+        for part in _parts(table, page.width):
+            yield page.table(*_laid_out(part, page, under=True))
+    for note in table.notes:
+        yield page.prose(note, FAINT, bullet=True)
+    yield page.words("")
 
 
 def generic_markdown(table: Table) -> str:
@@ -100,15 +101,6 @@ def _heading(table: Table) -> tuple[str, str]:
 
 def _texts(columns: Sequence[TableColumn], row: Sequence[Cell]) -> list[str]:
     return [cell_text(column, cell) for column, cell in zip(columns, row, strict=True)]
-
-
-def _fitted(table: Table, page: Page) -> Iterator[RenderableType]:
-    beside = _widths(table, under=False)
-    if sum(beside) + _GAP * (len(beside) - 1) <= page.width:
-        yield page.table(*_laid_out(table, page, under=False))
-        return
-    for part in _parts(table, page.width):
-        yield page.table(*_laid_out(part, page, under=True))
 
 
 def _parts(table: Table, width: int) -> Iterator[Table]:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from orchestrator import numbers
 from orchestrator.report.lines import ranking_words, rate_parts, spent_parts, standing, unit_parts
-from orchestrator.report.pace import Pace, Rates
+from orchestrator.report.pace import Pace
 from orchestrator.report.page import (
     ACCENT,
     BAD,
@@ -19,8 +19,8 @@ from orchestrator.report.page import (
     HEADING,
     Column,
     Page,
-    Paged,
     make_console,
+    paged,
 )
 from orchestrator.report.progress import ModelProgress, Progress, RankingProgress
 from orchestrator.report.text import safe_line
@@ -88,20 +88,9 @@ class LivePainter:
         self._live.stop()
 
 
-def frame(title: str, progress: Progress, pace: Pace) -> RenderableType:
+@paged
+def frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[RenderableType]:
     """The whole picture of a run at one moment."""
-    return Paged(lambda page: _frame(page, title, progress, pace))
-
-
-def _starting(title: str, total: int) -> RenderableType:
-    def build(page: Page) -> Iterator[RenderableType]:
-        yield page.data(title, page.width, HEADING)
-        yield page.words(f"{numbers.count(total)} units", FAINT)
-
-    return Paged(build)
-
-
-def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[RenderableType]:
     clock = numbers.clock(progress.elapsed_s)
     eta_s = None if progress.stopping or progress.paused else pace.eta_s()
     right = clock if eta_s is None else f"{clock} · ETA {numbers.duration(eta_s)}"
@@ -111,7 +100,16 @@ def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[R
     yield Text.assemble(left, " " * gap, end, no_wrap=True, overflow="crop")
     yield _bar(page, progress)
     yield from page.flow(unit_parts(progress))
-    yield from page.flow(_request_parts(progress, pace.total()), style=FAINT)
+    sent = [
+        *rate_parts(pace.total()),
+        f"{numbers.count(progress.requests_sent)} sent",
+        f"{numbers.count(progress.asks_found)} from the store",
+    ]
+    if progress.asks_copied:
+        sent.append(f"{numbers.count(sum(progress.asks_copied.values()))} copied")
+    if progress.asks_joined:
+        sent.append(f"{numbers.count(progress.asks_joined)} joined")
+    yield from page.flow([*sent, *spent_parts(progress)], style=FAINT)
     if len(progress.stages) > 1:
         yield from page.flow(_stage_parts(page, progress), style=FAINT)
     yield Text("")
@@ -136,6 +134,12 @@ def _frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[R
     yield page.words(_STOPPING if progress.stopping else _KEEP, FAINT)
 
 
+@paged
+def _starting(page: Page, title: str, total: int) -> Iterator[RenderableType]:
+    yield page.data(title, page.width, HEADING)
+    yield page.words(f"{numbers.count(total)} units", FAINT)
+
+
 def _bar(page: Page, progress: Progress) -> Text:
     """Stored, done and failed units as shares of all; nothing that exists has no cell."""
     glyphs = page.glyphs
@@ -157,19 +161,6 @@ def _bar(page: Page, progress: Progress) -> Text:
     # Rounded down: 100 % is said when all is done, not before.
     bar.append(f"  {int(1000 * share) / 10:.1f} %", HEADING)
     return bar
-
-
-def _request_parts(progress: Progress, rates: Rates) -> list[Text | str]:
-    parts: list[Text | str] = [
-        *rate_parts(rates),
-        f"{numbers.count(progress.requests_sent)} sent",
-        f"{numbers.count(progress.asks_found)} from the store",
-    ]
-    if progress.asks_copied:
-        parts.append(f"{numbers.count(sum(progress.asks_copied.values()))} copied")
-    if progress.asks_joined:
-        parts.append(f"{numbers.count(progress.asks_joined)} joined")
-    return parts + spent_parts(progress)
 
 
 def _stage_parts(page: Page, progress: Progress) -> list[Text | str]:
@@ -206,32 +197,30 @@ def _models(page: Page, models: tuple[ModelProgress, ...], pace: Pace) -> Render
     others = 12 + sum(max(len(column.heading), 7) + 2 for column in columns[2:])
     longest = max((page.name(model.name).cell_len for model in models), default=0)
     names = max(_MIN_NAME, min(longest, _MAX_NAME, page.width - others))
-    rows = [_model(page, model, pace.model(model.name), names) for model in models]
+    rows = []
+    for model in models:
+        mark = {"idle": page.glyphs.ring, "dead": page.glyphs.cross}
+        state = f"{mark.get(model.state, page.glyphs.dot)} {model.state}"
+        row: list[RenderableType] = [
+            page.name(model.name, names, HEADING),
+            page.cell(state, _STATE_STYLES.get(model.state, "")),
+            page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
+            _quiet(page, model.queued),
+            _quiet(page, model.done),
+        ]
+        if page.width >= _MIDDLE:
+            row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
+        rates = pace.model(model.name)
+        row.append(page.cell(numbers.speed(rates.requests)))
+        if page.width >= _WIDE:
+            both = (rates.prompt_tokens, rates.completion_tokens)
+            row += [page.cell(numbers.speed(rate)) for rate in both]
+        if page.width >= _WIDEST:
+            waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)
+            cached = numbers.UNDEFINED if model.cache_hits is None else f"{model.cache_hits:.0%}"
+            row += [page.cell(waiting, FAINT), page.cell(cached, FAINT)]
+        rows.append(row)
     return page.table(columns, rows)
-
-
-def _model(page: Page, model: ModelProgress, rates: Rates, names: int) -> list[RenderableType]:
-    glyphs = page.glyphs
-    style = _STATE_STYLES.get(model.state, "")
-    mark = {"idle": glyphs.ring, "dead": glyphs.cross}.get(model.state, glyphs.dot)
-    row: list[RenderableType] = [
-        page.name(model.name, names, HEADING),
-        page.cell(f"{mark} {model.state}", style),
-        page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
-        _quiet(page, model.queued),
-        _quiet(page, model.done),
-    ]
-    if page.width >= _MIDDLE:
-        row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
-    row.append(page.cell(numbers.speed(rates.requests)))
-    if page.width >= _WIDE:
-        both = (rates.prompt_tokens, rates.completion_tokens)
-        row += [page.cell(numbers.speed(rate)) for rate in both]
-    if page.width >= _WIDEST:
-        waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)
-        cached = numbers.UNDEFINED if model.cache_hits is None else f"{model.cache_hits:.0%}"
-        row += [page.cell(waiting, FAINT), page.cell(cached, FAINT)]
-    return row
 
 
 def _quiet(page: Page, number: int, style: str = "") -> Text:

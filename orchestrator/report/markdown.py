@@ -16,7 +16,7 @@ from orchestrator.report.words import (
     subject,
     verdict,
 )
-from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.results import Estimate
 from orchestrator.tables import counted_words
 
@@ -34,7 +34,35 @@ def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None =
         analysis: What `orchestrator.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
-    return "\n".join(_lines(analysis, exact_match or {}))
+    missing = analysis.n_units - analysis.n_judged
+    basis = [
+        counted_words(analysis.n_items_used, analysis.n_clusters),
+        numbers.counted(analysis.n_judged, "judgment"),
+        *([f"{numbers.count(missing)} missing"] if missing else []),
+        analysis.uncertainty,
+        *([f"approximate: {few_words(analysis)}"] if analysis.approximate else []),
+    ]
+    # The title, then at once whether it can be trusted, and on what it rests
+    lines = [f"## {escaped(subject(analysis))}", ""]
+    if analysis.warning:
+        lines += [f"**{escaped(analysis.warning)}**", ""]
+    lines.append(" · ".join(basis))
+    if said := verdict(analysis, escaped):
+        lines += ["", said if analysis.order_resolvable else f"**{said}**"]
+    if analysis.ratings:
+        lines += ["", *_ratings(analysis, exact_match or {})]
+    if analysis.neighbours:
+        lines += ["", *_neighbours(analysis)]
+    if analysis.n_judged:
+        lines += ["", *_wins(analysis), "", *_judge(analysis)]
+    if analysis.failures:
+        lines += ["", *_failures(analysis)]
+    if analysis.categories:
+        lines += ["", *_categories(analysis)]
+    if analysis.notes:
+        lines += ["", *(f"- {escaped(note)}" for note in analysis.notes)]
+    lines += ["", f"Intervals: {analysis.method}; {analysis.uncertainty}."]
+    return "\n".join(lines)
 
 
 def escaped(text: str, width: int | None = None) -> str:
@@ -44,79 +72,26 @@ def escaped(text: str, width: int | None = None) -> str:
     return html.escape(_HARMLESS.sub(r"\1", marked), quote=False)
 
 
-def _lines(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
-    # The title, then at once whether it can be trusted, and on what it rests
-    yield f"## {escaped(subject(analysis))}"
-    yield ""
-    if analysis.warning:
-        yield f"**{escaped(analysis.warning)}**"
-        yield ""
-    yield _basis(analysis)
-    if said := verdict(analysis, escaped):
-        yield ""
-        yield said if analysis.order_resolvable else f"**{said}**"
-    if analysis.ratings:
-        yield ""
-        level = numbers.level(analysis.confidence_level)
-        headings = [
-            "rank",
-            "model",
-            "rating",
-            f"{level} interval",
-            "P(win)",
-            "judgments",
-            "missing",
+def _ratings(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str]:
+    level = numbers.level(analysis.confidence_level)
+    headings = ["rank", "model", "rating", f"{level} interval", "P(win)", "judgments", "missing"]
+    if exact_match:
+        headings.append("exact match")
+    rows = []
+    for model in analysis.ratings:
+        row = [
+            rank_words(model),
+            escaped(model.model),
+            numbers.maybe(model.rating, numbers.rating),
+            rating_bounds(model),
+            numbers.maybe(model.mean_preference, numbers.probability),
+            numbers.count(model.n_judgments),
+            numbers.count(model.n_missing),
         ]
         if exact_match:
-            headings.append("exact match")
-        rows = [_rating(model, exact_match) for model in analysis.ratings]
-        yield from _table(headings, rows, left={1})
-    if analysis.neighbours:
-        yield ""
-        yield from _neighbours(analysis)
-    if analysis.n_judged:
-        yield ""
-        yield from _wins(analysis)
-        yield ""
-        yield from _judge(analysis)
-    if analysis.failures:
-        yield ""
-        yield from _failures(analysis)
-    if analysis.categories:
-        yield ""
-        yield from _categories(analysis)
-    if analysis.notes:
-        yield ""
-        yield from (f"- {escaped(note)}" for note in analysis.notes)
-    yield ""
-    yield f"Intervals: {analysis.method}; {analysis.uncertainty}."
-
-
-def _basis(analysis: RankingAnalysis) -> str:
-    missing = analysis.n_units - analysis.n_judged
-    parts = [
-        counted_words(analysis.n_items_used, analysis.n_clusters),
-        numbers.counted(analysis.n_judged, "judgment"),
-        *([f"{numbers.count(missing)} missing"] if missing else []),
-        analysis.uncertainty,
-        *([f"approximate: {few_words(analysis)}"] if analysis.approximate else []),
-    ]
-    return " · ".join(parts)
-
-
-def _rating(model: ModelRating, exact_match: ExactMatch) -> list[str]:
-    row = [
-        rank_words(model),
-        escaped(model.model),
-        numbers.maybe(model.rating, numbers.rating),
-        rating_bounds(model),
-        numbers.maybe(model.mean_preference, numbers.probability),
-        numbers.count(model.n_judgments),
-        numbers.count(model.n_missing),
-    ]
-    if exact_match:
-        row.append(numbers.maybe(exact_match.get(model.model), numbers.percent))
-    return row
+            row.append(numbers.maybe(exact_match.get(model.model), numbers.percent))
+        rows.append(row)
+    yield from _table(headings, rows, left={1})
 
 
 def _neighbours(analysis: RankingAnalysis) -> Iterator[str]:
@@ -203,17 +178,15 @@ def _categories(analysis: RankingAnalysis) -> Iterator[str]:
     for part in analysis.categories:
         found = {model.model: model for model in part.ratings}
         row = [escaped(part.category), numbers.in_clusters(part.n_items, part.n_clusters)]
-        row += [_in_category(found.get(model)) for model in models]
+        for model in map(found.get, models):
+            if model is None:
+                row.append(numbers.UNDEFINED)
+            elif model.rating is None:
+                row.append(rating_bounds(model))
+            else:
+                row.append(f"{numbers.rating(model.rating)} {rating_bounds(model)}")
         rows.append(row)
     yield from _table(["category", "prompts", *map(escaped, models)], rows, left={0})
-
-
-def _in_category(model: ModelRating | None) -> str:
-    if model is None:
-        return numbers.UNDEFINED
-    if model.rating is None:
-        return rating_bounds(model)
-    return f"{numbers.rating(model.rating)} {rating_bounds(model)}"
 
 
 def _share(estimate: Estimate) -> str:

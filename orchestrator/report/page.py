@@ -5,10 +5,11 @@ and what its encoding can show are known. Text is `rich.text.Text` throughout, s
 model's name or message is ever read as markup.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TextIO
+from typing import Concatenate, Final, Literal, ParamSpec, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -196,6 +197,9 @@ class Page:
         return [*lines, line] if used else lines
 
 
+_Given = ParamSpec("_Given")
+
+
 class Paged:
     """A renderable that is laid out when the page is known."""
 
@@ -205,6 +209,22 @@ class Paged:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
         yield from self._build(Page(options.max_width, options.ascii_only))
+
+
+def paged(
+    build: Callable[Concatenate[Page, _Given], Iterable[RenderableType]],
+) -> Callable[_Given, RenderableType]:
+    """Make a function that lays out a page one that returns a renderable.
+
+    Its first argument, the page, comes from the console when the renderable is printed; callers
+    give the others.
+    """
+
+    @functools.wraps(build)
+    def made(*args: _Given.args, **kwargs: _Given.kwargs) -> RenderableType:
+        return Paged(lambda page: build(page, *args, **kwargs))
+
+    return made
 
 
 def make_console(stream: TextIO, width: int | None = None) -> Console:

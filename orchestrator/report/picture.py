@@ -68,26 +68,22 @@ class Axis:
                 return "", glyphs.open_left, " " * (self.width - 1)
             return " " * self.width, "", ""
         at = self.column(bounds.value)
-        left = self._draw_left(bounds, at, glyphs)
-        right = self._draw_right(bounds, at, glyphs)
-        return left, glyphs.point, right
-
-    def _draw_left(self, bounds: Bounds, at: int, glyphs: Glyphs) -> str:
         if bounds.low_open:
-            return "" if at == 0 else glyphs.open_left + glyphs.line * (at - 1)
-        begin = at if bounds.low is None else min(self.column(bounds.low), at)
-        length = at - begin
-        drawn = "" if length == 0 else glyphs.line_left + glyphs.line * (length - 1)
-        return " " * begin + drawn
-
-    def _draw_right(self, bounds: Bounds, at: int, glyphs: Glyphs) -> str:
+            left = "" if at == 0 else glyphs.open_left + glyphs.line * (at - 1)
+        else:
+            begin = at if bounds.low is None else min(self.column(bounds.low), at)
+            length = at - begin
+            drawn = "" if length == 0 else glyphs.line_left + glyphs.line * (length - 1)
+            left = " " * begin + drawn
         room = self.width - at - 1
         if bounds.high_open:
-            return "" if room == 0 else glyphs.line * (room - 1) + glyphs.open_right
-        end = at if bounds.high is None else max(self.column(bounds.high), at)
-        length = end - at
-        drawn = "" if length == 0 else glyphs.line * (length - 1) + glyphs.line_right
-        return drawn + " " * (room - length)
+            right = "" if room == 0 else glyphs.line * (room - 1) + glyphs.open_right
+        else:
+            end = at if bounds.high is None else max(self.column(bounds.high), at)
+            length = end - at
+            drawn = "" if length == 0 else glyphs.line * (length - 1) + glyphs.line_right
+            right = drawn + " " * (room - length)
+        return left, glyphs.point, right
 
 
 def make_axis(values: Iterable[float | None], width: int) -> Axis | None:

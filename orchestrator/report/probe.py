@@ -1,6 +1,6 @@
 """Results of a probe, for the terminal: tables of findings and of methods, for each model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -35,13 +35,6 @@ def probe_tables(
         findings: What the server does.
         verdicts: What methods can do with it.
     """
-    return Group(*_parts(title, findings, verdicts))
-
-
-def _parts(
-    title: str, findings: Sequence[Finding], verdicts: Sequence[Verdict]
-) -> Iterator[RenderableType]:
-    yield Text(safe_line(title), page.HEADING)
     found = _table("question", "answer", "observed")
     for one in findings:
         seen = Text(safe_line(one.said))
@@ -49,16 +42,13 @@ def _parts(
             seen.append(f"\n→ {safe_line(one.remedy)}", page.FAINT)
         name = Text(safe_line(one.name.replace("_", " ")))
         found.add_row(name, Text(safe_line(one.value), _STYLES[one.state]), seen)
-    yield found
-    yield Text("")
     can = _table("numbers", "methods", "why")
     for (word, why, remedy), methods in _alike(verdicts).items():
         said = Text(safe_line(why if word != EXACT else ""))
         if remedy:
             said.append(f"\n→ {safe_line(remedy)}", page.FAINT)
         can.add_row(Text(word, _STYLES[word]), Text(safe_line(", ".join(methods))), said)
-    yield can
-    yield Text("")
+    return Group(Text(safe_line(title), page.HEADING), found, Text(""), can, Text(""))
 
 
 def _alike(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str], list[str]]:

@@ -42,8 +42,12 @@ def win_matrix(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
             under = f"[{numbers.probability(low)}, {numbers.probability(high)}]"
         if not alike:
             under = f"{under} n={numbers.count(wins.n[row][column])}".strip()
-        style = "" if analysis.warning else _side(low, high)
-        return Cell(numbers.probability(value), under, style)
+        style = ""
+        if low is not None and low > _EVEN:
+            style = GOOD
+        elif high is not None and high < _EVEN:
+            style = BAD
+        return Cell(numbers.probability(value), under, "" if analysis.warning else style)
 
     aside = "P(row wins against column), ties as half"
     if alike:
@@ -53,16 +57,40 @@ def win_matrix(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
     yield from draw(page, Grid("", wins.models, wins.models, cell))
 
 
-def _side(low: float | None, high: float | None) -> str:
-    if low is not None and low > _EVEN:
-        return GOOD
-    return BAD if high is not None and high < _EVEN else ""
-
-
 def judge_section(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:
     """Yield the evidence for trust in the judge: order effects, label mass, mean against mode."""
     yield page.heading("Judge", f"over {numbers.counted(analysis.n_judged, 'judgment')}")
-    rows = [*_position_rows(analysis), *_coverage_rows(analysis), *_agreement_rows(analysis)]
+    rows: list[tuple[str, str, str]] = []
+    if (position := analysis.position) is None:
+        rows.append(("effects of presentation order", numbers.UNDEFINED, ""))
+    else:
+        bias, interval = position.bias, position.bias.interval
+        shown = numbers.signed_percent_with_interval(bias.value, *numbers.ends(bias))
+        biased = interval is not None and not interval.contains(0.0)
+        rows += [
+            ("bias for the answer shown first", shown, DOUBTFUL if biased else ""),
+            ("winner flips with the order", _share(position.flip_rate), ""),
+            ("one order decides, the other ties", _share(position.half_flip_rate), ""),
+            ("same decision in both orders", _share(position.consistency), ""),
+        ]
+    coverage = analysis.coverage
+    low = numbers.percent(coverage.share_low)
+    style = DOUBTFUL if coverage.share_low > _MUCH_LOW_MASS else ""
+    rows += [
+        ("mean probability on the labels", numbers.probability(coverage.mean), ""),
+        ("5th percentile of the probability", numbers.probability(coverage.percentile_5), ""),
+        ("readings with less than half on the labels", low, style),
+    ]
+    if coverage.n_unknown:
+        rows.append(("readings with unknown mass", numbers.count(coverage.n_unknown), DOUBTFUL))
+    agreement = analysis.agreement
+    rows += [
+        ("mean and mode agree", numbers.maybe(agreement.decisions, numbers.percent), ""),
+        ("mode is a tie", numbers.maybe(agreement.tied_by_mode, numbers.percent), ""),
+    ]
+    if agreement.kendall_tau is not None:
+        tau = f"Kendall's tau {agreement.kendall_tau:.2f}"
+        rows.append(("rankings by mean and by mode", tau, ""))
     exact = f"{numbers.count(analysis.n_exact)} of {numbers.count(analysis.n_judged)}"
     rows.append(("every label's probability known", exact, ""))
     if analysis.n_same_text:
@@ -71,51 +99,8 @@ def judge_section(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableT
     yield page.table([Column("", "left"), Column("", "left")], cells)
 
 
-_Row = tuple[str, str, str]
-
-
-def _position_rows(analysis: RankingAnalysis) -> list[_Row]:
-    position = analysis.position
-    if position is None:
-        return [("effects of presentation order", numbers.UNDEFINED, "")]
-    interval = position.bias.interval
-    bias = numbers.signed_percent_with_interval(position.bias.value, *numbers.ends(position.bias))
-    biased = interval is not None and not interval.contains(0.0)
-    return [
-        ("bias for the answer shown first", bias, DOUBTFUL if biased else ""),
-        ("winner flips with the order", _share(position.flip_rate), ""),
-        ("one order decides, the other ties", _share(position.half_flip_rate), ""),
-        ("same decision in both orders", _share(position.consistency), ""),
-    ]
-
-
 def _share(estimate: Estimate) -> str:
     return numbers.percent_with_interval(estimate.value, *numbers.ends(estimate))
-
-
-def _coverage_rows(analysis: RankingAnalysis) -> list[_Row]:
-    coverage = analysis.coverage
-    style = DOUBTFUL if coverage.share_low > _MUCH_LOW_MASS else ""
-    rows = [
-        ("mean probability on the labels", numbers.probability(coverage.mean), ""),
-        ("5th percentile of the probability", numbers.probability(coverage.percentile_5), ""),
-        ("readings with less than half on the labels", numbers.percent(coverage.share_low), style),
-    ]
-    if coverage.n_unknown:
-        rows.append(("readings with unknown mass", numbers.count(coverage.n_unknown), DOUBTFUL))
-    return rows
-
-
-def _agreement_rows(analysis: RankingAnalysis) -> list[_Row]:
-    agreement = analysis.agreement
-    rows = [
-        ("mean and mode agree", numbers.maybe(agreement.decisions, numbers.percent), ""),
-        ("mode is a tie", numbers.maybe(agreement.tied_by_mode, numbers.percent), ""),
-    ]
-    if agreement.kendall_tau is not None:
-        tau = f"{agreement.kendall_tau:.2f}"
-        rows.append(("rankings by mean and by mode", f"Kendall's tau {tau}", ""))
-    return rows
 
 
 def failures(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:

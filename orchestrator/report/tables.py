@@ -22,7 +22,7 @@ from orchestrator.report.page import (
     HEADING,
     Column,
     Page,
-    Paged,
+    paged,
 )
 from orchestrator.report.picture import Axis, Bounds, make_axis
 from orchestrator.report.probe import probe_tables
@@ -70,25 +70,18 @@ class _Field:
     weight: int = _ALWAYS
 
 
-def ranking(analysis: RankingAnalysis, exact_match: ExactMatch | None = None) -> RenderableType:
+@paged
+def ranking(
+    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch | None = None
+) -> Iterator[RenderableType]:
     """The whole report of one ranking.
 
     Args:
+        page: Where it is laid out.
         analysis: What `orchestrator.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
-    return Paged(lambda page: _ranking(page, analysis, exact_match or {}))
-
-
-def headline(analysis: RankingAnalysis, exact_match: ExactMatch | None = None) -> RenderableType:
-    """Its first table only: the ratings, and which neighbours can be told apart."""
-    return Paged(lambda page: _headline(page, analysis, exact_match or {}))
-
-
-def _ranking(
-    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
-) -> Iterator[RenderableType]:
-    yield from _headline(page, analysis, exact_match)
+    yield headline(analysis, exact_match)
     if len(analysis.wins.models) > 1 and analysis.n_judged:
         yield Text("")
         yield from win_matrix(page, analysis)
@@ -110,9 +103,11 @@ def _ranking(
     yield page.prose(f"Intervals: {analysis.method}; {analysis.uncertainty}.", FAINT)
 
 
-def _headline(
-    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
+@paged
+def headline(
+    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch | None = None
 ) -> Iterator[RenderableType]:
+    """Its first table only: the ratings, and which neighbours can be told apart."""
     if analysis.warning:
         yield page.prose(analysis.warning, f"{HEADING} {BAD}")
     yield page.prose(subject(analysis), HEADING)
@@ -133,7 +128,7 @@ def _headline(
     if not analysis.ratings:
         return
     yield Text("")
-    yield from _ratings(page, analysis, exact_match)
+    yield from _ratings(page, analysis, exact_match or {})
     if analysis.neighbours:
         yield Text("")
         level = numbers.level(1 - analysis.confidence_level)

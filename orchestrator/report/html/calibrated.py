@@ -11,7 +11,6 @@ from orchestrator.errors import UsageError
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, name
 from orchestrator.report.html.material import Material
-from orchestrator.statistics.calibration import Bin
 from orchestrator.statistics.clustered import METHOD
 
 
@@ -36,8 +35,22 @@ def of_calibration(material: Material) -> list[Figure]:
 def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     overall, by_bin = tables(found)
     rows: list[dict[str, Any]] = []
-    for one in found:
-        rows += [_point(name(one.name), part) for part in one.found.bins if part.n]
+    for judge, part in ((name(one.name), part) for one in found for part in one.found.bins):
+        if not part.n:
+            continue
+        interval = part.accuracy.interval
+        share = numbers.percent(part.accuracy.value)
+        sure = numbers.probability(part.confidence)
+        rows.append(
+            {
+                "group": judge,
+                "x": part.confidence,
+                "value": part.accuracy.value,
+                "low": None if interval is None else interval.low,
+                "high": None if interval is None else interval.high,
+                "tip": f"{judge}: {numbers.counted(part.n, 'pair')} at {sure}, {share} correct",
+            }
+        )
     picture = Picture(
         "lines",
         rows[: figures.MAX_ROWS],
@@ -59,17 +72,3 @@ def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     return Figure(
         "calibration", "Calibration of the judge", basis, says, by_bin, picture, [overall]
     )
-
-
-def _point(judge: str, part: Bin) -> dict[str, object]:
-    interval = part.accuracy.interval
-    share = numbers.percent(part.accuracy.value)
-    sure = numbers.probability(part.confidence)
-    return {
-        "group": judge,
-        "x": part.confidence,
-        "value": part.accuracy.value,
-        "low": None if interval is None else interval.low,
-        "high": None if interval is None else interval.high,
-        "tip": f"{judge}: {numbers.counted(part.n, 'pair')} at {sure}, {share} correct",
-    }

@@ -88,9 +88,12 @@ def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
 
 def _shown(column: Column, value: Cell, axis: tuple[float, float] | None) -> Shown:
     text, aside = _split(safe_block(cell_text(column, value), _MAX_CELL))
-    number = column.form != "text"
     interval = _interval(value, axis) if isinstance(value, Measured) and axis else None
-    return Shown(text, aside, number, _order(value), interval)
+    order = ""
+    number = value.value if isinstance(value, Measured) else value
+    if isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number):
+        order = repr(float(number))
+    return Shown(text, aside, column.form != "text", order, interval)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -101,13 +104,6 @@ def _split(text: str) -> tuple[str, str]:
     at, mark = min(found)
     at += 1 if mark.startswith(numbers.UNDEFINED) else 0
     return text[:at], text[at:].strip()
-
-
-def _order(value: Cell) -> str:
-    number = value.value if isinstance(value, Measured) else value
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return ""
-    return repr(float(number)) if math.isfinite(number) else ""
 
 
 def _interval(value: Measured, axis: tuple[float, float]) -> Interval | None:

@@ -46,7 +46,10 @@ def _rows(picture: Picture) -> list[dict[str, Any]]:
     """The rows, with what their chart needs beside them."""
     rows = [dict(row) for row in picture.rows]
     if picture.kind == "intervals":
-        low, high = _reach(rows)
+        ends = (row[end] for row in rows for end in ("value", "low", "high"))
+        known = [end for end in ends if end is not None]
+        room = 0.06 * (max(known) - min(known)) or 1.0
+        low, high = min(known) - room, max(known) + room
         for row in rows:
             row["from"] = low if row["low_open"] else row["low"]
             row["to"] = high if row["high_open"] else row["high"]
@@ -117,14 +120,6 @@ def _diagonal(low: float, high: float) -> Any:  # noqa: ANN401
     line = alt.Chart(alt.InlineData(values=ends))
     line = line.mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
     return line.encode(x="a:Q", y="b:Q")
-
-
-def _reach(rows: Sequence[Any]) -> tuple[float, float]:
-    """The ends of all finite values, with room for what is open."""
-    known = [v for row in rows for v in (row["value"], row["low"], row["high"]) if v is not None]
-    low, high = min(known), max(known)
-    room = 0.06 * (high - low) or 1.0
-    return low - room, high + room
 
 
 def _intervals(picture: Picture) -> object:

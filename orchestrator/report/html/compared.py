@@ -13,7 +13,7 @@ from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material
 from orchestrator.statistics.averages import levelled
 from orchestrator.summaries._aligned import Aligned, align, basis_of
-from orchestrator.tables import Column, Measured, cell_text, with_interval
+from orchestrator.tables import Column, cell_text, with_interval
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,17 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
         shown = with_interval(correlation.value, correlation.interval, why=correlation.undefined)
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
-            drawn += [_square(*pair, shown) for pair in ((one, two), (two, one))]
+            drawn += [
+                {
+                    "row": name(row),
+                    "column": name(column),
+                    "value": shown.value,
+                    "text": f"{shown.value:+.2f}",
+                    "on_dark": abs(shown.value) > _OVER_BLACK,
+                    "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
+                }
+                for row, column in ((one, two), (two, one))
+            ]
     columns = [Column("score"), Column("with"), _RHO, Column("answers", "count")]
     title = "Agreement between methods, answer by answer"
     table = as_table("agreement", title, columns, lines)
@@ -56,18 +66,6 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
         "but not on answers."
     )
     return Figure(table.key, title, basis_of(aligned, level), says, table, picture)
-
-
-def _square(row: str, column: str, shown: Measured) -> dict[str, object]:
-    value = shown.value or 0.0
-    return {
-        "row": name(row),
-        "column": name(column),
-        "value": value,
-        "text": f"{value:+.2f}",
-        "on_dark": abs(value) > _OVER_BLACK,
-        "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
-    }
 
 
 def _orders(aligned: Aligned) -> Figure:

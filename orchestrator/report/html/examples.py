@@ -172,7 +172,12 @@ class _Chosen:
             return []
         best = _top(self.material, self.frame, {name: columns[name] for name in wanted}, orders)
         rows = [[self._row(place) for place in one["place"]] for one in best]
-        found = _shown(kinds, rows, self.material, show)
+        keys = {key for chosen in rows for row in chosen for key in _keys(row)}
+        answers = _answers(self.material, keys)
+        found = [
+            Examples(key, title, says, [show(row, answers) for row in chosen])
+            for (key, title, says), chosen in zip(kinds, rows, strict=True)
+        ]
         if self.before:
             # Of another method's frame.
             found = [
@@ -213,36 +218,23 @@ def _top(
             # Few rows of a large run are left to look at closely.
             found = valued.filter(_may_enter(best[at])).filter(order.which).select(*_BEST)
             if len(found):
-                best[at] = _first(pl.concat([best[at], found]))
+                best[at] = (
+                    pl.concat([best[at], found])
+                    .drop_nulls("by")
+                    .sort("by", "item", descending=[True, False], maintain_order=True)
+                    .unique("item", keep="first", maintain_order=True)
+                    .head(_EACH)
+                )
     return best
 
 
 def _may_enter(best: pl.DataFrame) -> pl.Expr:
-    """Return which rows would stand before the last of the best ones, as `_first` orders them."""
+    """Return which rows would stand before the last of the best ones."""
     if len(best) < _EACH:
         return pl.lit(value=True)
     item, _, by = best.row(-1)
     entering: pl.Expr = (pl.col("by") > by) | ((pl.col("by") == by) & (pl.col("item") < item))
     return entering
-
-
-def _first(rows: pl.DataFrame) -> pl.DataFrame:
-    order = rows.drop_nulls("by").sort("by", "item", descending=[True, False], maintain_order=True)
-    return order.unique("item", keep="first", maintain_order=True).head(_EACH)
-
-
-def _shown(
-    kinds: Sequence[tuple[str, str, str]],
-    found: Sequence[Sequence[Row]],
-    material: Material,
-    show: Callable[[Row, Answers], Example],
-) -> list[Examples]:
-    """Rows of each kind with the answers that they are about."""
-    answers = _answers(material, {key for rows in found for row in rows for key in _keys(row)})
-    return [
-        Examples(key, title, says, [show(row, answers) for row in rows])
-        for (key, title, says), rows in zip(kinds, found, strict=True)
-    ]
 
 
 def _keys(row: Row) -> list[tuple[object, ...]]:

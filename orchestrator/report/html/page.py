@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.resources import files
 from itertools import chain, count
-from types import ModuleType
 from typing import Any, Final
 
 import jinja2
@@ -98,8 +97,14 @@ def render(material: Material) -> str:
     specified: dict[str, Any] = {}
     drawn: dict[str, Markup] = {}
     for figure in (figure for section in found for figure in section.figures):
-        _draw(figure, drawing, specified, drawn)
+        chart = None if drawing is None else drawing.specification(figure)
+        if drawing is not None and chart is not None:
+            specified[figure.key] = chart
+            picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
+            # Shapes and text only, checked where it is made
+            drawn[figure.key] = Markup(picture)  # noqa: S704
     style, script = _own("style.css"), _own("script.js")
+    recipe = yaml.safe_dump(dict(material.settings), sort_keys=False, allow_unicode=True)
     return _template("page.html.j2").render(
         material=material,
         sections=found,
@@ -107,7 +112,7 @@ def render(material: Material) -> str:
         legend=ranked.LEGEND if any(one.neighbours for one in material.rankings) else "",
         warnings=warnings(material, drawn=drawing is not None),
         facts=rests.facts(material),
-        recipe=_recipe(material),
+        recipe=safe_block(recipe, _MAX_RECIPE),
         drawn=drawn,
         grid=_keyed(),
         style=Markup(style),  # noqa: S704 (our own file)
@@ -149,17 +154,6 @@ def _template(name: str) -> jinja2.Template:
     environment.filters["name"] = safe_name
     environment.filters["block"] = safe_block
     return environment.get_template(name)
-
-
-def _draw(
-    figure: Figure, drawing: ModuleType | None, specified: dict[str, Any], drawn: dict[str, Markup]
-) -> None:
-    found = None if drawing is None else drawing.specification(figure)
-    if drawing is None or found is None:
-        return
-    specified[figure.key] = found
-    picture = drawing.svg(found, figure.key, safe_line(figure.alternative))
-    drawn[figure.key] = Markup(picture)  # noqa: S704 (shapes and text only, checked where made)
 
 
 def _own(name: str) -> str:
@@ -257,7 +251,9 @@ def _parts(material: Material) -> Iterator[Section]:
 
 def glance(material: Material) -> list[str]:
     """Summarise the findings of the run in a few sentences."""
-    found = _distrust(material)
+    warnings_of = [one.warning for one in material.rankings]
+    warnings_of += [table.warning for table in material.tables]
+    found = [line for line in dict.fromkeys(warnings_of) if line]
     for one in material.rankings:
         if one.neighbours:
             about = f"{one.source or 'ranking'}, by {one.judge or 'all judges'}"
@@ -266,13 +262,6 @@ def glance(material: Material) -> list[str]:
         if table.source == table.key and len(table.rows) > 1:
             found += _best(table)
     return found
-
-
-def _distrust(material: Material) -> list[str]:
-    """Warnings about judges that are not to be trusted."""
-    said = [one.warning for one in material.rankings]
-    said += [table.warning for table in material.tables]
-    return [line for line in dict.fromkeys(said) if line]
 
 
 def _best(table: Table) -> list[str]:
@@ -306,8 +295,3 @@ def warnings(material: Material, *, drawn: bool) -> list[str]:
     if not drawn:
         found.append(f"Charts are not shown because they need: {undrawn()}.")
     return [line for line in dict.fromkeys(found) if line]
-
-
-def _recipe(material: Material) -> str:
-    text = yaml.safe_dump(dict(material.settings), sort_keys=False, allow_unicode=True)
-    return safe_block(text, _MAX_RECIPE)

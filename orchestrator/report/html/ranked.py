@@ -10,7 +10,7 @@ from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, name
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
 from orchestrator.statistics.clustered import METHOD as SHARES
-from orchestrator.statistics.ranking import CategoryRatings, ModelRating, RankingAnalysis
+from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words
 
@@ -77,12 +77,6 @@ def _basis(analysis: RankingAnalysis, method: str) -> str:
 
 def _key(what: str, analysis: RankingAnalysis) -> str:
     return figures.key(what, analysis.source, analysis.judge or "all-judges")
-
-
-def _prompts(part: CategoryRatings) -> Cell:
-    if part.n_clusters == part.n_items:
-        return part.n_items
-    return Measured(part.n_items, n_clusters=part.n_clusters)
 
 
 def _rated(model: ModelRating) -> Measured:
@@ -171,8 +165,17 @@ def _wins(analysis: RankingAnalysis) -> Figure:
             continue
         measured = Measured(value, wins.low[r][c], wins.high[r][c])
         rows.append([wins.models[r], wins.models[c], measured, wins.n[r][c]])
-        text = cell_text(_WIN, measured)
-        drawn.append(_square(wins.models[r], wins.models[c], value, text))
+        row, column = name(wins.models[r]), name(wins.models[c])
+        drawn.append(
+            {
+                "row": row,
+                "column": column,
+                "value": value,
+                "text": numbers.probability(value),
+                "on_dark": abs(2 * value - 1) > _OVER_BLACK,
+                "tip": f"{row} against {column}: {cell_text(_WIN, measured)}",
+            }
+        )
     table = as_table(_key("wins", analysis), f"Win rates: {subject(analysis)}", columns, rows)
     picture = None
     if drawn and not many:
@@ -183,24 +186,14 @@ def _wins(analysis: RankingAnalysis) -> Figure:
     return Figure(table.key, table.title, _basis(analysis, SHARES), says, table, picture)
 
 
-def _square(row: str, column: str, value: float, text: str) -> dict[str, object]:
-    return {
-        "row": name(row),
-        "column": name(column),
-        "value": value,
-        "text": numbers.probability(value),
-        "on_dark": abs(2 * value - 1) > _OVER_BLACK,
-        "tip": f"{name(row)} against {name(column)}: {text}",
-    }
-
-
 def _categories(analysis: RankingAnalysis, models: Sequence[str]) -> Figure:
     columns = [Column("category"), Column("model"), _RATING, Column("prompts", "count")]
-    rows = [
-        [part.category, model.model, _rated(model), _prompts(part)]
-        for part in analysis.categories
-        for model in part.ratings
-    ]
+    rows: list[list[Cell]] = []
+    for part in analysis.categories:
+        prompts: Cell = part.n_items
+        if part.n_clusters != part.n_items:
+            prompts = Measured(part.n_items, n_clusters=part.n_clusters)
+        rows += [[part.category, model.model, _rated(model), prompts] for model in part.ratings]
     title = f"By category: {subject(analysis)}"
     table = as_table(_key("categories", analysis), title, columns, rows)
     rated = {model.model for model in analysis.ratings}

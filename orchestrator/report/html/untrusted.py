@@ -24,19 +24,15 @@ def safe_block(text: str, limit: int = MAX_CHARACTERS) -> str:
     """The text without anything that a browser would draw elsewhere or not at all."""
     shown = _NEW_LINES.sub("\n", text[:limit])
     if not _PLAIN.match(shown):
-        shown = _visible(shown)
+        visible: list[str] = []
+        marks = 0
+        for character in shown:
+            category = unicodedata.category(character)
+            marks = marks + 1 if category in _MARKS else 0
+            if marks > _MAX_MARKS:
+                continue
+            hidden = category in _HIDDEN and character not in "\n\t" and character not in _JOINERS
+            visible.append(ascii(character)[1:-1] if hidden else character)
+        shown = "".join(visible)
     more = len(text) - limit
     return shown if more <= 0 else f"{shown}… ({more:,} more characters)"
-
-
-def _visible(text: str) -> str:
-    shown: list[str] = []
-    marks = 0
-    for character in text:
-        category = unicodedata.category(character)
-        marks = marks + 1 if category in _MARKS else 0
-        if marks > _MAX_MARKS:
-            continue
-        hidden = category in _HIDDEN and character not in "\n\t" and character not in _JOINERS
-        shown.append(ascii(character)[1:-1] if hidden else character)
-    return "".join(shown)
