@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source
+from orchestrator.contracts.context import ROWS_AT_ONCE, Context
 from orchestrator.contracts.roles import answer_frames, role_slices
 from orchestrator.errors import OrchestratorError
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
@@ -66,8 +66,14 @@ def align(context: Context, wanted: Mapping[str, Sequence[str]] | None = None) -
     for source in context.sources:
         columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
         for column in columns or ():
-            points = _points(context, source, column)
-            if points is None or len(names) >= _MOST + (0 if wanted is None else 40):
+            try:
+                found = score(context, source, column)
+            except OrchestratorError:
+                # A column that these rows lack, e.g. since an older version wrote them.
+                continue
+            points = found.means().select(*_KEYS, pl.col("value") * found.orientation)
+            is_flat = points["value"].n_unique() < 2
+            if is_flat or len(names) >= _MOST + (0 if wanted is None else 40):
                 continue
             title = f"{source.name}.{column}"
             points = points.rename({"value": title})
@@ -89,39 +95,20 @@ def align(context: Context, wanted: Mapping[str, Sequence[str]] | None = None) -
     return Aligned(frame, [*names, GOLD] if gold else names, gold)
 
 
-def _points(context: Context, source: Source, column: str) -> pl.DataFrame | None:
-    try:
-        found = score(context, source, column)
-    except OrchestratorError:
-        # A column that these rows lack, e.g. since an older version wrote them.
-        return None
-    points = found.means().select(*_KEYS, pl.col("value") * found.orientation)
-    return None if points["value"].n_unique() < 2 else points
-
-
 def _answers(context: Context) -> pl.DataFrame | None:
     """Length and correctness of the answers; the first method's, where several drew some."""
-    parts = [
-        _measured(rows)
-        for frame, columns in answer_frames(context.frames).items()
-        for rows in role_slices(context.frames, frame, columns, ("item", "status"), ROWS_AT_ONCE)
-    ]
+    absent = {"turn": pl.lit(1, pl.Int64), "exact_match": pl.lit(None, pl.Boolean)}
+    parts = []
+    for frame, columns in answer_frames(context.frames).items():
+        for rows in role_slices(context.frames, frame, columns, ("item", "status"), ROWS_AT_ONCE):
+            added = {name: value for name, value in absent.items() if name not in rows.columns}
+            good = rows.with_columns(**added).filter(pl.col("status") == "ok")
+            length = pl.col("text").str.len_chars().cast(pl.Float64).alias("length")
+            gold = pl.col("exact_match").cast(pl.Float64).alias(GOLD)
+            parts.append(good.select(*_KEYS, length, gold))
     if not parts:
         return None
     return pl.concat(parts).unique(list(_KEYS), keep="first", maintain_order=True)
-
-
-def _measured(rows: pl.DataFrame) -> pl.DataFrame:
-    """Length and correctness of some answers."""
-    unknown = {"turn": pl.lit(1, pl.Int64), "exact_match": pl.lit(None, pl.Boolean)}
-    rows = rows.with_columns(
-        value.alias(name) for name, value in unknown.items() if name not in rows.columns
-    )
-    return rows.filter(pl.col("status") == "ok").select(
-        *_KEYS,
-        pl.col("text").str.len_chars().cast(pl.Float64).alias("length"),
-        pl.col("exact_match").cast(pl.Float64).alias(GOLD),
-    )
 
 
 def basis_of(aligned: Aligned, level: float) -> str:

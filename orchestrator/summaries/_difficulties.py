@@ -67,15 +67,14 @@ class Difficulties:
         Raises:
             StatisticsError: If an item has none.
         """
-        values = [self._difficulty(item) for item in items]
+        values = []
+        for item in items:
+            names = self._names.get(item, (("item", item),))
+            values.append(next((self._found[name] for name in names if name in self._found), None))
         missing = sum(value is None for value in values)
         if missing:
             raise StatisticsError(f"{missing:,} of {len(values):,} judged items have no difficulty")
         return np.array(values, dtype=np.float64)
-
-    def _difficulty(self, item: str) -> float | None:
-        names = self._names.get(item, (("item", item),))
-        return next((self._found[name] for name in names if name in self._found), None)
 
 
 def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
@@ -113,6 +112,15 @@ def _weights(files: Sequence[Rows], path: str) -> Floats:
     return np.array([[_number(by_model[m], (name,)) for name in _WEIGHTS] for m in models])
 
 
+def _text(file: Path) -> str:
+    # A named pipe would be waited for.
+    if not file.is_file():
+        raise OSError("it is no file")
+    if file.stat().st_size > _MOST_BYTES:
+        raise OSError(f"it is larger than {_MOST_BYTES:,} bytes")
+    return file.read_text(encoding="utf-8-sig")
+
+
 def _key(row: Mapping[str, object]) -> Key:
     for column, kind in _KEYS.items():
         value = row.get(column)
@@ -140,27 +148,17 @@ def _rows(path: str) -> Rows:
     """
     file = Path(path)
     try:
-        rows = _parsed(_text(file), file.suffix.lower())
+        text = _text(file)
+        rows: object
+        match file.suffix.lower():
+            case ".csv":
+                rows = list(csv.DictReader(io.StringIO(text)))
+            case ".json":
+                rows = json.loads(text)
+            case _:
+                rows = [json.loads(line) for line in text.split("\n") if line.strip()]
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         raise StatisticsError(f"{file.name} cannot be read: {error}") from error
-    if not rows or not all(isinstance(row, Mapping) for row in rows):
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
         raise StatisticsError(f"{file.name} holds no rows")
     return rows
-
-
-def _text(file: Path) -> str:
-    # A named pipe would be waited for.
-    if not file.is_file():
-        raise OSError("it is no file")
-    if file.stat().st_size > _MOST_BYTES:
-        raise OSError(f"it is larger than {_MOST_BYTES:,} bytes")
-    return file.read_text(encoding="utf-8-sig")
-
-
-def _parsed(text: str, suffix: str) -> Rows:
-    if suffix == ".csv":
-        return list(csv.DictReader(io.StringIO(text)))
-    if suffix == ".json":
-        data = json.loads(text)
-        return data if isinstance(data, list) else []
-    return [json.loads(line) for line in text.split("\n") if line.strip()]

@@ -11,7 +11,7 @@ from orchestrator.figures import Figure, Picture, as_table, cell, finite, key
 from orchestrator.statistics.clustered import METHOD
 from orchestrator.statistics.confidence import Gaps, confidence
 from orchestrator.summaries._clusters import prompts_of
-from orchestrator.tables import Column, Measured
+from orchestrator.tables import Column
 
 _BINS: Final = 40
 _DELTAS: Final = 41
@@ -103,7 +103,17 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
         for one in confidence(gaps, deltas.tolist(), level):
             shown = cell(one.published)
             lines.append([str(model), one.delta, shown])
-            drawn.append(_on_curve(str(model), one.delta, shown))
+            share = numbers.maybe(shown.value, numbers.percent)
+            drawn.append(
+                {
+                    "x": one.delta,
+                    "value": finite(shown.value),
+                    "low": finite(shown.low),
+                    "high": finite(shown.high),
+                    "group": str(model),
+                    "tip": f"{model!s} at {one.delta:+.3f}: {share}",
+                }
+            )
     title = f"ProbDiff: confidence at any threshold ({method})"
     columns = [Column("model"), Column("delta", "signed"), _CONFIDENCE]
     table = as_table(key("probdiff-confidence", method), title, columns, lines)
@@ -117,15 +127,3 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     )
     says = "Share of answers with d at or above delta; the paper's delta, -0.05, is marked."
     return Figure(table.key, title, basis, says, table, picture)
-
-
-def _on_curve(model: str, delta: float, shown: Measured) -> dict[str, object]:
-    share = numbers.maybe(shown.value, numbers.percent)
-    return {
-        "x": delta,
-        "value": finite(shown.value),
-        "low": finite(shown.low),
-        "high": finite(shown.high),
-        "group": model,
-        "tip": f"{model} at {delta:+.3f}: {share}",
-    }

@@ -120,6 +120,8 @@ def _rate_lines(
     for at, model in enumerate(models):
         of_model = (tied["model_a"] == model) | (tied["model_b"] == model)
         value = float(rated.values[at])
+        low, high = int(rated.rank_low[at]), int(rated.rank_high[at])
+        ranks = str(low) if low == high else f"{low}-{high}"
         lines.append(
             (
                 -value if value == value else np.inf,
@@ -129,7 +131,7 @@ def _rate_lines(
                     _measured(rates.values[at], rates.low[at], rates.high[at]),
                     tied.filter(of_model)["tie"].mean(),  # type: ignore[list-item] # of booleans
                     _measured(rated.values[at], rated.low[at], rated.high[at]),
-                    _rank(int(rated.rank_low[at]), int(rated.rank_high[at]), int(rated.rank[at])),
+                    ranks if rated.rank[at] else None,
                 ],
             )
         )
@@ -141,12 +143,6 @@ def _measured(value: float, low: float, high: float) -> Measured:
         return Measured(None, why="not compared")
     bounds = (None, None) if np.isnan(low) or np.isnan(high) else (float(low), float(high))
     return Measured(float(value), *bounds)
-
-
-def _rank(low: int, high: int, rank: int) -> str | None:
-    if not rank:
-        return None
-    return str(low) if low == high else f"{low}-{high}"
 
 
 def _basis(found: Preferences) -> str:

@@ -56,16 +56,20 @@ class ScoresSummary(Summary[MethodSettings]):
                 missing = points[column].null_count()
                 known = len(points) - missing
                 lines.append([*names, column, _BETTER[orientation], mean, known, missing])
-        return [
-            make_table(
-                "scores.judges" if is_judged else "scores",
-                "Mean scores",
-                (*map(Column, keys), *_NUMBERS),
-                lines,
-                basis=_basis(rows),
-                notes=_notes(rows),
-            )
+        basis = prompt_words(rows) if CLUSTER in rows.columns else f"{len(rows):,} rows"
+        if n_failed := len(rows.filter(pl.col("status") != "ok")):
+            basis = f"{basis} · {n_failed:,} failed"
+        notes = [
+            "better: whether a higher or a lower score means a better answer, as the method "
+            "declares",
+            "missing: failed rows, and rows without a value",
+            METHODS,
         ]
+        if "model_a" in rows.columns:
+            notes.append("a score of a pair is the probability that the model beats its opponent")
+        table = "scores.judges" if is_judged else "scores"
+        columns = (*map(Column, keys), *_NUMBERS)
+        return [make_table(table, "Mean scores", columns, lines, basis=basis, notes=notes)]
 
 
 def _checked(name: str, columns: Iterable[str], rows: pl.DataFrame) -> list[str]:
@@ -105,20 +109,3 @@ def _mean(
     if kind == pl.Boolean() or "model_a" in points.columns:
         return share_of(points, pl.col(column), confidence_level)
     return mean_of(points, pl.col(column), confidence_level)
-
-
-def _basis(rows: pl.DataFrame) -> str:
-    n_failed = len(rows.filter(pl.col("status") != "ok"))
-    basis = prompt_words(rows) if CLUSTER in rows.columns else f"{len(rows):,} rows"
-    return f"{basis} · {n_failed:,} failed" if n_failed else basis
-
-
-def _notes(rows: pl.DataFrame) -> list[str]:
-    notes = [
-        "better: whether a higher or a lower score means a better answer, as the method declares",
-        "missing: failed rows, and rows without a value",
-        METHODS,
-    ]
-    if "model_a" in rows.columns:
-        notes.append("a score of a pair is the probability that the model beats its opponent")
-    return notes

@@ -53,26 +53,26 @@ class AlignBenchSummary(Summary[MethodSettings]):
         known = {name for half in _HALVES for names in half.items() for name in names}
         if not tables or not known & set(context.rows["category"].drop_nulls()):
             return tables
-        lines = [
-            [str(model), str(judge), *_line(rows, context.confidence_level)]
-            for (model, judge), rows in context.rows.group_by("model", "judge", maintain_order=True)
-        ]
+        lines: list[list[Cell]] = []
+        level = context.confidence_level
+        for (model, judge), rows in context.rows.group_by("model", "judge", maintain_order=True):
+            good = rows.filter(OK & pl.col("rating").is_not_null())
+            halves = [_groups(good, names) for names in _HALVES]
+            both = [group._replace(weight=0.5 * group.weight) for half in halves for group in half]
+            lines.append(
+                [
+                    str(model),
+                    str(judge),
+                    _weighted(both, level),
+                    *(_weighted(half, level) for half in halves),
+                    mean_of(good, pl.col("rating"), level).value,
+                ]
+            )
         notes = ["overall: mean of the two halves, each the mean of its categories' means", METHODS]
         overall = make_table(
             "align_bench.overall", "AlignBench: overall", _COLUMNS, lines, notes=notes
         )
         return [overall, *tables]
-
-
-def _line(rows: pl.DataFrame, confidence_level: float) -> list[Cell]:
-    good = rows.filter(OK & pl.col("rating").is_not_null())
-    halves = [_groups(good, names) for names in _HALVES]
-    both = [group._replace(weight=0.5 * group.weight) for half in halves for group in half]
-    return [
-        _weighted(both, confidence_level),
-        *(_weighted(half, confidence_level) for half in halves),
-        mean_of(good, pl.col("rating"), confidence_level).value,
-    ]
 
 
 def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Group]:

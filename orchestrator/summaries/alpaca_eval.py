@@ -24,7 +24,6 @@ from orchestrator.frames import columns_of
 from orchestrator.methods.alpaca_eval import Config, LengthControl
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.length import (
-    Gamed,
     head_to_head,
     length_controlled_win_rate,
     standardised_length,
@@ -92,12 +91,31 @@ class AlpacaEvalSummary(Summary[Config]):
         rows = context.rows
         if rows.is_empty():
             return []
-        groups = [
-            ([str(model), str(judge)], group)
-            for (model, judge), group in rows.group_by("model", "judge", maintain_order=True)
-        ]
         controlled = _controls(context, self.config.length_control)
-        lines = [_line(context, names, group, controlled) for names, group in groups]
+        lines: list[list[Cell]] = []
+        lengths: list[list[Cell]] = []
+        for (model, judge), group in rows.group_by("model", "judge", maintain_order=True):
+            good = group.filter(OK & pl.col("preference").is_not_null())
+            found = head_to_head(good["preference"].to_numpy().astype(np.float64))
+            line: list[Cell] = [
+                str(model),
+                str(judge),
+                without_n(share_of(good, pl.col("preference") - 1.0, context.confidence_level)),
+                _percent(found.standard_error),
+                _percent(found.discrete_win_rate),
+                found.n,
+                len(group) - found.n,
+            ]
+            if isinstance(controlled, str):
+                line.insert(3, Measured(None, why=controlled))
+            elif controlled is not None:
+                line.insert(3, _length_controlled(context, good, controlled))
+            lines.append(line)
+            written = group.filter(OK)
+            own, other = written["n_characters"], written["n_characters_baseline"]
+            columns_of_lengths = (own, other, own > other, written["same_text"])
+            means = [column.cast(pl.Float64).mean() for column in columns_of_lengths]
+            lengths.append([str(model), str(judge), *means])  # type: ignore[list-item]
         notes = [
             "win rate: mean of preference - 1; s.e. as published: every row taken as independent",
             _about(controlled),
@@ -109,7 +127,6 @@ class AlpacaEvalSummary(Summary[Config]):
         basis = prompt_words(rows)
         columns = _COLUMNS if controlled is None else (*_COLUMNS[:3], _CONTROLLED, *_COLUMNS[3:])
         title = f"AlpacaEval: preference over {self.config.baseline}"
-        lengths = [[*names, *_lengths(group)] for names, group in groups]
         return [
             make_table("alpaca_eval", title, columns, lines, basis=basis, notes=notes),
             make_table(
@@ -144,33 +161,6 @@ def _about(controlled: Difficulties | str | None) -> str:
     return "length-controlled: AlpacaEval's fit; interval over prompts, the fit made anew for each"
 
 
-def _line(
-    context: Context, names: list[str], rows: pl.DataFrame, controlled: Difficulties | str | None
-) -> list[Cell]:
-    good = rows.filter(OK & pl.col("preference").is_not_null())
-    found = head_to_head(good["preference"].to_numpy().astype(np.float64))
-    line: list[Cell] = [
-        *names,
-        without_n(share_of(good, pl.col("preference") - 1.0, context.confidence_level)),
-        _percent(found.standard_error),
-        _percent(found.discrete_win_rate),
-        found.n,
-        len(rows) - found.n,
-    ]
-    if isinstance(controlled, str):
-        line.insert(3, Measured(None, why=controlled))
-    elif controlled is not None:
-        line.insert(3, _length_controlled(context, good, controlled))
-    return line
-
-
-def _lengths(rows: pl.DataFrame) -> list[float | None]:
-    good = rows.filter(OK)
-    longer = good["n_characters"] > good["n_characters_baseline"]
-    columns = (good["n_characters"], good["n_characters_baseline"], longer, good["same_text"])
-    return [column.cast(pl.Float64).mean() for column in columns]  # type: ignore[misc]
-
-
 def _percent(value: float) -> float | None:
     return None if math.isnan(value) else value / 100.0
 
@@ -198,10 +188,11 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
     try:
         length = standardised_length(baseline, model)
         difficulties = controlled.of(good["item"])
-        key = _digest(
-            [preference, length, difficulties, prompts, *_columns(controlled.gamed)],
-            (_FIT, n_resamples, context.seed, context.confidence_level),
-        )
+        arrays = [preference, length, difficulties, prompts]
+        if (gamed := controlled.gamed) is not None:
+            arrays += [gamed.length, gamed.difficulty, gamed.preference]
+        rest = (_FIT, n_resamples, context.seed, context.confidence_level)
+        key = _digest(arrays, rest)
         found = context.once(key, _Fitted, fitted)
     except StatisticsError as error:
         return Measured(None, why=str(error))
@@ -212,10 +203,6 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
         why = "the penalty leaves nothing of the model beside length: no interval"
         return Measured(found.win_rate / 100.0, why=why)
     return Measured(found.win_rate / 100.0, found.low / 100.0, found.high / 100.0)
-
-
-def _columns(gamed: Gamed | None) -> list[NDArray[Any]]:
-    return [] if gamed is None else [gamed.length, gamed.difficulty, gamed.preference]
 
 
 def _digest(arrays: Sequence[NDArray[Any]], rest: tuple[object, ...]) -> bytes:

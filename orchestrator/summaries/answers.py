@@ -35,10 +35,24 @@ class AnswersSummary(Summary[MethodSettings]):
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: answers, failures, exact match with its interval, log-probability."""
-        rows = [
-            _line(str(model), frame, context.confidence_level)
-            for (model,), frame in context.rows.group_by("model", maintain_order=True)
-        ]
+        rows: list[list[Cell]] = []
+        for (model,), frame in context.rows.group_by("model", maintain_order=True):
+            good = frame.filter(pl.col("status") == "ok")
+            checked = good.filter(pl.col("exact_match").is_not_null())
+            right = None
+            if len(checked):
+                right = share_of(checked, pl.col("exact_match"), context.confidence_level)
+            rows.append(
+                [
+                    str(model),
+                    len(good),
+                    len(frame) - len(good),
+                    right,
+                    good["mean_logprob"].mean(),  # type: ignore[list-item] # of a column of floats
+                    good["n_tokens"].mean(),  # type: ignore[list-item]
+                    (good["finish_reason"] == "length").cast(pl.Float64).mean(),  # type: ignore[list-item]
+                ]
+            )
         if not rows:
             return []
         notes = ["intervals: Wilson, clustered by prompt; log-probabilities are means over answers"]
@@ -47,18 +61,3 @@ class AnswersSummary(Summary[MethodSettings]):
                 "answers", "Answers", _COLUMNS, rows, basis=prompt_words(context.rows), notes=notes
             )
         ]
-
-
-def _line(model: str, frame: pl.DataFrame, confidence_level: float) -> list[Cell]:
-    good = frame.filter(pl.col("status") == "ok")
-    checked = good.filter(pl.col("exact_match").is_not_null())
-    right = share_of(checked, pl.col("exact_match"), confidence_level) if len(checked) else None
-    return [
-        model,
-        len(good),
-        len(frame) - len(good),
-        right,
-        good["mean_logprob"].mean(),  # type: ignore[list-item] # of a column of floats
-        good["n_tokens"].mean(),  # type: ignore[list-item]
-        (good["finish_reason"] == "length").cast(pl.Float64).mean(),  # type: ignore[list-item]
-    ]

@@ -1,12 +1,11 @@
 """Glass-box features: the mean of each by model, with what it rests on and which way is better."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Summary
 from orchestrator.figures import Figure, Picture, as_table, points
@@ -57,7 +56,33 @@ class GlassBoxSummary(Summary[Config]):
         Features of several such methods stand together, in the figures of the first of them.
         """
         sources = [one for one in context.sources if isinstance(one.method, GlassBox)]
-        return _against_gold(context, sources) if context.name == sources[0].name else []
+        if context.name != sources[0].name:
+            return []
+        judges = [one for one in context.sources if is_judging(one.method) and one.scores]
+        wanted = {one.name: list(one.scores) for one in sources}
+        wanted |= {one.name: list(one.scores)[:1] for one in judges[:1]}
+        aligned = align(context, wanted)
+        judged = f"{judges[0].name}.{next(iter(judges[0].scores))}" if judges else ""
+        gold = GOLD if aligned is not None and aligned.gold else judged
+        if aligned is None or gold not in aligned.names:
+            return []
+        level = context.confidence_level
+        lines: list[list[Any]] = []
+        for one in aligned.names:
+            if one in (gold, judged):
+                continue
+            found = aligned.correlation(one, gold, level)
+            rho = with_interval(found.value, found.interval, why=found.undefined)
+            lines.append([one.partition(".")[2], rho, found.n_points])
+        lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
+        title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{gold}"
+        columns = [Column("feature"), _RHO, Column("answers", "count")]
+        table = as_table("glass-box", title, columns, lines)
+        shown = points(table, 0, 1)
+        axis = f"Spearman's rho with {gold}"
+        picture = Picture("intervals", shown, axis, options={"zero": 0.0}) if shown else None
+        says = "Each feature is oriented as its paper predicts; left of 0 it is misleading."
+        return [Figure(table.key, title, basis_of(aligned, level), says, table, picture)]
 
 
 def _features(context: Context, rows: pl.DataFrame, basis: str, config: Config) -> Table:
@@ -129,37 +154,3 @@ def _answers(rows: pl.DataFrame, basis: str) -> Table:
             ]
         )
     return make_table("glass_box.answers", "What was read", _ANSWERS, lines, basis=basis)
-
-
-def _against_gold(context: Context, sources: Sequence[Source]) -> list[Figure]:
-    judges = [one for one in context.sources if is_judging(one.method) and one.scores]
-    wanted = {one.name: list(one.scores) for one in sources}
-    wanted |= {one.name: list(one.scores)[:1] for one in judges[:1]}
-    aligned = align(context, wanted)
-    judged = f"{judges[0].name}.{next(iter(judges[0].scores))}" if judges else ""
-    gold = GOLD if aligned is not None and aligned.gold else judged
-    if aligned is None or gold not in aligned.names:
-        return []
-    level = context.confidence_level
-    features = [one for one in aligned.names if one not in (gold, judged)]
-    lines: list[list[Any]] = []
-    for one in features:
-        correlation = aligned.correlation(one, gold, level)
-        lines.append(
-            [
-                one.partition(".")[2],
-                with_interval(correlation.value, correlation.interval, why=correlation.undefined),
-                correlation.n_points,
-            ]
-        )
-    lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
-    title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{gold}"
-    columns = [Column("feature"), _RHO, Column("answers", "count")]
-    table = as_table("glass-box", title, columns, lines)
-    shown = points(table, 0, 1)
-    options = {"zero": 0.0}
-    picture = Picture("intervals", shown, f"Spearman's rho with {gold}", options=options)
-    says = "Each feature is oriented as its paper predicts; left of 0 it is misleading."
-    return [
-        Figure(table.key, title, basis_of(aligned, level), says, table, picture if shown else None)
-    ]

@@ -60,7 +60,21 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         lines: list[list[Cell]] = []
         for (judge,), rows in good.group_by("judge", maintain_order=True):
             models = pl.concat([rows["model_a"], rows["model_b"]]).unique(maintain_order=True)
-            lines += [_line(str(judge), model, rows, context) for model in models]
+            for model in models:
+                mine = rows.filter((pl.col("model_a") == model) | (pl.col("model_b") == model))
+                score = pl.when(pl.col("model_a") == model).then("score_a").otherwise("score_b")
+                coverage = mine.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
+                lines.append(
+                    [
+                        model,
+                        str(judge),
+                        len(mine),
+                        without_n(mean_of(mine, score, context.confidence_level)),
+                        mass(coverage),
+                        (coverage < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+                        int(mine["n_silent"].sum()),
+                    ]
+                )
         notes = [
             "mean score: of both orders, the second one in a reply behind the most likely first "
             "one; interval over prompts",
@@ -80,18 +94,3 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         for judge_name, found in preferences(context.rows).by_judge():
             tables.append(estimator_table(found, "pairwise_scoring", judge_name))
         return tables
-
-
-def _line(judge: str, model: str, rows: pl.DataFrame, context: Context) -> list[Cell]:
-    mine = rows.filter((pl.col("model_a") == model) | (pl.col("model_b") == model))
-    score = pl.when(pl.col("model_a") == model).then("score_a").otherwise("score_b")
-    coverage = mine.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
-    return [
-        model,
-        judge,
-        len(mine),
-        without_n(mean_of(mine, score, context.confidence_level)),
-        mass(coverage),
-        (coverage < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
-        int(mine["n_silent"].sum()),
-    ]

@@ -135,21 +135,30 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
     sums = votes.sums
     shares = mean_preferences(sums, context.confidence_level)
     n_votes = sums.model_counts.sum(axis=0)
-    # Mean characters of an answer, by model.
-    table = _answers(votes.pairs).group_by("model").agg(pl.col("length").mean())
-    lengths = dict(table.iter_rows())
-    rows: list[list[Cell]] = [
-        [
-            votes.models[i],
-            _cell(rated.values[i], rated.low[i], rated.high[i], int(rated.n_prompts[i]), votes),
-            _rank(rated, i),
-            _cell(shares.values[i], shares.low[i], shares.high[i], int(shares.n_prompts[i]), votes),
-            int(n_votes[i]),
-            votes.n_missing.get(votes.models[i], 0),
-            lengths.get(votes.models[i]),
-        ]
-        for i in order
+    # Mean characters of an answer that was compared, by model.
+    sides = [
+        votes.pairs.select("item", "turn", model=f"model_{side}", length=f"length_{side}")
+        for side in ("a", "b")
     ]
+    answers = pl.concat(sides).unique(subset=["item", "turn", "model"], maintain_order=True)
+    lengths = dict(answers.group_by("model").agg(pl.col("length").mean()).iter_rows())
+    rows: list[list[Cell]] = []
+    for i in order:
+        low, high = int(rated.rank_low[i]), int(rated.rank_high[i])
+        ranks = f"{rated.rank[i]}" if low == high else f"{rated.rank[i]} ({low}-{high})"
+        rows.append(
+            [
+                votes.models[i],
+                _cell(rated.values[i], rated.low[i], rated.high[i], int(rated.n_prompts[i]), votes),
+                ranks if rated.rank[i] else None,
+                _cell(
+                    shares.values[i], shares.low[i], shares.high[i], int(shares.n_prompts[i]), votes
+                ),
+                int(n_votes[i]),
+                votes.n_missing.get(votes.models[i], 0),
+                lengths.get(votes.models[i]),
+            ]
+        )
     notes = [
         f"rating: {METHOD}; ties count half; it does not depend on the order of the votes",
         "rank: with the range that no difference contradicts, for all models at once",
@@ -204,15 +213,6 @@ def _won_and_tied(votes: Votes) -> tuple[Floats, Floats]:
     ties = np.bincount(votes.first[tied], minlength=n)
     ties += np.bincount(votes.second[tied], minlength=n)
     return wins.astype(np.float64), ties.astype(np.float64)
-
-
-def _answers(pairs: pl.DataFrame) -> pl.DataFrame:
-    """One row an answer that was compared: item, turn, model, length."""
-    sides = [
-        pairs.select("item", "turn", model=f"model_{side}", length=f"length_{side}")
-        for side in ("a", "b")
-    ]
-    return pl.concat(sides).unique(subset=["item", "turn", "model"], maintain_order=True)
 
 
 def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
@@ -308,13 +308,6 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     title = "Nearness to the top model"
     basis = _basis(votes)
     return make_table("peer_elo.nearest", title, _NEAREST, found, basis=basis, notes=notes)
-
-
-def _rank(rated: Ratings, i: int) -> str | None:
-    if not rated.rank[i]:
-        return None
-    low, high = int(rated.rank_low[i]), int(rated.rank_high[i])
-    return f"{rated.rank[i]}" if low == high else f"{rated.rank[i]} ({low}-{high})"
 
 
 def _cell(value: float, low: float, high: float, n: int, votes: Votes) -> Measured:

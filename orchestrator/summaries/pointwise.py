@@ -71,6 +71,16 @@ class PointwiseRatingSummary(Summary[Config]):
 
 
 def _scores(context: Context, scale: tuple[int, int]) -> Table:
+    lines: list[list[Cell]] = []
+    for (judge, model), rows in _groups(context):
+        good = rows.filter(pl.col("status") == "ok")
+        locations: list[Cell] = [
+            good[name].mean()  # type: ignore[misc] # of a column of floats
+            for name in ("mode", "median", "first_percentile")
+        ]
+        mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level))
+        missing = len(rows) - len(good)
+        lines.append([str(model), str(judge), len(good), missing, mean, *locations])
     notes = [
         "mean score: of the whole distribution; interval over prompts (jackknife, Student's t)",
         "mode, median, 1st percentile: means over answers of each distribution's own, for contrast",
@@ -79,10 +89,7 @@ def _scores(context: Context, scale: tuple[int, int]) -> Table:
         "pointwise.scores",
         f"Scores from {scale[0]} to {scale[1]}",
         _SCORES,
-        [
-            _score_line(str(judge), str(model), rows, context)
-            for (judge, model), rows in _groups(context)
-        ],
+        lines,
         basis=prompt_words(context.rows),
         notes=notes,
     )
@@ -92,22 +99,22 @@ def _groups(context: Context) -> Iterable[tuple[tuple[object, ...], pl.DataFrame
     return context.rows.group_by("judge", "model", maintain_order=True)
 
 
-def _score_line(judge: str, model: str, rows: pl.DataFrame, context: Context) -> list[Cell]:
-    good = rows.filter(pl.col("status") == "ok")
-    locations: list[Cell] = [
-        good[name].mean()  # type: ignore[misc] # of a column of floats
-        for name in ("mode", "median", "first_percentile")
-    ]
-    mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level))
-    return [model, judge, len(good), len(rows) - len(good), mean, *locations]
-
-
 def _readings(context: Context) -> Table:
     """Tabulate measures of trust in the distributions."""
-    lines = [
-        _reading_line(str(judge), str(model), rows.filter(pl.col("status") == "ok"))
-        for (judge, model), rows in _groups(context)
-    ]
+    lines: list[list[Cell]] = []
+    for (judge, model), rows in _groups(context):
+        good = rows.filter(pl.col("status") == "ok")
+        lines.append(
+            [
+                str(model),
+                str(judge),
+                good["entropy"].mean(),  # type: ignore[list-item] # of a column of floats
+                mass(good["coverage"]),
+                (good["coverage"] < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+                int((~good["exact"]).sum()),
+                int(good["n_silent"].sum()),
+            ]
+        )
     return make_table(
         "pointwise.readings",
         "Readings of the judge",
@@ -115,15 +122,3 @@ def _readings(context: Context) -> Table:
         lines,
         notes=[f"coverage: probability on the scores; low is under {UNRELIABLE_BELOW:g}"],
     )
-
-
-def _reading_line(judge: str, model: str, good: pl.DataFrame) -> list[Cell]:
-    return [
-        model,
-        judge,
-        good["entropy"].mean(),  # type: ignore[list-item] # of a column of floats
-        mass(good["coverage"]),
-        (good["coverage"] < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
-        int((~good["exact"]).sum()),
-        int(good["n_silent"].sum()),
-    ]

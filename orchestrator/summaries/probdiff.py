@@ -153,22 +153,6 @@ def _models(
                 good["d"].null_count(),
             ]
         )
-    notes = _notes(config, context)
-    return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis_of(rows), notes=notes)
-
-
-def _published(found: Confidence) -> Measured:
-    return without_n(measured(found.published))
-
-
-def _over_changed(found: Confidence) -> Measured:
-    if found.changed is None or not found.changed.n:
-        return Measured(None, why="nothing changed")
-    return measured(found.changed)
-
-
-def _notes(config: Config, context: Context) -> list[str]:
-    rows = context.rows
     notes = [
         f"d: mean log-probability a token of the rewriting minus that of the answer, in nats; "
         f"larger is better; confidence: share with d >= {config.deltas[0]:g}",
@@ -182,7 +166,17 @@ def _notes(config: Config, context: Context) -> list[str]:
         notes.append(_temperature_note(drawn))
     if rows["model"].n_unique() > 1:
         notes.append(_vocabulary_note(context))
-    return notes
+    return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis_of(rows), notes=notes)
+
+
+def _published(found: Confidence) -> Measured:
+    return without_n(measured(found.published))
+
+
+def _over_changed(found: Confidence) -> Measured:
+    if found.changed is None or not found.changed.n:
+        return Measured(None, why="nothing changed")
+    return measured(found.changed)
 
 
 class DrawnAt(NamedTuple):

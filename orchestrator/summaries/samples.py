@@ -1,7 +1,5 @@
 """Samples: how much the mean log-probability of answers to one question varies, and its curve."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import polars as pl
 
@@ -44,7 +42,7 @@ class SamplesSummary(Summary[MethodSettings]):
         rows = context.rows
         if rows.is_empty():
             return []
-        good = rows.filter(pl.col("status") == "ok")
+        good, level = rows.filter(pl.col("status") == "ok"), context.confidence_level
         # Different texts to a question, by their hashes.
         parts = [
             part.filter(pl.col("status") == "ok").select("model", "item", pl.col("text").hash())
@@ -55,7 +53,23 @@ class SamplesSummary(Summary[MethodSettings]):
         lines: list[list[Cell]] = []
         curves: list[list[Cell]] = []
         for (model,), group in good.group_by("model", maintain_order=True):
-            lines.append(_line(str(model), group, distinct, context.confidence_level))
+            of_question = group.group_by("item", CLUSTER, maintain_order=True).agg(
+                variance=pl.col("ell").drop_nulls().var(ddof=1)
+            )
+            right = None
+            if group["exact_match"].count():
+                right = share_of(group, pl.col("exact_match"), level).value
+            lines.append(
+                [
+                    str(model),
+                    without_n(mean_of(group, pl.col("ell"), level)),
+                    without_n(mean_of(of_question, pl.col("variance"), level)),
+                    distinct[model] / len(group),
+                    right,
+                    len(group),
+                    group["ell"].null_count(),
+                ]
+            )
             curves.append([str(model), *_curve(group)])
         notes = [
             "ell: mean log-probability a token, in nats; variance: of ell within a question, mean "
@@ -76,25 +90,6 @@ class SamplesSummary(Summary[MethodSettings]):
                 ],
             ),
         ]
-
-
-def _line(
-    model: str, group: pl.DataFrame, distinct: Mapping[str, int], confidence_level: float
-) -> list[Cell]:
-    of_question = group.group_by("item", CLUSTER, maintain_order=True).agg(
-        variance=pl.col("ell").drop_nulls().var(ddof=1)
-    )
-    matched = pl.col("exact_match")
-    right = share_of(group, matched, confidence_level) if group["exact_match"].count() else None
-    return [
-        model,
-        without_n(mean_of(group, pl.col("ell"), confidence_level)),
-        without_n(mean_of(of_question, pl.col("variance"), confidence_level)),
-        distinct[model] / len(group),
-        None if right is None else right.value,
-        len(group),
-        group["ell"].null_count(),
-    ]
 
 
 def _curve(group: pl.DataFrame) -> list[Cell]:
