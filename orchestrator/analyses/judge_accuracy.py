@@ -8,6 +8,7 @@ its rule, so its figures may differ by it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,6 @@ from orchestrator.summaries._preferences import (
     PAIRWISE,
     POINTWISE,
     WORDS,
-    Preferences,
     judged_rows,
     preferences,
 )
@@ -102,40 +102,35 @@ def _settings(context: Context, config: Config) -> Iterator[_Setting]:
         judges = list(found.by_judge())
         for judge, of_judge in judges:
             name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
-            known = truths(context, config.winner, of_judge.rows, source.name)
-            yield _setting(name, source, judge, of_judge, known)
-
-
-def _setting(name: str, source: Source, judge: str, found: Preferences, truth: Floats) -> _Setting:
-    kept = np.abs(truth) == 1.0
-    rows = found.rows.select(
-        "item",
-        CLUSTER,
-        "turn",
-        "coverage",
-        pair=pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f"),
-    ).filter(pl.Series(kept))
-    given = {
-        estimator: 0.5 + 0.5 * found.decisions(estimator)[kept] * truth[kept]
-        for estimator in found.estimators
-    }
-    n_ties, n_unknown = int((truth == 0.0).sum()), int(np.isnan(truth).sum())
-    return _Setting(name, source, judge, rows, given, n_ties, n_unknown, found.n_missing)
+            truth = truths(context, config.winner, of_judge.rows, source.name)
+            kept = np.abs(truth) == 1.0
+            pair = pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f")
+            columns = of_judge.rows.select("item", CLUSTER, "turn", "coverage", pair=pair)
+            credits_of = {
+                estimator: 0.5 + 0.5 * of_judge.decisions(estimator)[kept] * truth[kept]
+                for estimator in of_judge.estimators
+            }
+            yield _Setting(
+                name,
+                source,
+                judge,
+                columns.filter(pl.Series(kept)),
+                credits_of,
+                n_ties=int((truth == 0.0).sum()),
+                n_unknown=int(np.isnan(truth).sum()),
+                n_missing=of_judge.n_missing,
+            )
 
 
 def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: str) -> Table:
     """The table of the paper: a row a setting, a column an estimator."""
     columns = [Column("setting"), Column("pairs", "count"), Column("coverage")]
     columns += [Column(_SHORT.get(name, WORDS[name]), "number") for name in estimators]
-    lines: list[list[Cell]] = [
-        [
-            setting.name,
-            len(setting.rows),
-            mass(setting.rows["coverage"]),
-            *(_mean(setting.credits.get(name)) for name in estimators),
-        ]
-        for setting in settings
-    ]
+    lines: list[list[Cell]] = []
+    for setting in settings:
+        given = map(setting.credits.get, estimators)
+        means = [None if one is None or not one.size else float(one.mean()) for one in given]
+        lines.append([setting.name, len(setting.rows), mass(setting.rows["coverage"]), *means])
     first = settings[0]
     left_out = f"{first.n_ties:,} pairs labelled as ties are excluded"
     notes = [
@@ -160,10 +155,6 @@ def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: s
         basis=f"{prompt_words(first.rows)} · {left_out}",
         notes=notes,
     )
-
-
-def _mean(credit: Floats | None) -> float | None:
-    return float(credit.mean()) if credit is not None and credit.size else None
 
 
 def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
@@ -236,39 +227,34 @@ def _reasoning(settings: Sequence[_Setting], context: Context) -> list[Table]:
     """Without reasoning against with it, where two settings differ in nothing else."""
     found: list[tuple[str, str, str, Comparison]] = []
     by_mean = []
-    for one in settings:
-        for two in settings:
-            if not _differ_in_reasoning(one, two):
-                continue
-            for name in one.credits:
-                comparison = _across(one, two, name, _resampling(context))
-                found.append((WORDS[name], one.name, two.name, comparison))
-                if name in ("mean", "mean_pre"):
-                    by_mean.append(found[-1])
+    keys = ["item", "turn", "pair"]
+    for one, two in permutations(settings, 2):
+        plain, reasoning = one.source.method, two.source.method
+        if one.judge != two.judge or not isinstance(plain, JudgeMethod):
+            continue
+        if not plain.differs_in_reasoning(reasoning):
+            continue
+        for name in one.credits:
+            # The same estimator in both settings, on the pairs that both have
+            both = one.rows.select(*keys, CLUSTER, first=pl.Series(one.credits[name])).join(
+                two.rows.select(*keys, second=pl.Series(two.credits[name])),
+                on=keys,
+                maintain_order="left",
+            )
+            first, second = (
+                both[side].to_numpy().astype(np.float64) for side in ("first", "second")
+            )
+            prompts = codes(both[CLUSTER])
+            comparison = compare_accuracies(first, second, prompts, _resampling(context))
+            found.append((WORDS[name], one.name, two.name, comparison))
+            if name in ("mean", "mean_pre"):
+                by_mean.append(found[-1])
     if not found:
         return []
     table = _comparison_table(
         "judge_accuracy.reasoning", "Without reasoning against with it", found
     )
     return [_with_count(table, "without reasoning the mean is more accurate", by_mean, context)]
-
-
-def _differ_in_reasoning(one: _Setting, two: _Setting) -> bool:
-    """Return True if `two` is `one` with a chain of thought."""
-    first, second = one.source.method, two.source.method
-    if one.judge != two.judge or not isinstance(first, JudgeMethod):
-        return False
-    return first.differs_in_reasoning(second)
-
-
-def _across(one: _Setting, two: _Setting, name: str, resampling: Resampling) -> Comparison:
-    """The same estimator in two settings, on the pairs that both have."""
-    keys = ["item", "turn", "pair"]
-    joined = one.rows.select(*keys, CLUSTER, first=pl.Series(one.credits[name])).join(
-        two.rows.select(*keys, second=pl.Series(two.credits[name])), on=keys, maintain_order="left"
-    )
-    first, second = (joined[side].to_numpy().astype(np.float64) for side in ("first", "second"))
-    return compare_accuracies(first, second, codes(joined[CLUSTER]), resampling)
 
 
 def _comparison_table(

@@ -260,15 +260,16 @@ def _ratings(jury: _Jury, context: Context) -> Table:
     weights = ", ".join(
         f"{judge} {weight:.2f}" for judge, weight in zip(jury.judges, jury.weights, strict=True)
     )
+    basis = f"{len(jury.soft):,} pairs of answers · {prompt_words(jury.pairs.rows)}"
+    if jury.n_left_out:
+        basis = f"{basis} · {jury.n_left_out:,} not judged by all"
     notes = [
         f"jury: weighted mean of the judges' preferences ({weights})",
         "ratings: Bradley-Terry, mean 1000; interval over prompts, for these judges",
         *together.notes,
     ]
-    return make_table(
-        "jury.ratings", "Ratings by the jury", columns, lines, basis=_basis(jury),
-        notes=notes,
-    )  # fmt: skip
+    title = "Ratings by the jury"
+    return make_table("jury.ratings", title, columns, lines, basis=basis, notes=notes)
 
 
 def _rated(jury: _Jury, soft: Floats, context: Context) -> Ratings:
@@ -318,9 +319,3 @@ def _members(jury: _Jury, context: Context) -> Table:
 def _differing(jury: _Jury) -> str:
     prompts = prompt_words(jury.pairs.rows.filter(pl.Series(jury.differ)))
     return f"{int(jury.differ.sum()):,} pairs of different answers · {prompts}"
-
-
-def _basis(jury: _Jury) -> str:
-    prompts = prompt_words(jury.pairs.rows)
-    left_out = f" · {jury.n_left_out:,} not judged by all" if jury.n_left_out else ""
-    return f"{len(jury.soft):,} pairs of answers · {prompts}{left_out}"

@@ -35,7 +35,7 @@ from orchestrator.statistics.correlation import (
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
 from orchestrator.summaries._clusters import n_prompts
-from orchestrator.summaries._points import KEYS, Score, ScoreRef, collect
+from orchestrator.summaries._points import KEYS, ScoreRef, collect
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]
@@ -110,11 +110,17 @@ class MetaEvaluationAnalysis(Analysis[Config]):
         config = self.config
         gold = read_gold(context, config.gold)
         length = _length(context)
-        scores = [
-            _joined(found, gold, length)
-            for found in collect(context, config.scores)
-            if not _is_gold(found, config.gold)
-        ]
+        scores = []
+        for found in collect(context, config.scores):
+            if found.name == f"{config.gold.method}.{config.gold.column}":
+                continue
+            points = found.means().with_columns(pl.col("turn").cast(pl.Int64))
+            points = points.join(gold, on=[key for key in KEYS if key in gold.columns], how="left")
+            if length is None:
+                points = points.with_columns(length=pl.lit(None, pl.Float64))
+            else:
+                points = points.join(length, on=list(KEYS), how="left")
+            scores.append(_Joined(found.name, found.orientation, points))
         if not scores:
             raise UsageError(
                 f"{context.name}: the methods of this recipe give no score to compare with gold"
@@ -130,10 +136,6 @@ class MetaEvaluationAnalysis(Analysis[Config]):
         return tables
 
 
-def _is_gold(found: Score, gold: Gold) -> bool:
-    return gold.method is not None and found.name == f"{gold.method}.{gold.column}"
-
-
 def _length(context: Context) -> pl.DataFrame | None:
     """Tokens of each answer; None where nobody kept answers."""
     answers = answers_of(context.frames, (*KEYS, "n_tokens"))
@@ -142,18 +144,28 @@ def _length(context: Context) -> pl.DataFrame | None:
     return answers.select(*KEYS, length=pl.col("n_tokens").cast(pl.Float64)).unique(KEYS)
 
 
-def _joined(found: Score, gold: pl.DataFrame, length: pl.DataFrame | None) -> _Joined:
-    points = found.means().with_columns(pl.col("turn").cast(pl.Int64))
-    points = points.join(gold, on=[key for key in KEYS if key in gold.columns], how="left")
-    if length is None:
-        points = points.with_columns(length=pl.lit(None, pl.Float64))
-    else:
-        points = points.join(length, on=list(KEYS), how="left")
-    return _Joined(found.name, found.orientation, points)
-
-
 def _correlations(scores: Sequence[_Joined], context: Context, gold: str) -> Table:
-    rows = [_line(joined, context.confidence_level) for joined in scores]
+    rows: list[list[Cell]] = []
+    level = context.confidence_level
+    for joined in scores:
+        value, known, prompts = joined.column("value"), joined.column("gold"), joined.prompts
+        found = [
+            correlate(value, known, prompts, kind=kind, confidence_level=level)
+            for kind in ("spearman", "kendall", "pearson")
+        ]
+        partial = partial_correlation(
+            value, known, joined.column("length"), prompts, confidence_level=level
+        )
+        rows.append(
+            [
+                joined.name,
+                "+" if joined.orientation > 0 else "-",
+                *map(_cell, found),
+                _cell(partial),
+                n_prompts(joined.points.drop_nulls(["value", "gold"])),
+                found[0].n_missing,
+            ]
+        )
     return make_table(
         "meta_evaluation.correlation",
         f"Correlation with gold: {gold}",
@@ -180,7 +192,16 @@ def _by_model(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         return
     rows: list[list[Cell]] = []
     for joined in scores:
-        found = [_spearman(joined.of(model), context.confidence_level) for model in models]
+        found = [
+            correlate(
+                of_model.column("value"),
+                of_model.column("gold"),
+                of_model.prompts,
+                kind="spearman",
+                confidence_level=context.confidence_level,
+            )
+            for of_model in map(joined.of, models)
+        ]
         rows.append([joined.name, *map(_cell, found)])
     yield make_table(
         "meta_evaluation.models",
@@ -188,30 +209,6 @@ def _by_model(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         [Column("score"), *(Column(model, "signed", 2) for model in models)],
         rows,
     )
-
-
-def _spearman(joined: _Joined, level: float) -> Correlation:
-    value, gold = joined.column("value"), joined.column("gold")
-    return correlate(value, gold, joined.prompts, kind="spearman", confidence_level=level)
-
-
-def _line(joined: _Joined, level: float) -> list[Cell]:
-    value, gold, prompts = joined.column("value"), joined.column("gold"), joined.prompts
-    found = [
-        correlate(value, gold, prompts, kind=kind, confidence_level=level)
-        for kind in ("spearman", "kendall", "pearson")
-    ]
-    partial = partial_correlation(
-        value, gold, joined.column("length"), prompts, confidence_level=level
-    )
-    return [
-        joined.name,
-        "+" if joined.orientation > 0 else "-",
-        *map(_cell, found),
-        _cell(partial),
-        n_prompts(joined.points.drop_nulls(["value", "gold"])),
-        found[0].n_missing,
-    ]
 
 
 def _cell(found: Correlation | Comparison) -> Measured:

@@ -91,10 +91,13 @@ def _settings(name: str, config: ProbDiffConfig, rows: pl.DataFrame) -> list[lis
     if not categories:
         categories = [*config.answer.by_category, *config.revision.by_category, None]
     drawn = drawn_at(config, categories)
+    prompt = " ".join(config.prompt.split())
+    if len(prompt) > _LONGEST_PROMPT:
+        prompt = f"{prompt[: _LONGEST_PROMPT - 1]}…"
     return [
         [
             name,
-            _short(config.prompt),
+            prompt,
             config.rounds,
             "all" if len(drawn) == 1 else ", ".join(one.categories),
             one.answer,
@@ -102,8 +105,3 @@ def _settings(name: str, config: ProbDiffConfig, rows: pl.DataFrame) -> list[lis
         ]
         for one in drawn
     ]
-
-
-def _short(prompt: str) -> str:
-    line = " ".join(prompt.split())
-    return line if len(line) <= _LONGEST_PROMPT else f"{line[: _LONGEST_PROMPT - 1]}…"
