@@ -106,7 +106,13 @@ def _merged(a: Data, b: Data) -> Data | None:
         columns += [[f"{titles[place]}, A", is_number], ["B", is_number]]
         columns += [["B less A", True]] if is_number else []
     both = [name for name in mine if name in others]
-    rows = [_row(mine[name], others[name], names, worded, numeric) for name in both]
+    rows = []
+    for name in both:
+        row = [mine[name][place] for place in names]
+        for place in (*worded, *numeric):
+            pair = [{**of[name][place], "interval": None} for of in (mine, others)]
+            row += [*pair, _difference(*pair)] if place in numeric else pair
+        rows.append(row)
     alone = len(mine) + len(others) - 2 * len(both)
     notes = (
         [f"{numbers.counted(alone, 'row')} that occur in only one run were excluded."]
@@ -114,16 +120,6 @@ def _merged(a: Data, b: Data) -> Data | None:
         else []
     )
     return {**a, "columns": columns, "rows": rows, "notes": notes}
-
-
-def _row(
-    a: list[Data], b: list[Data], names: list[int], worded: list[int], numeric: list[int]
-) -> list[Data]:
-    merged = [a[place] for place in names]
-    for place in (*worded, *numeric):
-        both = [{**row[place], "interval": None} for row in (a, b)]
-        merged += [*both, _difference(*both)] if place in numeric else both
-    return merged
 
 
 def _name(row: list[Data], names: list[int]) -> tuple[str, ...]:

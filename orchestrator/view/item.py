@@ -166,14 +166,14 @@ def _table(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "frame": safe_line(name),
         "columns": [safe_line(one) for one in columns],
-        "rows": [[_cell(row[one]) for one in columns] for row in rows],
+        "rows": [
+            [
+                safe_block(row[one], _MAX_CELL) if isinstance(row[one], str) else plain(row[one])
+                for one in columns
+            ]
+            for row in rows
+        ],
     }
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str):
-        return safe_block(value, _MAX_CELL)
-    return plain(value)
 
 
 _SHOWN: Final[dict[str, Callable[[Row], dict[str, Any]]]] = {

@@ -151,7 +151,13 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     if len({measure.key.partition(".")[0] for measure in measures}) == 1:
         # With one method its name says nothing.
         measures = [replace(one, title=one.title.partition(" · ")[2]) for one in measures]
-    failed = _failed(frames)
+    parts = [pl.DataFrame(schema={"item": pl.String, "failed": pl.UInt32})]
+    for name in frames:
+        rows = frames.columns(name, ("item", "status"))
+        if rows.columns == ["item", "status"]:
+            bad = rows.filter(pl.col("status") != "ok")
+            parts.append(bad.group_by("item").agg(failed=pl.len()))
+    failed = pl.concat(parts).group_by("item").agg(pl.col("failed").sum())
     table = table.join(failed, on="item", how="left", maintain_order="left")
     table = table.with_columns(pl.col("failed").fill_null(0))
     about = "Rows of this item that failed; a failure is a missing value."
@@ -223,14 +229,3 @@ def _title(source: str, what: str) -> str:
 
 def _each(rows: pl.DataFrame, value: pl.Expr, key: str) -> pl.DataFrame:
     return rows.group_by("item").agg(value.cast(pl.Float64).alias(key))
-
-
-def _failed(frames: FrameFiles) -> pl.DataFrame:
-    empty = pl.DataFrame(schema={"item": pl.String, "failed": pl.UInt32})
-    parts = [empty]
-    for name in frames:
-        rows = frames.columns(name, ("item", "status"))
-        if rows.columns == ["item", "status"]:
-            bad = rows.filter(pl.col("status") != "ok")
-            parts.append(bad.group_by("item").agg(failed=pl.len()))
-    return pl.concat(parts).group_by("item").agg(pl.col("failed").sum())

@@ -6,7 +6,7 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from orchestrator.report.html import page, ranked, rests
-from orchestrator.report.html.cells import Grid, grid
+from orchestrator.report.html.cells import grid
 from orchestrator.report.html.figures import Figure
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
@@ -53,47 +53,20 @@ def drawings(result: Result) -> dict[str, Tree]:
     """The charts of the report by the key of their figure; none where they can't be drawn."""
     if not page.can_draw():
         return {}
-    found = {figure.key: _drawing(figure) for figure in page.all_figures(material(result))}
-    return {key: tree for key, tree in found.items() if tree is not None}
+    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    found = {}
+    for figure in page.all_figures(material(result)):
+        chart = drawing.specification(figure)
+        if chart is not None:
+            picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
+            # Shapes and text that we have just written
+            found[figure.key] = _tree(ET.fromstring(picture))  # noqa: S314
+    return found
 
 
 def table_of(table: Table) -> dict[str, object]:
     """A table as the page draws it."""
-    return _grid(grid(table, table.key))
-
-
-def _figure(figure: Figure) -> dict[str, object]:
-    return {
-        "key": figure.key,
-        "title": safe_line(figure.title),
-        "says": safe_line(figure.says),
-        "basis": safe_line(figure.basis),
-        "alternative": safe_line(figure.alternative),
-        "table": table_of(figure.table),
-        "beside": [table_of(table) for table in figure.beside],
-        "is_drawn": figure.picture is not None and page.can_draw(),
-    }
-
-
-def _drawing(figure: Figure) -> Tree | None:
-    drawing = importlib.import_module("orchestrator.report.html.drawing")
-    found = drawing.specification(figure)
-    if found is None:
-        return None
-    picture = drawing.svg(found, figure.key, safe_line(figure.alternative))
-    return _tree(ET.fromstring(picture))  # noqa: S314 (shapes and text that we have just written)
-
-
-def _tree(element: ET.Element) -> Tree:
-    children: list[Any] = [element.text] if element.text else []
-    for child in element:
-        children.append(_tree(child))
-        if child.tail and child.tail.strip():
-            children.append(child.tail)
-    return [element.tag.removeprefix(_SVG), dict(element.attrib), children]
-
-
-def _grid(shown: Grid) -> dict[str, object]:
+    shown = grid(table, table.key)
     return {
         "key": shown.key,
         "title": safe_line(shown.title),
@@ -116,3 +89,25 @@ def _grid(shown: Grid) -> dict[str, object]:
             for row in shown.rows
         ],
     }
+
+
+def _figure(figure: Figure) -> dict[str, object]:
+    return {
+        "key": figure.key,
+        "title": safe_line(figure.title),
+        "says": safe_line(figure.says),
+        "basis": safe_line(figure.basis),
+        "alternative": safe_line(figure.alternative),
+        "table": table_of(figure.table),
+        "beside": [table_of(table) for table in figure.beside],
+        "is_drawn": figure.picture is not None and page.can_draw(),
+    }
+
+
+def _tree(element: ET.Element) -> Tree:
+    children: list[Any] = [element.text] if element.text else []
+    for child in element:
+        children.append(_tree(child))
+        if child.tail and child.tail.strip():
+            children.append(child.tail)
+    return [element.tag.removeprefix(_SVG), dict(element.attrib), children]

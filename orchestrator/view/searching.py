@@ -76,14 +76,14 @@ def write_texts(frames: FrameFiles, keys: pl.Series, path: Path) -> Texts:
         keys: The items, in the order of the rows.
         path: The file.
     """
-    parts = [
-        frames.scan(name)
-        .select(pl.col("item"), pl.col(column).alias("text"))
-        .filter(pl.col("text").is_not_null())
-        .unique()
-        for name in frames
-        for column in _columns(frames, name)
-    ]
+    parts = []
+    for name in frames:
+        scan = frames.scan(name)
+        schema = scan.collect_schema()
+        for column, kind in schema.items() if "item" in schema else ():
+            if kind == pl.String and column not in _NAMES and column != "item":
+                texts_of = scan.select("item", pl.col(column).alias("text"))
+                parts.append(texts_of.filter(pl.col("text").is_not_null()).unique())
     nothing = pl.LazyFrame(schema={"item": pl.String, "text": pl.String})
     joined = (
         pl.concat([nothing, *parts])
@@ -102,14 +102,3 @@ def write_texts(frames: FrameFiles, keys: pl.Series, path: Path) -> Texts:
     path.parent.mkdir(parents=True, exist_ok=True)
     texts.write_ipc(path, compression="uncompressed")
     return Texts(columnar.scan_arrow(path))
-
-
-def _columns(frames: FrameFiles, name: str) -> list[str]:
-    schema = frames.scan(name).collect_schema()
-    if "item" not in schema:
-        return []
-    return [
-        column
-        for column, kind in schema.items()
-        if kind == pl.String and column not in _NAMES and column != "item"
-    ]

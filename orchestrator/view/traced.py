@@ -89,7 +89,19 @@ def _asked(asked: Asked, speller: Speller) -> Data:
         case ScoreAsk(), Scored():
             found |= _scored(ask, outcome, speller)
         case ChooseAsk(), Choice():
-            found |= _chosen(ask, outcome)
+            shares, bounds = (
+                [math.exp(value) if value == value else None for value in values]
+                for values in (outcome.logprobs, outcome.upper)
+            )
+            found |= {
+                "labels": [
+                    [safe_line(label.name), share, bound]
+                    for label, share, bound in zip(ask.labels, shares, bounds, strict=True)
+                ],
+                "prefix": text(ask.prefix.text) if ask.prefix.text else None,
+                "exact": outcome.exact,
+                "method": safe_line(outcome.method),
+            }
         case SimilarityAsk(), PairScores():
             found |= {
                 "texts": [text(one) for one in ask.texts],
@@ -131,20 +143,6 @@ def _scored(ask: ScoreAsk, made: Scored, speller: Speller) -> Data:
         "method": safe_line(made.method),
         "boundary": safe_line(made.boundary),
         "tokens": {**tokens, "features": features},
-    }
-
-
-def _chosen(ask: ChooseAsk, choice: Choice) -> Data:
-    shares = [math.exp(value) if value == value else None for value in choice.logprobs]
-    bounds = [math.exp(value) if value == value else None for value in choice.upper]
-    return {
-        "labels": [
-            [safe_line(label.name), share, bound]
-            for label, share, bound in zip(ask.labels, shares, bounds, strict=True)
-        ],
-        "prefix": text(ask.prefix.text) if ask.prefix.text else None,
-        "exact": choice.exact,
-        "method": safe_line(choice.method),
     }
 
 
