@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.ask import Ask, AskFailed, GenerateAsk
+from orchestrator.ask import Ask, AskFailed
 from orchestrator.contracts.method import MethodSettings, ModelName, Stage
 from orchestrator.methods._conversation import Turn, converse
 from orchestrator.methods._drawing import Drawing
@@ -102,7 +102,11 @@ class RewritingSettings(MethodSettings):
             if own is None:
                 filled[name] = preset_has[name]
             elif isinstance(own, dict):
-                filled[name] = _over(preset_has[name], own)
+                below = dict(preset_has[name])
+                if "temperature" in own:
+                    # A temperature of one's own is that of all categories.
+                    below.pop("temperature_by_category", None)
+                filled[name] = {**below, **own}
         return filled
 
     @field_validator("preset")
@@ -120,13 +124,6 @@ class RewritingSettings(MethodSettings):
     def rewrite_prompt(self) -> RewritePrompt:
         """The prompt by name, or the user's own."""
         return PROMPTS.get(self.prompt) or RewritePrompt(self.prompt, markers_of(self.prompt))
-
-
-def _over(preset_has: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """One's own drawing over the preset's; a temperature of one's own is that of all categories."""
-    if "temperature" in own:
-        preset_has = {k: v for k, v in preset_has.items() if k != "temperature_by_category"}
-    return {**preset_has, **own}
 
 
 class Rewritten(NamedTuple):
@@ -160,38 +157,37 @@ async def rewrite(unit: Unit, ask: Ask, config: RewritingSettings) -> list[Rewri
     model = unit.models[:1]
     turns = [turn for (turn,) in await converse(unit.item, model, ask, config.answer)]
     first = last = [turn.answer for turn in turns]
+    sampling = config.revision.sampling(unit.item.category)
     for number in range(config.rounds):
         prompts = [_refine(unit.item, *pair, config) for pair in zip(turns, last, strict=True)]
-        last = await ask.all(*(_draw(unit, ask, config, p, number) for p in prompts))
+        # Rounds are draws of their own, also where one changed nothing; greedy ones can't differ.
+        repeat = number if sampling.temperature else 0
+        last = await ask.all(
+            *(
+                ask.generate(
+                    unit.models[0], prompt, sampling, item_key=unit.item.key, repeat=repeat
+                )
+                for prompt in prompts
+            )
+        )
     # Equal texts are one text, whatever their tokens.
     last = [x if x.text == y.text else y for x, y in zip(first, last, strict=True)]
     return [Rewritten(*found) for found in zip(turns, first, last, strict=True)]
 
 
-def _draw(
-    unit: Unit, ask: Ask, config: RewritingSettings, messages: Messages, number: int
-) -> GenerateAsk:
-    sampling = config.revision.sampling(unit.item.category)
-    # Rounds are draws of their own, also where one changed nothing; greedy ones can't differ.
-    repeat = number if sampling.temperature else 0
-    return ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
-
-
 def _refine(item: Item, turn: Turn, answer: Generation, config: RewritingSettings) -> Messages:
     """The conversation that asks for a rewriting: the item's system prompt, one user message."""
-    fields: dict[str, str | None] = {"prompt": _question(item, turn), "answer": answer.text}
+    # The question to rewrite for is the only message, or the conversation so far.
+    spoken = [message for message in turn.messages if message.role != "system"]
+    if len(spoken) == 1 and not item.followups:
+        question = spoken[0].content
+    else:
+        said = [f"{message.role.upper()}: {message.content}\n\n" for message in spoken]
+        question = f"{''.join(said)}ASSISTANT: "
+    fields: dict[str, str | None] = {"prompt": question, "answer": answer.text}
     try:
         text = render(config.rewrite_prompt().template, fields)
     except PromptError as error:
         raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
     system = tuple(message for message in turn.messages if message.role == "system")
     return (*system, Message("user", text))
-
-
-def _question(item: Item, turn: Turn) -> str:
-    """Return the question to rewrite for: the only message, or the conversation so far."""
-    spoken = [message for message in turn.messages if message.role != "system"]
-    if len(spoken) == 1 and not item.followups:
-        return spoken[0].content
-    said = [f"{message.role.upper()}: {message.content}\n\n" for message in spoken]
-    return f"{''.join(said)}ASSISTANT: "

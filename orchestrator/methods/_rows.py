@@ -4,7 +4,7 @@ The check runs for every row, so all that it needs is computed once a method. It
 types first and looks closely only at values whose type is not the usual one of their column.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -130,8 +130,8 @@ class RowContract:
                 if row["status"] == OK and missing:
                     raise self._error(
                         unit,
-                        f"a row has no {_quoted(missing)}; give every column of the method, None "
-                        f"where a value is undefined",
+                        f"a row has no {', '.join(map(repr, sorted(missing)))}; give every column "
+                        f"of the method, None where a value is undefined",
                     )
             self._check_values(row, unit)
             if row["status"] != OK:
@@ -186,10 +186,6 @@ class RowContract:
 def failed_row(failure: Failure) -> Row:
     """Return what every failed row has."""
     return {"status": FAILED, "cause": failure.cause, "message": failure.message}
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, sorted(names)))
 
 
 def _short(value: object) -> str:

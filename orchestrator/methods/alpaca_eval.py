@@ -277,8 +277,20 @@ async def _judged(
         asks.append(ask.choose(unit.judge, prompt, _COMPACT_LABELS if built_in else _LABELS))
     choices = await ask.all(*asks)
     values = _COMPACT_SECOND if built_in else _SECOND
-    return _row([_read(one, values, flip) for one, flip in zip(choices, orders, strict=True)]) | {
-        "model_first": None if config.order == "both" else switched
+    read = [_read(one, values, flip) for one, flip in zip(choices, orders, strict=True)]
+    row: Row = {"model_first": None if config.order == "both" else switched}
+    preferences = [one.preference for one in read if one.preference is not None]
+    if len(preferences) < len(read):
+        lacking = next(one for one in read if one.preference is None)
+        return row | {"status": "failed", "cause": "no_logprobs", "message": lacking.undefined}
+    # The mean of both orders, where both were asked
+    return row | {
+        "preference": fmean(preferences),
+        "preference_low": fmean(one.low for one in read),
+        "preference_high": fmean(one.high for one in read),
+        "preference_baseline_first": preferences[0] if len(read) > 1 else None,
+        "coverage": min(one.coverage for one in read),
+        "exact": all(one.exact for one in read),
     }
 
 
@@ -291,18 +303,3 @@ def _read(choice: Choice, values: Sequence[float], model_first: bool) -> _Read: 
     if model_first:
         second, least, most = 1.0 - second, 1.0 - most, 1.0 - least
     return _Read(1.0 + second, 1.0 + least, 1.0 + most, seen.coverage, seen.exact, "")
-
-
-def _row(read: Sequence[_Read]) -> Row:
-    """The mean of what the orders say; missing where one says nothing."""
-    lacking = next((one for one in read if one.preference is None), None)
-    if lacking is not None:
-        return {"status": "failed", "cause": "no_logprobs", "message": lacking.undefined}
-    return {
-        "preference": fmean(one.preference for one in read if one.preference is not None),
-        "preference_low": fmean(one.low for one in read),
-        "preference_high": fmean(one.high for one in read),
-        "preference_baseline_first": read[0].preference if len(read) > 1 else None,
-        "coverage": min(one.coverage for one in read),
-        "exact": all(one.exact for one in read),
-    }

@@ -6,6 +6,7 @@ reference for the turn: equal after stripping white space at both ends. What a r
 thinks is no part of its answer: neither of its text nor of its log-probabilities nor of `n_tokens`.
 """
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ from orchestrator.contracts.method import (
     ModelName,
     Stage,
 )
-from orchestrator.methods._conversation import Turn, converse
+from orchestrator.methods._conversation import converse
 from orchestrator.methods._drawing import Drawing
 from orchestrator.records import GIVEN, Generation, Row, Unit
 from orchestrator.roles import AnswerColumns
@@ -98,26 +99,28 @@ class Answers(Method[Config]):
         turns = await converse(
             unit.item, unit.models, ask, self.config.answer, top_logprobs=self.config.top_logprobs
         )
-        return [_row(unit, turn) for (turn,) in turns]
-
-
-def _row(unit: Unit, turn: Turn) -> Row:
-    answer = turn.answer
-    reference = unit.item.reference_of(turn.number)
-    mean = answer.mean_logprob
-    return {
-        "turn": turn.number,
-        "prompt": turn.messages[-1].content,
-        "text": answer.text,
-        "reference": reference,
-        "exact_match": None if reference is None else answer.text.strip() == reference.strip(),
-        "mean_logprob": None if mean != mean else mean,
-        "mean_top_mass": _mean_top_mass(answer),
-        "observed": answer.observed,
-        "n_tokens": _n_tokens(answer),
-        "n_thinking_tokens": answer.n_thinking_tokens,
-        "finish_reason": answer.finish_reason,
-    }
+        rows: list[Row] = []
+        for (turn,) in turns:
+            answer = turn.answer
+            reference = unit.item.reference_of(turn.number)
+            equal = None if reference is None else answer.text.strip() == reference.strip()
+            mean = answer.mean_logprob
+            rows.append(
+                {
+                    "turn": turn.number,
+                    "prompt": turn.messages[-1].content,
+                    "text": answer.text,
+                    "reference": reference,
+                    "exact_match": equal,
+                    "mean_logprob": None if math.isnan(mean) else mean,
+                    "mean_top_mass": _mean_top_mass(answer),
+                    "observed": answer.observed,
+                    "n_tokens": _n_tokens(answer),
+                    "n_thinking_tokens": answer.n_thinking_tokens,
+                    "finish_reason": answer.finish_reason,
+                }
+            )
+        return rows
 
 
 def _n_tokens(answer: Generation) -> int | None:

@@ -231,8 +231,13 @@ def _asks(
         "illustration": [],
         "reference": [],
         "draws": _further_draws(unit, ask, config, messages),
-        "prompts": [ask.score(who, under, text) for under in _under_each_prompt(messages, config)],
+        "prompts": [],
     }
+    if (pool := config.prompt_ensemble) is not None:
+        asks["prompts"] = [
+            ask.score(who, (Message("system", prompt), *_spoken(messages)), text)
+            for prompt in pool.prompts
+        ]
     if config.observe == "score":
         asks["answer"] = [
             ask.score(
@@ -303,12 +308,6 @@ async def _passes(unit: Unit, ask: Ask, turn: Turn, drawn: Sequence[Generation])
         *(ask.score(who, turn.messages, one.text) for one in texts)
     )
     return [values.of_score(one) for one in scored]
-
-
-def _under_each_prompt(messages: Messages, config: Config) -> list[Messages]:
-    """The conversation under each system prompt of the pool."""
-    prompts = () if config.prompt_ensemble is None else config.prompt_ensemble.prompts
-    return [(Message("system", prompt), *_spoken(messages)) for prompt in prompts]
 
 
 def _example(unit: Unit, turn: Turn, config: Config) -> Messages | None:

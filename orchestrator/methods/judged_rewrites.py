@@ -25,7 +25,6 @@ from orchestrator.methods import answers, pairwise_ranking
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._judging import (
-    Judged,
     checked_prompt,
     judge_prompts,
     needs_of,
@@ -150,8 +149,23 @@ class JudgedRewrites(Method[Config]):
                 "rewriting": last.text,
                 "same_text": first.text == last.text,
             }
-            judged = {"verdict": 0.0} if row["same_text"] else _judged(next(read), next(read))
-            rows.append({**row, **judged})
+            rows.append(row)
+            if first.text == last.text:
+                row["verdict"] = 0.0
+                continue
+            ab, ba = next(read), next(read)
+            judged = judge_pair(ab.probabilities, ba.probabilities)
+            row |= {
+                "p_ab": list(ab.probabilities),
+                "p_ba": list(reversed(ba.probabilities)),
+                "coverage_ab": ab.distribution.coverage,
+                "coverage_ba": ba.distribution.coverage,
+                "prefer_rewriting_ab": judged.prefer_ab,
+                "prefer_rewriting_ba": judged.prefer_ba,
+                "prefer_rewriting": judged.prefer,
+                "verdict": judged.mode_pre,
+                "exact": ab.distribution.exact and ba.distribution.exact,
+            }
         return rows
 
 
@@ -164,18 +178,3 @@ def _both_orders(
         pair_prompt(template, unit.item, first, second)
         for first, second in ((rewritten, answered), (answered, rewritten))
     ]
-
-
-def _judged(ab: Judged, ba: Judged) -> Row:
-    judged = judge_pair(ab.probabilities, ba.probabilities)
-    return {
-        "p_ab": list(ab.probabilities),
-        "p_ba": list(reversed(ba.probabilities)),
-        "coverage_ab": ab.distribution.coverage,
-        "coverage_ba": ba.distribution.coverage,
-        "prefer_rewriting_ab": judged.prefer_ab,
-        "prefer_rewriting_ba": judged.prefer_ba,
-        "prefer_rewriting": judged.prefer,
-        "verdict": judged.mode_pre,
-        "exact": ab.distribution.exact and ba.distribution.exact,
-    }

@@ -31,7 +31,7 @@ from orchestrator.contracts.method import (
     Stage,
 )
 from orchestrator.errors import UsageError
-from orchestrator.judgment.peer import PairVotes, f_beta_scores, peer_votes, rescaled
+from orchestrator.judgment.peer import f_beta_scores, peer_votes, rescaled
 from orchestrator.methods import answers
 from orchestrator.methods._conversation import Turn, converse_where_answered
 from orchestrator.methods._drawing import Drawing
@@ -184,35 +184,29 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
         "missing": [model for model in unit.models if model not in turn],
         "n_truncated": compared.n_truncated,
     }
-    return [
-        {
-            **shared,
-            **_counted(pair, models),
-            **_of_texts(turn[models[pair.first]], turn[models[pair.second]]),
-            "f1": float(f1[pair.first, pair.second]),
-        }
-        for pair in peer_votes(scores, can_judge, config.ties_within)
-    ]
-
-
-def _counted(pair: PairVotes, models: Sequence[str]) -> Row:
-    votes = pair.votes
-    wins_a, wins_b, ties = votes.count(1.0), votes.count(0.0), votes.count(0.5)
-    n = wins_a + wins_b + ties
-    return {
-        "model_a": models[pair.first],
-        "model_b": models[pair.second],
-        "judges": [models[judge] for judge in pair.judges],
-        "votes": list(votes),
-        "wins_a": wins_a,
-        "wins_b": wins_b,
-        "ties": ties,
-        "undefined": len(votes) - n,
-        "prefer_a": (wins_a + 0.5 * ties) / n if n else None,
-    }
-
-
-def _of_texts(a: Turn, b: Turn) -> Row:
-    """Lengths in characters: tokens of two models are not the same thing."""
-    first, second = a.answer.text, b.answer.text
-    return {"length_a": len(first), "length_b": len(second), "same_text": first == second}
+    rows: list[Row] = []
+    for pair in peer_votes(scores, can_judge, config.ties_within):
+        votes = pair.votes
+        wins_a, wins_b, ties = votes.count(1.0), votes.count(0.0), votes.count(0.5)
+        n = wins_a + wins_b + ties
+        text_a, text_b = (turn[models[one]].answer.text for one in (pair.first, pair.second))
+        rows.append(
+            {
+                **shared,
+                "model_a": models[pair.first],
+                "model_b": models[pair.second],
+                "judges": [models[judge] for judge in pair.judges],
+                "votes": list(votes),
+                "wins_a": wins_a,
+                "wins_b": wins_b,
+                "ties": ties,
+                "undefined": len(votes) - n,
+                "prefer_a": (wins_a + 0.5 * ties) / n if n else None,
+                # In characters: tokens of two models are not the same thing.
+                "length_a": len(text_a),
+                "length_b": len(text_b),
+                "same_text": text_a == text_b,
+                "f1": float(f1[pair.first, pair.second]),
+            }
+        )
+    return rows

@@ -26,7 +26,6 @@ from orchestrator.judgment.pointwise import describe_scores
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
-    Judged,
     JudgeMethod,
     JudgeSettings,
     checked_scale,
@@ -155,7 +154,33 @@ class PointwiseRating(JudgeMethod[Config]):
         turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
         prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
         read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit.item)
-        return [_row(turn, one, config) for turn, one in zip(turns, read, strict=True)]
+        scores = config.scores()
+        rows: list[Row] = []
+        for turn, one in zip(turns, read, strict=True):
+            said = describe_scores(one.probabilities, scores)
+            low, high = one.distribution.mean_bounds(scores)
+            rows.append(
+                {
+                    "turn": turn.number,
+                    "p": list(one.probabilities),
+                    "mean": said.mean,
+                    "mean_low": low,
+                    "mean_high": high,
+                    "mode": said.mode,
+                    "rounded_mean": said.rounded_mean,
+                    "median": said.median,
+                    "first_percentile": said.first_percentile,
+                    "std": said.std,
+                    "lower_semideviation": said.lower_semideviation,
+                    "entropy": said.entropy_nats,
+                    "coverage": one.distribution.coverage,
+                    "exact": one.distribution.exact,
+                    "n_traces": one.n_traces,
+                    "n_silent": one.n_silent,
+                    "n_characters": len(turn.answer.text),
+                }
+            )
+        return rows
 
 
 def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
@@ -174,28 +199,3 @@ def _messages(unit: Unit, config: Config, turns: Sequence[Turn]) -> Messages:
         "high": str(high),
     }
     return user_message(config.template(), fields)
-
-
-def _row(turn: Turn, read: Judged, config: Config) -> Row:
-    scores = config.scores()
-    said = describe_scores(read.probabilities, scores)
-    low, high = read.distribution.mean_bounds(scores)
-    return {
-        "turn": turn.number,
-        "p": list(read.probabilities),
-        "mean": said.mean,
-        "mean_low": low,
-        "mean_high": high,
-        "mode": said.mode,
-        "rounded_mean": said.rounded_mean,
-        "median": said.median,
-        "first_percentile": said.first_percentile,
-        "std": said.std,
-        "lower_semideviation": said.lower_semideviation,
-        "entropy": said.entropy_nats,
-        "coverage": read.distribution.coverage,
-        "exact": read.distribution.exact,
-        "n_traces": read.n_traces,
-        "n_silent": read.n_silent,
-        "n_characters": len(turn.answer.text),
-    }

@@ -112,34 +112,27 @@ class Samples(Method[Config]):
             kept = [number for number, answer in enumerate(made) if answer.text]
             found = await ask.all(*(ask.score(model, item.messages, made[n]) for n in kept))
             scored = [*made]
-            for number, score in zip(kept, found, strict=True):
-                scored[number] = score
-        return [
-            _row(unit, config, number, *pair)
-            for number, pair in enumerate(zip(made, scored, strict=True))
-        ]
-
-
-def _row(
-    unit: Unit, config: Config, number: int, made: Generation, scored: Generation | Scored
-) -> Row:
-    if isinstance(scored, Generation) and scored.text and not scored.raw:
-        raise AskFailed(
-            Failure(
-                "no_logprobs",
-                "this server's log-probabilities are not raw; use logprobs: score",
-                permanent=True,
+            for number, ell in zip(kept, found, strict=True):
+                scored[number] = ell
+        reference = item.reference_of(1)
+        rows: list[Row] = []
+        for number, (answer, score) in enumerate(zip(made, scored, strict=True)):
+            if isinstance(score, Generation) and score.text and not score.raw:
+                said = "this server's log-probabilities are not raw; use logprobs: score"
+                raise AskFailed(Failure("no_logprobs", said, permanent=True))
+            ell = score.mean_logprob
+            n_tokens = 0 if score.token_ids is None else int(score.token_ids.size)
+            equal = None if reference is None else answer.text.strip() == reference.strip()
+            rows.append(
+                {
+                    "turn": 1,
+                    "sample": number,
+                    "text": answer.text,
+                    "ell": ell if math.isfinite(ell) else None,
+                    "ell_by": config.logprobs,
+                    "n_tokens": n_tokens or answer.n_completion_tokens,
+                    "truncated": answer.finish_reason == "length",
+                    "exact_match": equal,
+                }
             )
-        )
-    mean, reference = scored.mean_logprob, unit.item.reference_of(1)
-    n_tokens = 0 if scored.token_ids is None else int(scored.token_ids.size)
-    return {
-        "turn": 1,
-        "sample": number,
-        "text": made.text,
-        "ell": mean if math.isfinite(mean) else None,
-        "ell_by": config.logprobs,
-        "n_tokens": n_tokens or made.n_completion_tokens,
-        "truncated": made.finish_reason == "length",
-        "exact_match": None if reference is None else made.text.strip() == reference.strip(),
-    }
+        return rows
