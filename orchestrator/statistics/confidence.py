@@ -115,7 +115,17 @@ def confidence(
         changed = None
         if gaps.changed is not None:
             changed = _share(passed, prompts, level, kept=known & gaps.changed)
-        categories, macro = _by_category(gaps, passed, level)
+        categories: tuple[tuple[str, Estimate], ...] = ()
+        macro = None
+        if gaps.categories:
+            names, codes = np.unique(np.asarray(gaps.categories, dtype=str), return_inverse=True)
+            codes = codes.reshape(-1)
+            categories = tuple(
+                (str(name), _share(passed, prompts, level, kept=codes == i))
+                for i, name in enumerate(names)
+            )
+            weights = 1.0 / np.bincount(codes)[codes] * codes.size / len(names)
+            macro = _share(passed, prompts, level, weights=weights)
         one = Confidence(
             delta=delta,
             published=_share(passed, prompts, level),
@@ -177,21 +187,6 @@ def duel(
         lose=_share(decided == -1.0, prompts, confidence_level),
         n_undecided=int(undecided.sum()),
     )
-
-
-def _by_category(
-    gaps: Gaps, passed: Bools, level: float
-) -> tuple[tuple[tuple[str, Estimate], ...], Estimate | None]:
-    if not gaps.categories:
-        return (), None
-    names, codes = np.unique(np.asarray(gaps.categories, dtype=str), return_inverse=True)
-    codes = codes.reshape(-1)
-    rows = tuple(
-        (str(name), _share(passed, gaps.prompts, level, kept=codes == i))
-        for i, name in enumerate(names)
-    )
-    weights = 1.0 / np.bincount(codes)[codes]
-    return rows, _share(passed, gaps.prompts, level, weights=weights * codes.size / len(names))
 
 
 def _share(

@@ -223,7 +223,26 @@ def correlate_within(
         found.append(one.value)
     sizes = np.unique(codes[used], return_counts=True)[1].astype(np.float64)
     counts = sizes.size, int(used.sum()), int((~given).sum())
-    mean = _mean_of(found, errors, rows, (counts, sizes), confidence_level)
+    if not found:
+        nowhere = "undefined in every category"
+        mean = Correlation(kind, None, None, *counts, METHOD, nowhere)
+        return WithinCategories(tuple(rows), mean)
+    over_categories = Jackknifed(float(np.mean(found)), errors / len(found))
+    interval = student_interval(
+        over_categories.value,
+        over_categories.standard_error,
+        sizes.size,
+        confidence_level,
+        scale=scale_of(kind),
+        n_strata=len(found),
+        sizes=sizes,
+    )
+    reasons = [interval] if isinstance(interval, str) else []
+    if lacking := [name for name, row in rows if row.value is None]:
+        reasons.append(f"undefined in {', '.join(lacking)}")
+    bounds = None if isinstance(interval, str) else interval
+    value = over_categories.value
+    mean = Correlation(kind, value, bounds, *counts, METHOD, "; ".join(reasons) or None)
     return WithinCategories(tuple(rows), mean)
 
 
@@ -295,34 +314,6 @@ def nothing(kind: Kind, points: Points, reason: str | None = None) -> Correlatio
     return Correlation(
         kind, None, None, points.n_prompts, points.codes.size, points.n_missing, METHOD, why
     )
-
-
-def _mean_of(
-    values: Sequence[float],
-    errors: Floats,
-    rows: Sequence[tuple[str, Correlation]],
-    rests_on: tuple[tuple[int, int, int], Floats],
-    confidence_level: float,
-) -> Correlation:
-    kind = rows[0][1].kind
-    counts, sizes = rests_on
-    if not values:
-        return Correlation(kind, None, None, *counts, METHOD, "undefined in every category")
-    mean = Jackknifed(float(np.mean(values)), errors / len(values))
-    interval = student_interval(
-        mean.value,
-        mean.standard_error,
-        counts[0],
-        confidence_level,
-        scale=scale_of(kind),
-        n_strata=len(values),
-        sizes=sizes,
-    )
-    lacking = [name for name, row in rows if row.value is None]
-    reasons = [f"undefined in {', '.join(lacking)}"] if lacking else []
-    if isinstance(interval, str):
-        return Correlation(kind, mean.value, None, *counts, METHOD, "; ".join([interval, *reasons]))
-    return Correlation(kind, mean.value, interval, *counts, METHOD, *reasons)
 
 
 def _spread(drawn: Floats, kind: Kind, found: Jackknifed) -> float:

@@ -144,7 +144,8 @@ def rate(
     fit = fit_bradley_terry(wins[None])
     strengths = fit.strengths[0]
     root = covariance_root(sums, strengths)
-    errors = _errors_of_differences(root)
+    # Of all differences, shape (M, M); a model at a time, as all at once would be M times as large
+    errors = np.array([np.linalg.norm(root - column[:, None], axis=0) for column in root.T])
     n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
     dof = degrees_of_freedom(sums.model_counts)
     drawn, share_unbounded = np.empty((0, sums.n_models)), np.full(sums.n_models, np.nan)
@@ -202,8 +203,8 @@ def covariance_root(sums: PromptSums, strengths: Floats) -> Floats:
     inside = placed[sums.first] & placed[sums.second]
     expected = 1.0 / (1.0 + np.exp(theta[sums.second] - theta[sums.first]))
     counts = np.where(inside[sums.pair], sums.counts, 0.0)
-    n = _n_prompts(sums, counts)
-    if n < 2 or placed.sum() < 2:
+    n_compared = int((np.bincount(sums.prompt, counts) > 0).sum())
+    if n_compared < 2 or placed.sum() < 2:
         return np.full((sums.n_models, sums.n_models), np.nan)
     surplus = np.where(inside[sums.pair], sums.wins, 0.0) - counts * expected[sums.pair]
     scores = sums.by_model(surplus, -surplus)
@@ -213,26 +214,14 @@ def covariance_root(sums: PromptSums, strengths: Floats) -> Floats:
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
     bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
     sizes = np.bincount(sums.prompt, counts).astype(np.float64)[:, None]
-    root = _triangle(scores, bread) * math.sqrt(variance_factor(sizes)[0])
-    result: Floats = np.where(placed, root, np.nan)
-    return result
-
-
-def _triangle(scores: Floats, bread: Floats) -> Floats:
-    """R of the QR decomposition of `scores @ bread`, shape (M, M); a block of rows at a time."""
-    n_models = len(bread)
-    rows = max(n_models, _CHUNK // (8 * n_models))
-    root = np.zeros((n_models, n_models))
+    # R of the QR decomposition of `scores @ bread`, a block of rows at a time
+    root = np.zeros((sums.n_models, sums.n_models))
+    rows = max(sums.n_models, _CHUNK // (8 * sums.n_models))
     for begin in range(0, len(scores), rows):
         moved = scores[begin : begin + rows] @ bread
         root = np.asarray(np.linalg.qr(np.concatenate([root, moved]), mode="r"))
-    return root
-
-
-def _errors_of_differences(root: Floats) -> Floats:
-    """Standard errors of all differences, shape (M, M), from a root of the covariance."""
-    # A model at a time: all differences at once would be M times as large as the result.
-    return np.array([np.linalg.norm(root - column[:, None], axis=0) for column in root.T])
+    result: Floats = np.where(placed, root * math.sqrt(variance_factor(sizes)[0]), np.nan)
+    return result
 
 
 def holm(p_values: Floats) -> Floats:
@@ -318,8 +307,3 @@ def _small_sample(critical: float, dof: float) -> float:
     known = max(dof, 1.0)
     scaled = max(critical, 0.0) * math.sqrt((known + 1.0) / known)
     return float(-scipy.special.stdtrit(known, float(scipy.special.ndtr(-scaled))))
-
-
-def _n_prompts(sums: PromptSums, counts: Floats) -> int:
-    """Prompts that have a comparison among those counted, one number a cell."""
-    return int((np.bincount(sums.prompt, counts) > 0).sum())
