@@ -161,10 +161,8 @@ def judged_rows(context: Context, source: Source) -> pl.DataFrame:
 
 def preferences(rows: pl.DataFrame) -> Preferences:
     """Preferences of the rows of a pointwise or of a pairwise method."""
-    return _from_scores(rows) if "model" in rows.columns else _from_pairs(rows)
-
-
-def _from_pairs(rows: pl.DataFrame) -> Preferences:
+    if "model" in rows.columns:
+        return _from_scores(rows)
     known = [name for name in PAIRWISE if name in rows.columns]
     good = pl.col("status") == "ok"
     for name in (*known, SOFT):

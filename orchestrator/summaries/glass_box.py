@@ -47,8 +47,39 @@ class GlassBoxSummary(Summary[Config]):
         if context.rows.is_empty():
             return []
         rows = GlassBox(config).derive(context.rows)
-        basis = prompt_words(rows)
-        return [_features(context, rows, basis, config), _answers(rows, basis)]
+        oriented = GlassBox(config).scores
+        bounds = [name for name in _BOUNDS if "bounds" in config.groups]
+        if config.vocabulary_size is None:
+            bounds = bounds[:1]
+        features: list[list[Cell]] = []
+        read: list[list[Cell]] = []
+        for (model,), group in rows.group_by("model", maintain_order=True):
+            good = group.filter(pl.col("status") == "ok")
+            for name in (*oriented, *bounds):
+                # Over the answers of one model its mean is 0 by construction.
+                if name == "combo_of_model":
+                    continue
+                mean = mean_of(good, pl.col(name), context.confidence_level)
+                better = {1: "+", -1: "-"}.get(oriented.get(name, 0), "")
+                undefined = good[name].null_count()
+                known = len(good) - undefined
+                features.append([str(model), name, better, mean, known, undefined])
+            tokens = good["n_tokens"].cast(pl.Float64).mean()
+            read.append(
+                [
+                    str(model),
+                    len(good),
+                    int((good["undefined"] == "empty answer").fill_null(value=False).sum()),
+                    int(good["truncated"].fill_null(value=False).sum()),
+                    len(group) - len(good),
+                    tokens if isinstance(tokens, float) else None,
+                ]
+            )
+        basis, notes, title = prompt_words(rows), _notes(config), "Glass-box features"
+        return [
+            make_table("glass_box", title, _FEATURES, features, basis=basis, notes=notes),
+            make_table("glass_box.answers", "What was read", _ANSWERS, read, basis=basis),
+        ]
 
     def figures(self, context: Context) -> list[Figure]:
         """Correlation of features with gold, or with a judge where there is no gold.
@@ -85,35 +116,6 @@ class GlassBoxSummary(Summary[Config]):
         return [Figure(table.key, title, basis_of(aligned, level), says, table, picture)]
 
 
-def _features(context: Context, rows: pl.DataFrame, basis: str, config: Config) -> Table:
-    oriented = GlassBox(config).scores
-    bounds = [name for name in _BOUNDS if "bounds" in config.groups]
-    if config.vocabulary_size is None:
-        bounds = bounds[:1]
-    lines: list[list[Cell]] = []
-    for (model,), group in rows.group_by("model", maintain_order=True):
-        good = group.filter(pl.col("status") == "ok")
-        for name in (*oriented, *bounds):
-            # Over the answers of one model its mean is 0 by construction.
-            if name == "combo_of_model":
-                continue
-            mean = mean_of(good, pl.col(name), context.confidence_level)
-            better = {1: "+", -1: "-"}.get(oriented.get(name, 0), "")
-            lines.append(
-                [
-                    str(model),
-                    name,
-                    better,
-                    mean,
-                    len(good) - good[name].null_count(),
-                    good[name].null_count(),
-                ]
-            )
-    return make_table(
-        "glass_box", "Glass-box features", _FEATURES, lines, basis=basis, notes=_notes(config)
-    )
-
-
 def _notes(config: Config) -> list[str]:
     notes = [
         "better: whether more (+) or less (-) of it should mean a better answer; what it does mean "
@@ -136,21 +138,3 @@ def _notes(config: Config) -> list[str]:
             f"{config.alternatives} most likely tokens; they are no estimates"
         )
     return notes
-
-
-def _answers(rows: pl.DataFrame, basis: str) -> Table:
-    lines: list[list[Cell]] = []
-    for (model,), group in rows.group_by("model", maintain_order=True):
-        good = group.filter(pl.col("status") == "ok")
-        tokens = good["n_tokens"].cast(pl.Float64).mean()
-        lines.append(
-            [
-                str(model),
-                len(good),
-                int((good["undefined"] == "empty answer").fill_null(value=False).sum()),
-                int(good["truncated"].fill_null(value=False).sum()),
-                len(group) - len(good),
-                None if not isinstance(tokens, float) else tokens,
-            ]
-        )
-    return make_table("glass_box.answers", "What was read", _ANSWERS, lines, basis=basis)

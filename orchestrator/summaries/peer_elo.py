@@ -174,7 +174,11 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
     if not n_orders:
         return []
     title, basis = "Elo and wins, as published", _basis(votes)
-    wins, ties = _won_and_tied(votes)
+    n, tied = len(votes.models), votes.preference == 0.5
+    wins = np.bincount(votes.first[votes.preference == 1.0], minlength=n)
+    wins += np.bincount(votes.second[votes.preference == 0.0], minlength=n)
+    ties = np.bincount(votes.first[tied], minlength=n)
+    ties += np.bincount(votes.second[tied], minlength=n)
     if len(votes.prompts) > MOST_BATTLES:
         none = Measured(None, why="too many votes")
         rows: list[list[Cell]] = [
@@ -203,16 +207,6 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
         *elo.notes,
     ]
     return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
-
-
-def _won_and_tied(votes: Votes) -> tuple[Floats, Floats]:
-    n = len(votes.models)
-    wins = np.bincount(votes.first[votes.preference == 1.0], minlength=n)
-    wins += np.bincount(votes.second[votes.preference == 0.0], minlength=n)
-    tied = votes.preference == 0.5
-    ties = np.bincount(votes.first[tied], minlength=n)
-    ties += np.bincount(votes.second[tied], minlength=n)
-    return wins.astype(np.float64), ties.astype(np.float64)
 
 
 def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:

@@ -1,6 +1,5 @@
 """Pointwise ratings: mean scores, and models compared by their score distributions."""
 
-from collections.abc import Iterable
 from typing import Final
 
 import polars as pl
@@ -61,64 +60,42 @@ class PointwiseRatingSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
-        if context.rows.is_empty():
+        rows = context.rows
+        if rows.is_empty():
             return []
-        tables = [_scores(context, self.config.scale), _readings(context)]
-        for judge, found in preferences(context.rows).by_judge():
-            tables.append(rates_table(found, context, "pointwise", judge))
-            tables.append(estimator_table(found, "pointwise", judge))
-        return tables
-
-
-def _scores(context: Context, scale: tuple[int, int]) -> Table:
-    lines: list[list[Cell]] = []
-    for (judge, model), rows in _groups(context):
-        good = rows.filter(pl.col("status") == "ok")
-        locations: list[Cell] = [
-            good[name].mean()  # type: ignore[misc] # of a column of floats
-            for name in ("mode", "median", "first_percentile")
+        scores: list[list[Cell]] = []
+        readings: list[list[Cell]] = []
+        for (judge, model), group in rows.group_by("judge", "model", maintain_order=True):
+            names, good = [str(model), str(judge)], group.filter(pl.col("status") == "ok")
+            mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level))
+            # Of columns of floats
+            locations = [good[one].mean() for one in ("mode", "median", "first_percentile")]
+            scores.append([*names, len(good), len(group) - len(good), mean, *locations])  # type: ignore[list-item]
+            readings.append(
+                [
+                    *names,
+                    good["entropy"].mean(),  # type: ignore[list-item] # of a column of floats
+                    mass(good["coverage"]),
+                    (good["coverage"] < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+                    int((~good["exact"]).sum()),
+                    int(good["n_silent"].sum()),
+                ]
+            )
+        lowest, highest = self.config.scale
+        title, basis = f"Scores from {lowest} to {highest}", prompt_words(rows)
+        notes = [
+            "mean score: of the whole distribution; interval over prompts (jackknife, Student's t)",
+            "mode, median, 1st percentile: means over answers of each distribution's own, for "
+            "contrast",
         ]
-        mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level))
-        missing = len(rows) - len(good)
-        lines.append([str(model), str(judge), len(good), missing, mean, *locations])
-    notes = [
-        "mean score: of the whole distribution; interval over prompts (jackknife, Student's t)",
-        "mode, median, 1st percentile: means over answers of each distribution's own, for contrast",
-    ]
-    return make_table(
-        "pointwise.scores",
-        f"Scores from {scale[0]} to {scale[1]}",
-        _SCORES,
-        lines,
-        basis=prompt_words(context.rows),
-        notes=notes,
-    )
-
-
-def _groups(context: Context) -> Iterable[tuple[tuple[object, ...], pl.DataFrame]]:
-    return context.rows.group_by("judge", "model", maintain_order=True)
-
-
-def _readings(context: Context) -> Table:
-    """Tabulate measures of trust in the distributions."""
-    lines: list[list[Cell]] = []
-    for (judge, model), rows in _groups(context):
-        good = rows.filter(pl.col("status") == "ok")
-        lines.append(
-            [
-                str(model),
-                str(judge),
-                good["entropy"].mean(),  # type: ignore[list-item] # of a column of floats
-                mass(good["coverage"]),
-                (good["coverage"] < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
-                int((~good["exact"]).sum()),
-                int(good["n_silent"].sum()),
-            ]
-        )
-    return make_table(
-        "pointwise.readings",
-        "Readings of the judge",
-        _READINGS,
-        lines,
-        notes=[f"coverage: probability on the scores; low is under {UNRELIABLE_BELOW:g}"],
-    )
+        low = f"coverage: probability on the scores; low is under {UNRELIABLE_BELOW:g}"
+        tables = [
+            make_table("pointwise.scores", title, _SCORES, scores, basis=basis, notes=notes),
+            make_table(
+                "pointwise.readings", "Readings of the judge", _READINGS, readings, notes=[low]
+            ),
+        ]
+        for judge_name, found in preferences(rows).by_judge():
+            tables.append(rates_table(found, context, "pointwise", judge_name))
+            tables.append(estimator_table(found, "pointwise", judge_name))
+        return tables

@@ -70,7 +70,15 @@ class SamplesSummary(Summary[MethodSettings]):
                     group["ell"].null_count(),
                 ]
             )
-            curves.append([str(model), *_curve(group)])
+            of_questions = [
+                np.percentile(values.to_numpy(), _PERCENTILES)
+                for (_,), part in group.group_by("item", maintain_order=True)
+                if len(values := part["ell"].drop_nulls())
+            ]
+            curve: list[Cell] = [Measured(None, why="no ell")] * len(_PERCENTILES)
+            if of_questions:
+                curve = [float(value) for value in np.mean(of_questions, axis=0)]
+            curves.append([str(model), *curve])
         notes = [
             "ell: mean log-probability a token, in nats; variance: of ell within a question, mean "
             "over questions; a better model is said to have the smaller one",
@@ -90,14 +98,3 @@ class SamplesSummary(Summary[MethodSettings]):
                 ],
             ),
         ]
-
-
-def _curve(group: pl.DataFrame) -> list[Cell]:
-    curves = [
-        np.percentile(values.to_numpy(), _PERCENTILES)
-        for (_,), part in group.group_by("item", maintain_order=True)
-        if len(values := part["ell"].drop_nulls())
-    ]
-    if not curves:
-        return [Measured(None, why="no ell")] * len(_PERCENTILES)
-    return [float(value) for value in np.mean(curves, axis=0)]
