@@ -23,6 +23,7 @@ from orchestrator.methods._judging import JudgeMethod
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
+from orchestrator.summaries._clusters import without_n
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._preferences import (
     PAIRWISE,
@@ -165,17 +166,17 @@ def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
         Column("tied verdicts", "percent"),
         Column("pairs", "count"),
     )
-    lines: list[list[Cell]] = [
-        [
-            setting.name,
-            WORDS[name],
-            _share(setting, credit, context.confidence_level),
-            float((credit == 0.5).mean()) if credit.size else None,
-            len(credit),
-        ]
-        for setting in settings
-        for name, credit in setting.credits.items()
-    ]
+    lines: list[list[Cell]] = []
+    for setting in settings:
+        prompts = codes(setting.rows[CLUSTER])
+        counts = np.bincount(prompts).astype(np.float64)
+        for name, credit in setting.credits.items():
+            share, tied = Measured(None, why="no pair has a better answer"), None
+            if credit.size:
+                sums = np.bincount(prompts, credit).astype(np.float64)
+                share = measured(clustered_share(sums, counts, context.confidence_level))
+                tied = float((credit == 0.5).mean())
+            lines.append([setting.name, WORDS[name], without_n(share), tied, len(credit)])
     return make_table(
         "judge_accuracy.intervals",
         "Accuracy with its interval",
@@ -183,16 +184,6 @@ def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
         lines,
         notes=["intervals: over prompts, Wilson's on their effective number; for these judges"],
     )
-
-
-def _share(setting: _Setting, credit: Floats, confidence_level: float) -> Measured:
-    if not credit.size:
-        return Measured(None, why="no pair has a better answer")
-    prompts = codes(setting.rows[CLUSTER])
-    sums = np.bincount(prompts, credit).astype(np.float64)
-    counts = np.bincount(prompts).astype(np.float64)
-    found = measured(clustered_share(sums, counts, confidence_level))
-    return Measured(found.value, found.low, found.high, why=found.why)
 
 
 _COMPARED: Final = (

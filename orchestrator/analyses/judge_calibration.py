@@ -6,6 +6,7 @@ distribution and both orders. Pairs whose better answer is not known, or is a ti
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,22 @@ from orchestrator.contracts.summary import Analysis
 from orchestrator.statistics.calibration import Calibration, calibration
 from orchestrator.summaries._preferences import SOFT, UNIT, judged_rows, preferences
 from orchestrator.tables import Cell, Column, Table, make_table, measured
+
+_OVERALL: Final = (
+    Column("judge"),
+    Column("accuracy", "percent"),
+    Column("too sure by", "signed", 3),
+    Column("Brier score", "number", 3),
+    Column("ECE", "number", 3),
+    Column("pairs", "count"),
+)
+_BY_BIN: Final = (
+    Column("judge"),
+    Column("confidence from"),
+    Column("mean confidence", "number", 3),
+    Column("accuracy", "percent"),
+    Column("pairs", "count"),
+)
 
 
 class Config(JudgedWinner):
@@ -78,20 +95,10 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
 
 
 def tables(found: Sequence[Calibrated]) -> list[Table]:
-    """Return the findings as tables."""
-    return [_overall(found), _by_bin(found)] if found else []
-
-
-def _overall(found: Sequence[Calibrated]) -> Table:
-    columns = [
-        Column("judge"),
-        Column("accuracy", "percent"),
-        Column("too sure by", "signed", 3),
-        Column("Brier score", "number", 3),
-        Column("ECE", "number", 3),
-        Column("pairs", "count"),
-    ]
-    lines: list[list[Cell]] = [
+    """Return the findings as tables: a line a judge, then a line a judge and bin."""
+    if not found:
+        return []
+    overall: list[list[Cell]] = [
         [
             one.name,
             measured(one.found.accuracy),
@@ -110,18 +117,7 @@ def _overall(found: Sequence[Calibrated]) -> Table:
     most = max(found, key=lambda one: one.found.n)
     basis = f"{most.prompts} · pairs whose better answer is known"
     title = "Calibration of the judge"
-    return make_table("judge_calibration", title, columns, lines, basis=basis, notes=notes)
-
-
-def _by_bin(found: Sequence[Calibrated]) -> Table:
-    columns = [
-        Column("judge"),
-        Column("confidence from"),
-        Column("mean confidence", "number", 3),
-        Column("accuracy", "percent"),
-        Column("pairs", "count"),
-    ]
-    lines: list[list[Cell]] = [
+    by_bin: list[list[Cell]] = [
         [
             one.name,
             f"{part.low:.1f} to {part.high:.1f}",
@@ -133,7 +129,9 @@ def _by_bin(found: Sequence[Calibrated]) -> Table:
         for part in one.found.bins
         if part.n
     ]
-    notes = ["intervals: over prompts, Wilson's on their effective number; for these judges"]
-    return make_table(
-        "judge_calibration.bins", "Confidence against accuracy", columns, lines, notes=notes
-    )
+    over = ["intervals: over prompts, Wilson's on their effective number; for these judges"]
+    bins = "judge_calibration.bins"
+    return [
+        make_table("judge_calibration", title, _OVERALL, overall, basis=basis, notes=notes),
+        make_table(bins, "Confidence against accuracy", _BY_BIN, by_bin, notes=over),
+    ]

@@ -6,7 +6,7 @@ fall together); they are given for each model and for all together, since betwee
 skill almost anything correlates. Signs are kept: `expected` says which way a score should go.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Final
@@ -291,23 +291,18 @@ def _levelled(means: pl.Series, values: Floats) -> Floats:
     return levelled(means.fill_null(np.nan).to_numpy(), size)
 
 
-def _pairs(
-    scores: Sequence[_Joined], baseline: ScoreRef | None
-) -> Iterable[tuple[_Joined, _Joined]]:
-    if baseline is None:
-        return combinations(scores, 2)
-    name = f"{baseline.method}.{baseline.column}"
-    base = next((joined for joined in scores if joined.name == name), None)
-    if base is None:
-        raise UsageError(f"the baseline {name!r} is not among the scores")
-    return [(joined, base) for joined in scores if joined is not base]
-
-
 def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | None) -> Table:
     """Every two scores on the same answers, by Spearman, signs turned to 'more is better'."""
     resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    pairs = list(combinations(scores, 2))
+    if baseline is not None:
+        name = f"{baseline.method}.{baseline.column}"
+        base = next((joined for joined in scores if joined.name == name), None)
+        if base is None:
+            raise UsageError(f"the baseline {name!r} is not among the scores")
+        pairs = [(joined, base) for joined in scores if joined is not base]
     found: list[tuple[str, str, Comparison]] = []
-    for one, two in _pairs(scores, baseline):
+    for one, two in pairs:
         both = one.points.join(two.points.select(*KEYS, other="value"), on=list(KEYS))
         joined = _Joined(one.name, one.orientation, both)
         comparison = compare_correlations(
