@@ -45,14 +45,14 @@ def make_app(library: Library) -> Starlette:
         ("/api/runs/{run}", api.overview),
         ("/api/runs/{run}/drawings", api.drawings),
         ("/api/runs/{run}/state", api.state),
+        ("/api/runs/{run}/export", api.export),
         ("/api/runs/{run}/items", api.items),
         ("/api/runs/{run}/items/{index:int}", api.item),
         ("/api/runs/{run}/items/{index:int}/trace", api.trace),
     ]
     return Starlette(
         routes=[
-            *(Route(path, _json(answer)) for path, answer in routes),
-            Route("/api/runs/{run}/export", _download(api.export)),
+            *(Route(path, _answered(answer)) for path, answer in routes),
             Route("/static/{name}", _file),
             Route("/api/{rest:path}", _nothing),
             Route("/{rest:path}", _page),
@@ -124,11 +124,13 @@ class Api:
         snapshot, index = self._item_of(request)
         return snapshot.trace(index)
 
-    def export(self, request: Request) -> tuple[bytes, str, str]:
-        """The items that are wanted as a file: content, name, type."""
+    def export(self, request: Request) -> Response:
+        """The items that are wanted as a file."""
         form = request.query_params.get("form", "csv")
-        name = request.path_params["run"]
-        return exported(self._run(request).snapshot(), _wanted(request), form, name)
+        run = request.path_params["run"]
+        content, name, kind = exported(self._run(request).snapshot(), _wanted(request), form, run)
+        disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type=kind, headers=disposition)
 
     def _item_of(self, request: Request) -> tuple[Snapshot, int]:
         snapshot = self._run(request).snapshot()
@@ -172,25 +174,17 @@ def _number(request: Request, name: str, usual: int) -> int:
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else usual
 
 
-def _json(answer: Answer) -> Callable[[Request], Any]:
+def _answered(answer: Answer) -> Callable[[Request], Any]:
+    """Answer in a thread: with a response as it is, with other values as JSON."""
+
     async def answered(request: Request) -> Response:
         try:
             found = await run_in_threadpool(answer, request)
         except OrchestratorError as error:
             return _fault(error)
+        if isinstance(found, Response):
+            return found
         return Response(_written(found), media_type="application/json")
-
-    return answered
-
-
-def _download(answer: Callable[[Request], tuple[bytes, str, str]]) -> Callable[[Request], Any]:
-    async def answered(request: Request) -> Response:
-        try:
-            content, name, kind = await run_in_threadpool(answer, request)
-        except OrchestratorError as error:
-            return _fault(error)
-        disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=kind, headers=disposition)
 
     return answered
 

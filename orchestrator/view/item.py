@@ -1,7 +1,8 @@
 """The page of one item: what was asked and answered, and every row that was made of it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -29,13 +30,13 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
         key: The item.
     """
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
-    shown: dict[str, list[Row]] = {what: [] for what in ("answers", *_SHOWN)}
+    shown: dict[str, list[Row]] = {what: [] for what in _SECTIONS}
     others = []
     roles = roles_in(frames)
     for name in frames:
         found = _rows(frames, name, key) if name != ITEMS else []
         what, columns = _section(roles.get(name, RowRoles()))
-        if found and columns.get(_NEEDED.get(what, "")) in found[0]:
+        if found and what and columns.get(_SECTIONS[what].needed) in found[0]:
             shown[what] += [
                 {**row, **{known: row.get(column) for known, column in columns.items()}}
                 for row in found
@@ -45,8 +46,7 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
     return {
         "key": safe_line(key),
         "about": _about(about[0] if about else {}, shown["answers"]),
-        "answers": [_answer(row) for row in shown["answers"]],
-        **{what: [show(row) for row in shown[what]] for what, show in _SHOWN.items()},
+        **{what: [section.show(row) for row in shown[what]] for what, section in _SECTIONS.items()},
         "others": others,
     }
 
@@ -115,49 +115,68 @@ def _line(value: object) -> str | None:
     return None if value is None else safe_line(str(value))
 
 
-def _common(row: Row) -> dict[str, object]:
-    names = ("method", "model", "model_a", "model_b", "judge", "cause", "status")
-    found = {name: _line(row[name]) for name in names if row.get(name) is not None}
-    return found | {"turn": row.get("turn") or 1, "message": text(row.get("message"))}
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """Columns of the rows of a section, by how a page shows them.
+
+    Attributes:
+        needed: Without it there is nothing to draw.
+        values: Shown as they are.
+        lines: Words on one line.
+        texts: Of any length.
+        renamed: Names on the page of values that others know by another name.
+    """
+
+    needed: str
+    values: tuple[str, ...]
+    lines: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def show(self, row: Row) -> dict[str, Any]:
+        names = ("method", "model", "model_a", "model_b", "judge", "cause", "status")
+        return {
+            **{name: _line(row[name]) for name in names if row.get(name) is not None},
+            "turn": row.get("turn") or 1,
+            "message": text(row.get("message")),
+            **{name: plain(row.get(column)) for name, column in self.renamed.items()},
+            **{name: plain(row.get(name)) for name in self.values},
+            **{name: _line(row.get(name)) for name in self.lines},
+            **{name: text(row.get(name)) for name in self.texts},
+        }
 
 
-def _answer(row: Row) -> dict[str, Any]:
-    numbers = ("mean_logprob", "n_tokens", "exact_match", "n_thinking_tokens")
-    return {
-        **_common(row),
-        **{name: plain(row.get(name)) for name in numbers},
-        "finish_reason": _line(row.get("finish_reason")),
-        "text": text(row.get("text")),
-    }
-
-
-def _judgment(row: Row) -> dict[str, Any]:
-    names = (
-        "p_ab", "p_ba", "coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba", "prefer_a",
-        "exact", "same_text", "n_traces", "n_silent",
-    )  # fmt: skip
-    return {**_common(row), **{name: plain(row.get(name)) for name in names}}
-
-
-def _rewriting(row: Row) -> dict[str, Any]:
-    names = (
-        "unchanged", "n_tokens_first", "n_tokens_last", "marker_leak", "truncated_answer",
-        "truncated_rewriting",
-    )  # fmt: skip
-    known = {"ell_first": "before", "ell_last": "after", "d": "change"}
-    return {
-        **_common(row),
-        **{name: plain(row.get(column)) for name, column in known.items()},
-        **{name: plain(row.get(name)) for name in names},
-        "undefined": _line(row.get("undefined")),
-        "answer": text(row.get("answer")),
-        "rewriting": text(row.get("rewriting")),
-    }
-
-
-def _score(row: Row) -> dict[str, Any]:
-    names = ("p", "mean", "mean_low", "mean_high", "std", "mode", "median", "coverage", "exact")
-    return {**_common(row), **{name: plain(row.get(name)) for name in names}}
+_SECTIONS: Final = {
+    "answers": _Section(
+        needed="text",
+        values=("mean_logprob", "n_tokens", "exact_match", "n_thinking_tokens"),
+        lines=("finish_reason",),
+        texts=("text",),
+    ),
+    "judgments": _Section(
+        needed="p_ab",
+        values=(
+            "p_ab", "p_ba", "coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba", "prefer_a",
+            "exact", "same_text", "n_traces", "n_silent",
+        ),
+    ),
+    "rewritings": _Section(
+        needed="answer",
+        values=(
+            "unchanged", "n_tokens_first", "n_tokens_last", "marker_leak", "truncated_answer",
+            "truncated_rewriting",
+        ),
+        lines=("undefined",),
+        texts=("answer", "rewriting"),
+        renamed={"ell_first": "before", "ell_last": "after", "d": "change"},
+    ),
+    "scores": _Section(
+        needed="p",
+        values=(
+            "p", "mean", "mean_low", "mean_high", "std", "mode", "median", "coverage", "exact",
+        ),
+    ),
+}  # fmt: skip
 
 
 def _table(name: str, rows: Sequence[Row]) -> dict[str, Any]:
@@ -174,12 +193,3 @@ def _table(name: str, rows: Sequence[Row]) -> dict[str, Any]:
             for row in rows
         ],
     }
-
-
-_SHOWN: Final[dict[str, Callable[[Row], dict[str, Any]]]] = {
-    "judgments": _judgment,
-    "rewritings": _rewriting,
-    "scores": _score,
-}
-# Without these there is nothing to draw.
-_NEEDED: Final = {"answers": "text", "judgments": "p_ab", "rewritings": "answer", "scores": "p"}
