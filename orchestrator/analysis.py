@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from orchestrator.judged import ROWS_AT_ONCE, Table, tabulate
 from orchestrator.statistics.association import association
-from orchestrator.statistics.coverage import distrust, summarise_coverage
+from orchestrator.statistics.coverage import summarise_coverage
 from orchestrator.statistics.position import (
     TIE,
     Orders,
@@ -39,7 +39,9 @@ from orchestrator.statistics.results import (
     UNCERTAINTY_POOLED,
     checked_level,
 )
+from orchestrator.statistics.trust import DEFAULTS, Thresholds, Trust, no_ranking, not_known_yet
 from orchestrator.statistics.win_rate import WinRates, mean_preferences, win_rates
+from orchestrator.trust import of_table
 
 __all__ = ["RankingAnalysis", "analyse_ranking"]
 
@@ -55,6 +57,7 @@ def analyse_ranking(
     confidence_level: float,
     n_resamples: int,
     rng: np.random.Generator,
+    thresholds: Thresholds = DEFAULTS,
 ) -> RankingAnalysis:
     """Ratings, differences, win rates, position effects and gaps of a frame of judgments.
 
@@ -65,6 +68,7 @@ def analyse_ranking(
         confidence_level: In (0, 1).
         n_resamples: Resamples of the items; at least 1,000 for a level of 95 %.
         rng: Source of the resamples; the order of the rows does not matter.
+        thresholds: From which on the ranking is no result.
 
     Raises:
         StatisticsError: If the level is not in (0, 1), or a preference not in [0, 1].
@@ -114,13 +118,13 @@ def analyse_ranking(
         uncertainty=uncertainty,
         notes=_notes(table, rated, models),
     )
-    coverage = ("coverage_ab", "coverage_ba")
-    by_judge = {judge: table.of_judge(judge).floats(*coverage) for judge in table.judges}
-    return _distrusted(found, distrust(by_judge))
+    return _with_trust(found, of_table(table, thresholds, confidence_level))
 
 
-def _distrusted(found: RankingAnalysis, warning: str) -> RankingAnalysis:
-    """A ranking that claims no order, where there is a warning."""
+def _with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnalysis:
+    """The ranking with the verdict on its judges; it claims no order where one is not trusted."""
+    found = replace(found, trust=trust, caution=not_known_yet(trust))
+    warning = no_ranking(trust)
     if not warning:
         return found
     return replace(

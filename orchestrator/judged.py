@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.roles import Frames, role_slices, there
 from orchestrator.roles import PairColumns
-from orchestrator.statistics.position import decisions
+from orchestrator.statistics.position import TIE, decisions
 from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
 
 ROWS_AT_ONCE: Final = 10_000
@@ -248,7 +248,7 @@ def _numbers(
     for column in _FLAGS:
         found[column] = used[column].fill_null(value=False).to_numpy()
     for column, name in _DISTRIBUTIONS.items():
-        found[name] = _decisions(used, column).astype(np.int8)
+        found[name] = order_decisions(used, column).astype(np.int8)
     return found
 
 
@@ -281,13 +281,29 @@ class _Names:
         return np.array([*(places[name] for name in self._known), -1], np.int32)[numbers]
 
 
-def _decisions(used: pl.DataFrame, name: str) -> Floats:
-    """Return the verdict of each row's distribution, from A's view; levels run from A to B."""
-    levels = pl.col(name)
+def order_decisions(rows: pl.DataFrame, order: str) -> Floats:
+    """Return the decision of each row in one order: 1 for A, -1 for B, 0 for a tie.
+
+    It is the likeliest verdict; of a row without a distribution, the side that it prefers.
+
+    Args:
+        rows: With the columns `order` and its preference.
+        order: `p_ab` or `p_ba`; levels run from A to B.
+    """
+    levels = pl.col(order)
     half = levels.list.len() // 2
-    masses = used.select(
+    masses = rows.select(
         levels.list.head(half).list.sum().alias("better"),
         levels.list.get(half, null_on_oob=True).alias("tie"),
         levels.list.tail(half).list.sum().alias("worse"),
+        (pl.col(order.replace("p", "prefer_a", 1)).cast(pl.Float64) - 0.5).alias("preferred"),
     )
-    return decisions(*(masses[side].to_numpy().astype(np.float64) for side in masses.columns))
+    better, tie, worse, preferred = (
+        masses[name].to_numpy().astype(np.float64) for name in masses.columns
+    )
+    result: Floats = np.where(
+        np.isnan(better) & ~np.isnan(preferred),
+        np.where(np.abs(preferred) <= TIE, 0.0, np.sign(preferred)),
+        decisions(better, tie, worse),
+    )
+    return result

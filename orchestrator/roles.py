@@ -18,10 +18,23 @@ _NUMBERS: Final = frozenset({"f64", "i64", "bool"})
 # Of roles that are no numbers.
 _TYPES: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(
-        ("model", "model_a", "model_b", "judge", "answer", "rewriting", "text"), frozenset({"str"})
+        (
+            "model",
+            "model_a",
+            "model_b",
+            "judge",
+            "answer",
+            "rewriting",
+            "text",
+            "winner_ab",
+            "winner_ba",
+        ),
+        frozenset({"str"}),
     ),
     **dict.fromkeys(("p", "p_ab", "p_ba"), frozenset({"list[f64]"})),
-    **dict.fromkeys(("exact", "same_text", "unchanged", "exact_match"), frozenset({"bool"})),
+    **dict.fromkeys(
+        ("exact", "same_text", "unchanged", "exact_match", "parsed"), frozenset({"bool"})
+    ),
     "turn": frozenset({"i64"}),
 }
 
@@ -43,6 +56,9 @@ class PairColumns(msgspec.Struct, frozen=True):
         p_ba: The same with B shown first.
         coverage_ab: Probability that was on the verdicts, A shown first.
         coverage_ba: The same with B shown first.
+        winner_ab: "A", "B" or "tie" as the judge's text says, A shown first.
+        winner_ba: The same with B shown first, A and B as in `model_a` and `model_b`.
+        parsed: Whether the judge's text had a verdict, where rows without one may count.
         exact: Whether every verdict's probability is known.
         same_text: Whether both answers are equal.
         estimators: Those of `ESTIMATORS` that the rows have, as columns of these names.
@@ -63,6 +79,9 @@ class PairColumns(msgspec.Struct, frozen=True):
     p_ba: str = ""
     coverage_ab: str = ""
     coverage_ba: str = ""
+    winner_ab: str = ""
+    winner_ba: str = ""
+    parsed: str = ""
     exact: str = ""
     same_text: str = ""
     estimators: tuple[str, ...] = ()
@@ -83,6 +102,9 @@ class PairColumns(msgspec.Struct, frozen=True):
             "p_ba": self.p_ba,
             "coverage_ab": self.coverage_ab,
             "coverage_ba": self.coverage_ba,
+            "winner_ab": self.winner_ab,
+            "winner_ba": self.winner_ba,
+            "parsed": self.parsed,
             "exact": self.exact,
             "same_text": self.same_text,
             **{name: name for name in self.estimators},

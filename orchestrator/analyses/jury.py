@@ -29,9 +29,9 @@ from orchestrator.statistics.agreement import (
     raw_agreement,
 )
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.coverage import distrust
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
+from orchestrator.statistics.trust import no_ranking
 from orchestrator.summaries._clusters import without_n
 from orchestrator.summaries._judged import mass
 from orchestrator.summaries._points import source_of
@@ -117,9 +117,8 @@ class JuryAnalysis(Analysis[Config]):
         jury = _seated(context, self.config)
         if not len(jury.soft):
             raise UsageError(f"{context.name}: no pair was judged by all judges")
-        warnings = {
-            judge: distrust({judge: jury.coverage[:, at]}) for at, judge in enumerate(jury.judges)
-        }
+        trusts = context.trust.get(_source(context, self.config).name, ())
+        warnings = {one.judge: no_ranking([one]) for one in trusts if one.judge in jury.judges}
         tables = (_ratings(jury, context), _agreement(jury, context), _members(jury, context))
         return [untrusted(table, warnings) for table in tables]
 

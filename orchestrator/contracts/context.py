@@ -11,6 +11,7 @@ from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.frames import columns_of, slices_of
 from orchestrator.statistics.results import checked_level
+from orchestrator.statistics.trust import Trust
 
 T = TypeVar("T")
 
@@ -63,6 +64,7 @@ class Context(msgspec.Struct, frozen=True):
         seed: The recipe's; `rng` is made of it.
         clusters: Which items depend on each other.
         once: Gives what takes long to compute.
+        trust: The verdict on each judge of a method, by the method's name.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Context(msgspec.Struct, frozen=True):
     seed: int
     clusters: Clusters = Clusters()
     once: Once = _at_each_call
+    trust: Mapping[str, Sequence[Trust]] = {}
 
     def __post_init__(self) -> None:
         checked_level(self.confidence_level)

@@ -175,7 +175,15 @@ class HarnessJudge(Method[HarnessConfigT]):
         "text": "str",
         "text_ba": "str",
     }
-    pairs = PairColumns(judge="judge", turn="turn", same_text="same_text", ranked=False)
+    pairs = PairColumns(
+        judge="judge",
+        turn="turn",
+        winner_ab="winner_ab",
+        winner_ba="winner_ba",
+        parsed="parsed",
+        same_text="same_text",
+        ranked=False,
+    )
 
     def companions(self) -> list[Companion]:
         """The answers that are judged, as a frame of their own."""

@@ -7,9 +7,9 @@ JSON Schema that editors read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
 from orchestrator.contracts.method import Method, MethodSettings
@@ -137,6 +137,33 @@ class StopWhen(Settings):
     """Settle only which models are among this many best; null settles the order of every pair."""
 
 
+class TrustSettings(Settings):
+    """Thresholds from which on a judge is not trusted, and its ranking is no result.
+
+    `docs/statistics.md` derives the defaults.
+    """
+
+    mass: float = Field(0.5, gt=0, lt=1)
+    """A reading with less of the judge's probability on the labels does not answer in the form
+    asked."""
+    low_readings: float = Field(0.5, gt=0, le=1)
+    """Share of such readings from which on the judge is not trusted."""
+    flips: float = Field(0.5, gt=0, le=1)
+    """Share of pairs whose winner flips with the order, for a judge that looks only at the order: a
+    judge is trusted if its own share is shown to be smaller."""
+    usable_flips: float = Field(0.3, ge=0, lt=1)
+    """Share of flips up to which a judge is usable: one that is not trusted by `flips` is refused
+    if its share is shown to be larger; else it cannot be said yet."""
+    missing: float = Field(0.5, gt=0, le=1)
+    """Share of missing judgments from which on a judge is not trusted."""
+
+    @model_validator(mode="after")
+    def _usable_is_less(self) -> Self:
+        if self.usable_flips >= self.flips:
+            raise ValueError("usable_flips must be below flips")
+        return self
+
+
 class StatisticsSettings(Settings):
     """Settings of intervals and tests."""
 
@@ -147,6 +174,8 @@ class StatisticsSettings(Settings):
     of: list[Any] = Field([])
     """Numbers for each model, of columns of the rows, also of a finished run; each entry has a
     `kind`, a `method` and a `column`."""
+    trust: TrustSettings = TrustSettings()
+    """From when on the report says that there is no ranking, because of the judge."""
     stop_when: StopWhen | None = None
     """Ask in blocks of prompts, and no more about pairs whose order is settled at the
     `confidence_level`, all pairs together and however often one looks; null asks everything."""

@@ -1,6 +1,5 @@
 """Share of the judge's probability that was on the requested labels."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,11 +11,6 @@ Floats = NDArray[np.float64]
 LOW: Final = 0.5
 """Mass under which a judgment is unreliable."""
 
-MOSTLY: Final = 0.5
-"""Share of unreliable readings from which on a judge is not to be trusted."""
-
-_TINY: Final = 5e-4
-
 
 @dataclass(frozen=True, slots=True)
 class CoverageSummary:
@@ -25,7 +19,7 @@ class CoverageSummary:
     Attributes:
         mean: Mean mass on the labels, in [0, 1].
         percentile_5: 5th percentile.
-        share_low: Share of readings with a mass below one half.
+        share_low: Share of readings with a mass below the threshold, one half by default.
         n: Readings with a known mass (each order of a pair is one).
         n_unknown: Readings whose mass is not known.
     """
@@ -37,8 +31,13 @@ class CoverageSummary:
     n_unknown: int
 
 
-def summarise_coverage(coverage: Floats) -> CoverageSummary:
-    """Summary of label masses, any shape; nan is unknown."""
+def summarise_coverage(coverage: Floats, low: float = LOW) -> CoverageSummary:
+    """Summary of label masses.
+
+    Args:
+        coverage: Masses in [0, 1], any shape; nan is unknown.
+        low: Mass under which a reading is a low one.
+    """
     values = coverage.reshape(-1)
     known = values[~np.isnan(values)]
     n_unknown = int(values.size - known.size)
@@ -47,37 +46,7 @@ def summarise_coverage(coverage: Floats) -> CoverageSummary:
     return CoverageSummary(
         float(known.mean()),
         float(np.quantile(known, 0.05)),
-        float((known < LOW).mean()),
+        float((known < low).mean()),
         int(known.size),
         n_unknown,
     )
-
-
-def is_untrusted(n_low: int, n: int) -> bool:
-    """Return True if at least half of n readings, `n_low` of them, have little label mass."""
-    return n > 0 and n_low >= MOSTLY * n
-
-
-def distrust(masses: Mapping[str, Floats]) -> str:
-    """Return a warning about judges that do not answer in the form asked; empty for none.
-
-    Args:
-        masses: Label masses of each judge's readings, any shape; nan is unknown.
-    """
-    found = {judge: summarise_coverage(mass) for judge, mass in masses.items()}
-    bad = {
-        judge: one
-        for judge, one in found.items()
-        if is_untrusted(round(one.share_low * one.n) if one.n else 0, one.n)
-    }
-    if not bad:
-        return ""
-    each = []
-    for judge, one in bad.items():
-        mean = f"{one.mean:.2f}" if one.mean >= 100 * _TINY else f"{one.mean:.0e}"
-        each.append(
-            f"{judge} does not answer in the form asked (in {100 * one.share_low:.0f} % of its "
-            f"readings under half of its probability is on the labels, mean {mean})"
-        )
-    said = "; ".join(each)
-    return f"Not to be trusted: {said}. Scores, win rates, ratings and orders by it mean nothing."

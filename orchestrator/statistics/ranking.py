@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from orchestrator.statistics.coverage import CoverageSummary
 from orchestrator.statistics.position import PositionEffects
+from orchestrator.statistics.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,10 @@ class RankingAnalysis:
         uncertainty: What the intervals cover.
         notes: Plain sentences: what is undefined, open or approximate, and why.
         source: Name of the method in the recipe; empty where it is not known.
-        warning: Why nothing of it can be trusted; empty where it can. Then no pair is resolvable
-            and the ranks are open.
+        warning: Why it is no ranking, and what to try; empty where it is one. Then no pair is
+            resolvable and the ranks are open.
+        caution: Why it cannot be said yet whether its judges can be trusted; empty for nothing.
+        trust: The verdict on each of its judges.
     """
 
     judge: str | None
@@ -189,6 +192,8 @@ class RankingAnalysis:
     notes: tuple[str, ...]
     source: str = ""
     warning: str = ""
+    caution: str = ""
+    trust: tuple[Trust, ...] = ()
 
     @property
     def neighbours(self) -> tuple[Pair, ...]:

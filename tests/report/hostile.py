@@ -110,7 +110,9 @@ def frames(n_items: int = 30) -> dict[str, pl.DataFrame]:
 def _judged(
     about: dict[str, Any], pair: tuple[str, str], rng: np.random.Generator
 ) -> dict[str, Any]:
-    ab, ba = rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(5))
+    ab = rng.dirichlet(np.ones(5))
+    # A judge that the order hardly moves: else there would be no ranking to show.
+    ba = 0.9 * ab + 0.1 * rng.dirichlet(np.ones(5))
     weights = np.array([1.0, 0.75, 0.5, 0.25, 0.0])
     first, second = float(ab @ weights), float(ba @ weights)
     mean = (first + second) / 2

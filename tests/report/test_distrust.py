@@ -16,9 +16,9 @@ from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
 from orchestrator.runner.interface.html_report import _warned
-from orchestrator.statistics.coverage import distrust
-from orchestrator.summaries._distrust import distrusted
+from orchestrator.statistics.trust import DEFAULTS, no_ranking
 from orchestrator.tables import Column, make_table, untrusted
+from orchestrator.trust import of_rows
 from tests.analysis.conftest import simulated
 from tests.report import hostile
 from tests.report.samples import Stream, a_progress, an_analysis, printed
@@ -34,7 +34,12 @@ def doubtful():
 def table():
     made = make_table("pointwise.scores", "Scores", [Column("model")], [["a"]], basis="4 prompts")
     rows = pl.DataFrame({"judge": ["small"] * 4, "coverage": [1e-5, 0.2, None, 0.9]})
-    return untrusted(made, distrusted(rows))
+    return untrusted(made, warnings_of(rows))
+
+
+def warnings_of(rows):
+    trusts = of_rows([rows], DEFAULTS, 0.95)
+    return {one.judge: no_ranking([one]) for one in trusts[""]}
 
 
 def test_no_order_and_no_rank_is_claimed(doubtful):
@@ -73,7 +78,7 @@ def frames_of_two_judges():
 
 
 def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):
-    text = printed(ranking(doubtful), width=300)
+    text = printed(ranking(doubtful), width=500)
     assert text.splitlines()[0] == doubtful.warning
     assert "●" not in text
     assert "Ranking of 3 models by judge (untrusted)" in text
@@ -102,17 +107,17 @@ def test_the_page_the_viewer_and_the_notebook_begin_with_it(doubtful, table):
     assert glance[:2] == [doubtful.warning, table.warning]
     assert not any(" > " in line for line in glance)
     short = page.summary(about)
-    assert short.index("<li>") + 4 >= short.index("Not to be trusted") - 10
+    assert short.index("<li>") + 4 >= short.index("No ranking") - 10
     figures = ranked.of_ranking(doubtful, ["expert", "apprentice", "novice"])
     assert figures[0].picture is None
-    assert figures[0].says.startswith("Not to be trusted")
+    assert figures[0].says.startswith("No ranking")
     assert all("(untrusted)" in figure.title for figure in figures)
 
 
 def test_tables_of_methods_say_it_before_their_rows(table):
     assert "small does not answer in the form asked" in table.warning
     assert "67 % of its readings" in table.warning
-    shown = printed(generic_table(table), width=300).splitlines()
+    shown = printed(generic_table(table), width=500).splitlines()
     assert shown[0].startswith("Scores (untrusted)")
     assert shown[1] == table.warning
     assert generic_markdown(table).splitlines()[2] == f"**{escaped(table.warning)}**"
@@ -121,7 +126,7 @@ def test_tables_of_methods_say_it_before_their_rows(table):
 
 
 def test_a_table_of_one_judge_has_the_warning_of_that_judge_alone():
-    warnings = {"small": distrust({"small": pl.Series([0.1]).to_numpy()}), "large": ""}
+    warnings = warnings_of(pl.DataFrame({"judge": ["small", "large"], "coverage": [0.1, 0.9]}))
     tables = [make_table("k", "t", [], [], judge=judge) for judge in ("small", "large", "")]
     assert [bool(untrusted(one, warnings).warning) for one in tables] == [True, False, True]
 

@@ -1,7 +1,8 @@
 import pytest
 
 from orchestrator.methods import pairwise_scoring, pointwise
-from orchestrator.summaries._distrust import distrusted
+from orchestrator.statistics.trust import DEFAULTS
+from orchestrator.trust import of_rows
 from tests.summaries import judged
 from tests.summaries.judged import around
 from tests.summaries.told import summarise
@@ -85,6 +86,7 @@ def test_scores_for_a_form_the_judge_does_not_know_are_called_so(context_of):
     config = pairwise_scoring.Config(judges=("judge",))
     context = context_of("pairwise_scoring", pairwise_scoring, frame, config=config)
     _, estimators = summarise(context)
-    assert "50 % of its readings" in distrusted(context.rows)["judge"]
+    ((trust,),) = of_rows([context.rows], DEFAULTS, 0.95).values()
+    assert "50 % of its readings" in trust.reasons[0]
     assert estimators.judge == "judge"
     assert [row["order of the models"] for row in lines(estimators)] == ["x > y"] * 6

@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from orchestrator.analysis import RankingAnalysis
-from orchestrator.contracts.roles import answers_of
+from orchestrator.clusters import clusters_of
+from orchestrator.contracts.roles import answers_of, roles_in
 from orchestrator.errors import RunDirectoryError, StoreError, UsageError
 from orchestrator.foreign import distrust, is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
@@ -33,8 +34,10 @@ from orchestrator.runner.results.frames import (
 from orchestrator.runner.results.readable import frames_of
 from orchestrator.runner.results.tables import summarise
 from orchestrator.runner.session.execute import Ended
+from orchestrator.statistics.trust import Trust
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
+from orchestrator.trust import of_frames, thresholds_of
 
 
 class Result:
@@ -88,9 +91,27 @@ class Result:
             confidence_level=statistics.get("confidence_level", 0.95),
             n_resamples=statistics.get("n_resamples", 2000),
             seed=self.settings.get("seed", 0),
+            thresholds=thresholds_of(self.settings),
         )
         orders = self.orders
         return found if orders is None else [declared_only(one, orders) for one in found]
+
+    @cached_property
+    def trust(self) -> dict[str, tuple[Trust, ...]]:
+        """The verdict on each judge, by method: whether a ranking by it can be trusted."""
+        roles = roles_in(self.frames)
+        ranked = [name for name, role in roles.items() if role.pairs and role.pairs.ranked]
+        found: dict[str, dict[str, Trust]] = {}
+        for one in self.rankings:
+            found.setdefault(one.source, {}).update({trust.judge: trust for trust in one.trust})
+        others = of_frames(
+            self.frames,
+            clusters_of(self.frames),
+            thresholds_of(self.settings),
+            self.settings.get("statistics", {}).get("confidence_level", 0.95),
+            without=ranked,
+        )
+        return {method: tuple(by_judge.values()) for method, by_judge in found.items()} | others
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -103,6 +124,7 @@ class Result:
             allow_code=self.allow_code,
             keeping=keeping,
             run=self.path,
+            trust=self.trust,
         )
         return [*declared, *said]
 

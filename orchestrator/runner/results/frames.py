@@ -37,6 +37,7 @@ from orchestrator.runner.models.identity import provenance_words, server_label
 from orchestrator.runner.planning.stopping import NOT_NEEDED
 from orchestrator.runner.probing.records import likeness_notes
 from orchestrator.runner.results.marks import is_marked, write_mark
+from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.store import FRAMES, ROLES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 from orchestrator.units import Plan
 
@@ -360,7 +361,12 @@ def epoch_notes(rows: Mapping[str, Mapping[int, int]]) -> list[str]:
 
 
 def analyse(
-    frames: Mapping[str, pl.DataFrame], *, confidence_level: float, n_resamples: int, seed: int
+    frames: Mapping[str, pl.DataFrame],
+    *,
+    confidence_level: float,
+    n_resamples: int,
+    seed: int,
+    thresholds: Thresholds = DEFAULTS,
 ) -> list[RankingAnalysis]:
     """The ranking of each method's judges, and over its judges where there are several."""
     found = []
@@ -374,6 +380,7 @@ def analyse(
                 confidence_level=confidence_level,
                 n_resamples=n_resamples,
                 rng=np.random.default_rng(seed),
+                thresholds=thresholds,
             )
             found.append(replace(analysis, source=source))
     return found

@@ -22,9 +22,10 @@ from orchestrator.plugin_base import Plugin
 from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.settings import Settings
-from orchestrator.summaries._distrust import distrusted
+from orchestrator.statistics.trust import no_ranking
 from orchestrator.summaries._scores import ScoresSummary
 from orchestrator.tables import Table, by_cluster, untrusted
+from orchestrator.trust import Trusts, of_frames, thresholds_of
 
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
 _log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ def summarise(
     allow_code: bool = False,
     keeping: Keeping | None = None,
     run: Path | None = None,
+    trust: Trusts | None = None,
 ) -> list[Table]:
     """The tables, in the recipe's order.
 
@@ -46,8 +48,12 @@ def summarise(
         allow_code: Import kinds from outside this project.
         keeping: Numbers of earlier calls; all are computed where it is left out.
         run: Folder of the run, to tell how its code is allowed.
+        trust: The verdicts on the judges; computed where left out.
     """
     clusters = clusters_of(frames)
+    if trust is None:
+        level = settings.get("statistics", {}).get("confidence_level", 0.95)
+        trust = of_frames(frames, clusters, thresholds_of(settings), level)
     sources, found = _sources(settings, allow_code=allow_code, run=run)
     for source in sources:
         summary = _summary_of(source)
@@ -59,7 +65,7 @@ def summarise(
             rows = context.rows_of(source, summary.reads)
             context = msgspec.structs.replace(context, rows=rows, sources=[source])
             said = _said(summary(source.method.config), context)
-            warnings = distrusted(rows)
+            warnings = {one.judge: no_ranking([one]) for one in trust.get(source.name, ())}
             found += [untrusted(table, warnings) for table in said]
     analyses, skipped = _loaded(
         contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
@@ -67,7 +73,8 @@ def summarise(
     found += skipped
     for kind, analysis in analyses:
         context = _context(plugins.label(kind), settings, frames, clusters)
-        found += _said(analysis, msgspec.structs.replace(context, sources=sources))
+        context = msgspec.structs.replace(context, sources=sources, trust=trust)
+        found += _said(analysis, context)
     of_statistics = settings.get("statistics", {}).get("of", ())
     statistics, skipped = _loaded(
         contracts.statistic, of_statistics, allow_code=allow_code, run=run

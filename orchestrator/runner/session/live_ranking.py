@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from orchestrator.records import Row
 from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.roles import PairColumns
-from orchestrator.statistics.coverage import LOW, is_untrusted
 from orchestrator.statistics.forming import Forming, Standing
+from orchestrator.statistics.trust import DEFAULTS
 from orchestrator.units import Part, Plan
 
 _LEVEL: Final = 0.95
@@ -47,7 +47,7 @@ class _Method:
         n = self.read.setdefault(row.get(pairs.judge) or "", [0, 0])
         for mass in (row.get(pairs.coverage_ab), row.get(pairs.coverage_ba)):
             if mass is not None and not math.isnan(mass):
-                n[0] += mass < LOW
+                n[0] += mass < DEFAULTS.mass
                 n[1] += 1
 
     def judgment(self, row: Row) -> tuple[int, int, float] | None:
@@ -62,7 +62,8 @@ class _Method:
 
     def untrusted(self) -> tuple[str, ...]:
         """Judges that do not answer in the form asked."""
-        return tuple(judge for judge, (n_low, n) in self.read.items() if is_untrusted(n_low, n))
+        most = DEFAULTS.low_readings
+        return tuple(judge for judge, (n_low, n) in self.read.items() if n and n_low >= most * n)
 
     def add(self, item: int, judgments: list[tuple[int, int, float]], cluster: int | None) -> None:
         n_ended, before = self.begun.pop(item, (0, []))

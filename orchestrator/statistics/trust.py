@@ -1,0 +1,261 @@
+"""The rule that decides whether a ranking by a judge can be trusted.
+
+Three findings decide, each against a threshold whose default is derived in `docs/statistics.md`:
+
+* the probability on the labels: a reading of which less than half was on them is a share of what
+  the judge did not say;
+* order effects: a judge that does not look at the answers names different winners in the two
+  orders in at least half of the pairs that it decides in both, q² + (1 - q)² of them if it prefers
+  the answer shown first with probability q;
+* missing judgments: from half of them on, even a unanimous judge shows no majority.
+
+The first and the last are about the judgments that the ranking is made of and are known without
+error. Flips are a sample: the interval over clusters of prompts decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.coverage import CoverageSummary, summarise_coverage
+from orchestrator.statistics.results import Estimate
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+Verdict = Literal["trusted", "not trusted", "cannot be said yet"]
+
+_TINY: Final = 5e-4
+_FORM: Final = (
+    "another prompt",
+    "a `prefix` that begins the judge's reply where a label follows",
+    "`examples` of judgments",
+    "fewer labels",
+    "`chain_of_thought: true`",
+    "another judge",
+)
+_ORDER: Final = (
+    "`chain_of_thought: true`",
+    "`examples` of judgments",
+    "another prompt",
+    "fewer labels",
+    "another judge",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Thresholds of the rule; all are shares in (0, 1).
+
+    Attributes:
+        mass: A reading with less of the judge's probability on the labels is a low one.
+        low_readings: Share of low readings from which on a judge does not answer in the form asked.
+        flips: Share of flips that a judge reaches which does not look at the answers.
+        usable_flips: Share of flips up to which a judge is usable.
+        missing: Share of missing judgments from which on the rest is no basis for a ranking.
+    """
+
+    mass: float = 0.5
+    low_readings: float = 0.5
+    flips: float = 0.5
+    usable_flips: float = 0.3
+    missing: float = 0.5
+
+
+DEFAULTS: Final = Thresholds()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgments:
+    """The judgments of one judge.
+
+    Attributes:
+        masses: Probability on the labels of each reading, any shape; nan is unknown.
+        decision_ab: Shape (n,), of each pair of different answers judged in both orders: 1 for
+            model A, -1 for B, 0 for a tie, with A shown first.
+        decision_ba: The same with B shown first.
+        clusters: Shape (n,), cluster of prompts of each pair, any whole numbers.
+        n_units: Judgments asked for that have ended.
+        n_missing: Of these, those that failed or are undefined.
+    """
+
+    masses: Floats
+    decision_ab: Floats
+    decision_ba: Floats
+    clusters: Ints
+    n_units: int
+    n_missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The verdict on a judge, with what it rests on.
+
+    Attributes:
+        judge: Name; empty where rows name none.
+        verdict: Whether a ranking by this judge can be trusted.
+        reasons: What speaks against it, or why it cannot be said, in words; empty for neither.
+        advice: What to try.
+        coverage: Probability on the labels.
+        flips: Share of pairs whose winner changes with the order, of those that are decided in
+            both, with a two-sided interval of which each side errs with 1 - confidence level.
+        n_decided: Pairs decided in both orders.
+        n_pairs: Pairs of different answers judged in both orders.
+        n_units: Judgments that have ended.
+        n_missing: Of these, those without a result.
+    """
+
+    judge: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    advice: tuple[str, ...]
+    coverage: CoverageSummary
+    flips: Estimate
+    n_decided: int
+    n_pairs: int
+    n_units: int
+    n_missing: int
+
+
+def assess(
+    judge: str,
+    judgments: Judgments,
+    thresholds: Thresholds = DEFAULTS,
+    confidence_level: float = 0.95,
+) -> Trust:
+    """Decide whether a ranking by a judge can be trusted.
+
+    By flips, a judge is trusted if they are fewer than those of a judge that does not look at the
+    answers (`flips`), and not trusted if this can't be shown although they are more than those of
+    a usable judge (`usable_flips`). Each of the two errors, to trust a judge that looks only at
+    the order and to refuse a usable one, has at most the chance 1 - confidence level. Where
+    neither can be shown there are too few pairs, and the verdict is that it cannot be said yet.
+
+    Args:
+        judge: Name.
+        judgments: Of this judge.
+        thresholds: Of the rule.
+        confidence_level: In (0, 1).
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1).
+    """
+    against: list[str] = []
+    advice: list[str] = []
+    coverage = summarise_coverage(judgments.masses, thresholds.mass)
+    if coverage.n and coverage.share_low >= thresholds.low_readings:
+        against.append(_form_words(coverage, thresholds))
+        advice += _FORM
+    decided = (judgments.decision_ab * judgments.decision_ba) != 0
+    flips = _flips(judgments, decided, confidence_level)
+    by_order = _by_order(flips, thresholds) if len(decided) else "trusted"
+    words = _order_words(flips, int(decided.sum()), len(decided), thresholds)
+    if by_order == "not trusted":
+        against.append(f"contradicts itself by order ({words})")
+        advice += _ORDER
+    n_missing, n_units = judgments.n_missing, judgments.n_units
+    if n_units and n_missing >= thresholds.missing * n_units:
+        against.append(_missing_words(n_missing, n_units))
+        advice.append("`orchestrator view` to see why judgments failed")
+    verdict: Verdict = "not trusted" if against else by_order
+    reasons = against
+    if verdict == "cannot be said yet":
+        reasons, advice = [words], ["more prompts"]
+    return Trust(
+        judge=judge,
+        verdict=verdict,
+        reasons=tuple(reasons),
+        advice=tuple(dict.fromkeys(advice)),
+        coverage=coverage,
+        flips=flips,
+        n_decided=int(decided.sum()),
+        n_pairs=len(decided),
+        n_units=n_units,
+        n_missing=n_missing,
+    )
+
+
+def _flips(judgments: Judgments, decided: NDArray[np.bool_], level: float) -> Estimate:
+    """Return the share of flips; each side of its interval has the level by itself."""
+    codes = np.unique(judgments.clusters[decided], return_inverse=True)[1].reshape(-1)
+    flipped = judgments.decision_ab[decided] * judgments.decision_ba[decided] < 0
+    counts = np.bincount(codes).astype(np.float64)
+    sums = np.bincount(codes, flipped).astype(np.float64)
+    # A level of one half or less has no two-sided counterpart.
+    return clustered_share(sums, counts, max(2.0 * level - 1.0, 0.01))
+
+
+def _by_order(flips: Estimate, thresholds: Thresholds) -> Verdict:
+    if flips.interval is None:
+        return "cannot be said yet"
+    if flips.interval.high < thresholds.flips:
+        return "trusted"
+    return "not trusted" if flips.interval.low > thresholds.usable_flips else "cannot be said yet"
+
+
+def _form_words(coverage: CoverageSummary, thresholds: Thresholds) -> str:
+    mean = f"{coverage.mean:.2f}" if coverage.mean >= 100 * _TINY else f"{coverage.mean:.0e}"
+    half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
+    return (
+        f"does not answer in the form asked (in {100 * coverage.share_low:.0f} % of its readings "
+        f"under {half} of its probability is on the labels, mean {mean})"
+    )
+
+
+def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thresholds) -> str:
+    pairs = "1 pair" if n_decided == 1 else f"{n_decided:,} pairs"
+    if not n_decided:
+        return f"of {n_pairs:,} pairs none is decided in both orders"
+    share = f"{100 * flips.value:.0f} %"
+    if flips.interval is not None:
+        share += f" [{100 * flips.interval.low:.0f}, {100 * flips.interval.high:.0f}]"
+    return (
+        f"its winner flips with the order in {share} of the {pairs} decided in both orders; "
+        f"a judge that sees only the order flips in {100 * thresholds.flips:g} % or more"
+    )
+
+
+def _missing_words(n_missing: int, n_units: int) -> str:
+    return f"gave no judgment in {n_missing:,} of {n_units:,} cases, too many for a majority"
+
+
+def no_ranking(trusts: Sequence[Trust]) -> str:
+    """Return the sentence that replaces the headline; empty where every judge can be used.
+
+    Args:
+        trusts: Of the judges that a ranking rests on.
+    """
+    bad = [trust for trust in trusts if trust.verdict == "not trusted"]
+    if not bad:
+        return ""
+    said = "; ".join(f"{_who(trust)} {' and '.join(trust.reasons)}" for trust in bad)
+    advice = dict.fromkeys(line for trust in bad for line in trust.advice)
+    return (
+        f"No ranking: {said}. Scores, win rates, ratings and orders by it mean nothing. "
+        f"Try {_either(list(advice))}."
+    )
+
+
+def not_known_yet(trusts: Sequence[Trust]) -> str:
+    """Return the sentence on judges of which too little is known; empty for none.
+
+    Args:
+        trusts: Of the judges that a ranking rests on.
+    """
+    open_ = [trust for trust in trusts if trust.verdict == "cannot be said yet"]
+    if not open_:
+        return ""
+    said = "; ".join(f"{_who(trust)}: {' and '.join(trust.reasons)}" for trust in open_)
+    return f"Whether the judge can be trusted cannot be said yet ({said}). More prompts will tell."
+
+
+def _who(trust: Trust) -> str:
+    return trust.judge or "the judge"
+
+
+def _either(options: Sequence[str]) -> str:
+    return " or ".join([", ".join(options[:-1]), options[-1]] if options[1:] else options)

@@ -1,0 +1,184 @@
+"""Whether the judges of a run can be trusted, from the rows that they gave."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.clusters import CLUSTER, Clusters, codes
+from orchestrator.contracts.roles import Frames, renamed, roles_in, there
+from orchestrator.frames import names_of, slices_of
+from orchestrator.judged import ROWS_AT_ONCE, Table, order_decisions
+from orchestrator.roles import RowRoles
+from orchestrator.statistics.trust import Judgments, Thresholds, Trust, assess
+
+_MASSES: Final = ("coverage", "coverage_ab", "coverage_ba")
+_DECISIONS: Final = {"A": 1.0, "tie": 0.0, "B": -1.0}
+_READ: Final = (
+    *_MASSES, "judge", "parsed", "same_text", "winner_ab", "winner_ba", "p_ab", "p_ba",
+    "prefer_a_ab", "prefer_a_ba",
+)  # fmt: skip
+_OTHERS: Final = ("method", "item", "status")
+
+Trusts = Mapping[str, Sequence[Trust]]
+"""The verdicts on the judges of each method, by its name."""
+
+
+def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:
+    """Return the thresholds of a resolved recipe; the defaults where it names none."""
+    return Thresholds(**settings.get("statistics", {}).get("trust", {}))
+
+
+def of_table(table: Table, thresholds: Thresholds, confidence_level: float) -> tuple[Trust, ...]:
+    """Return the verdict on each judge of pairwise judgments.
+
+    Args:
+        table: The judgments; where its rows name no judge, they are taken for those of one.
+        thresholds: Of the rule.
+        confidence_level: In (0, 1).
+    """
+    found = []
+    judges = table.judges or ("",) * bool(table.n_judged or len(table.missing))
+    for judge in judges:
+        own = table.of_judge(judge) if judge else table
+        orders = own.floats("prefer_a_ab", "prefer_a_ba")
+        both = np.isfinite(orders).all(axis=1) & ~own.used["same_text"]
+        n_missing = len(own.missing)
+        judgments = Judgments(
+            masses=own.floats("coverage_ab", "coverage_ba"),
+            decision_ab=own.used["decision_ab"][both].astype(np.float64),
+            decision_ba=own.used["decision_ba"][both].astype(np.float64),
+            clusters=own.clusters()[0][both],
+            n_units=own.n_judged + n_missing,
+            n_missing=n_missing,
+        )
+        found.append(assess(judge, judgments, thresholds, confidence_level))
+    return tuple(found)
+
+
+def of_frames(
+    frames: Frames,
+    clusters: Clusters,
+    thresholds: Thresholds,
+    confidence_level: float,
+    *,
+    without: Sequence[str] = (),
+) -> dict[str, tuple[Trust, ...]]:
+    """Return the verdict on each judge, by method; methods without a judge are left out.
+
+    A frame is read in slices, of which only numbers are kept.
+
+    Args:
+        frames: Of the run.
+        clusters: Which items depend on each other.
+        thresholds: Of the rule.
+        confidence_level: In (0, 1).
+        without: Frames that are not read.
+    """
+    roles = roles_in(frames)
+    found: dict[str, tuple[Trust, ...]] = {}
+    for frame in sorted(set(frames) - set(without)):
+        columns = _columns(frames, frame, roles.get(frame, RowRoles()))
+        if "judge" not in columns:
+            continue
+        wanted = list(dict.fromkeys((*_OTHERS, *columns.values())))
+        slices = slices_of(frames, frame, wanted, ROWS_AT_ONCE)
+        parts = (clusters.of(renamed(rows, columns)) for rows in slices)
+        for method, trusts in of_rows(parts, thresholds, confidence_level).items():
+            found[method] = (*found.get(method, ()), *trusts)
+    return found
+
+
+def _columns(frames: Frames, frame: str, roles: RowRoles) -> dict[str, str]:
+    """Return the columns of a frame that the rule reads, by the name that it knows them by.
+
+    A method need not declare roles: rows with `judge` and `coverage` say enough.
+    """
+    named: dict[str, str] = {name: name for name in _MASSES if name in names_of(frames, frame)}
+    if named:
+        named |= there(frames, frame, {"judge": "judge"})
+    for role in (roles.distribution, roles.pairs):
+        if role is not None and role.judge:
+            named |= there(frames, frame, role.columns())
+    return {name: column for name, column in named.items() if name in _READ}
+
+
+def of_rows(
+    slices: Iterable[pl.DataFrame], thresholds: Thresholds, confidence_level: float
+) -> dict[str, tuple[Trust, ...]]:
+    """Return the verdict on each judge of some rows, by method.
+
+    Args:
+        slices: Rows with the columns `judge` and, where there are such, `method`, `item`,
+            `cluster`, `status`, those of probability on labels, and those of both orders, by the
+            names of `PairColumns` and `ScoreColumns`.
+        thresholds: Of the rule.
+        confidence_level: In (0, 1).
+    """
+    kept: dict[tuple[str, str], list[pl.DataFrame]] = {}
+    for rows in slices:
+        for (method, judge), own in _numbers(rows).group_by("method", "judge", maintain_order=True):
+            kept.setdefault((str(method), str(judge)), []).append(own)
+    found: dict[str, tuple[Trust, ...]] = {}
+    for (method, judge), parts in kept.items():
+        trust = assess(judge, _judgments(pl.concat(parts)), thresholds, confidence_level)
+        found[method] = (*found.get(method, ()), trust)
+    return found
+
+
+def _numbers(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with a judge as the rule counts them: no texts, no distributions."""
+    absent = pl.Series([None] * len(rows), dtype=pl.Null)
+
+    def column(name: str, dtype: pl.DataType) -> pl.Series:
+        found = rows[name] if name in rows.columns else absent.alias(name)
+        # A method from outside may mean something else by the name of a mass.
+        is_number = found.dtype.is_numeric() or dtype != pl.Float64()
+        return (found if is_number else absent.alias(name)).cast(dtype)
+
+    failed = column("status", pl.String()).fill_null("ok") != "ok"
+    unread = ~column("parsed", pl.Boolean()).fill_null(value=True)
+    return pl.DataFrame(
+        {
+            "method": column("method", pl.String()).fill_null(""),
+            "judge": column("judge", pl.String()),
+            "cluster": column(CLUSTER, pl.String()).fill_null(""),
+            "missing": failed | unread,
+            **{name: column(name, pl.Float64()) for name in _MASSES if name in rows.columns},
+            **{order: pl.Series(_decided(rows, order)) for order in ("ab", "ba")},
+            "same": column("same_text", pl.Boolean()).fill_null(value=False),
+        }
+    ).filter(pl.col("judge").is_not_null())
+
+
+def _decided(rows: pl.DataFrame, order: str) -> NDArray[np.float64]:
+    """Return 1 for A, -1 for B and 0 for a tie in one order, shape (rows,); nan for neither."""
+    written, preference = f"winner_{order}", f"prefer_a_{order}"
+    if written in rows.columns:
+        signs = rows[written].replace_strict(_DECISIONS, default=None, return_dtype=pl.Float64())
+        found: NDArray[np.float64] = signs.to_numpy().astype(np.float64)
+        return found
+    if preference not in rows.columns:
+        return np.full(len(rows), np.nan)
+    name = f"p_{order}"
+    if name not in rows.columns:
+        rows = rows.with_columns(pl.lit(None, pl.List(pl.Float64())).alias(name))
+    is_known = rows[preference].cast(pl.Float64).is_finite().fill_null(value=False).to_numpy()
+    return np.where(is_known, order_decisions(rows, name), np.nan)
+
+
+def _judgments(rows: pl.DataFrame) -> Judgments:
+    decision_ab, decision_ba = rows["ab"].to_numpy(), rows["ba"].to_numpy()
+    both = np.isfinite(decision_ab) & np.isfinite(decision_ba)
+    both &= ~rows["same"].to_numpy() & ~rows["missing"].to_numpy()
+    of_judged = rows.filter(~pl.col("missing"))
+    return Judgments(
+        masses=of_judged.select(pl.col("^coverage.*$")).to_numpy().astype(np.float64),
+        decision_ab=decision_ab[both],
+        decision_ba=decision_ba[both],
+        clusters=codes(rows["cluster"])[both],
+        n_units=len(rows),
+        n_missing=int(rows["missing"].sum()),
+    )

@@ -1,0 +1,154 @@
+"""The rule that decides whether a judge can be trusted: by coverage, by flips, by what is missing.
+
+A judge that looks only at the order is simulated as two readings that do not depend on the answers.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.statistics.trust import (
+    Judgments,
+    Thresholds,
+    assess,
+    no_ranking,
+    not_known_yet,
+)
+
+STEADY = 0.9 * np.ones((40, 2))
+
+
+def judged(n_flips, n_pairs, *, masses=STEADY, n_missing=0, clusters=None):
+    """Pairs that are all decided in both orders, so many of them for different winners."""
+    second = np.where(np.arange(n_pairs) < n_flips, -1.0, 1.0)
+    return Judgments(
+        masses=masses,
+        decision_ab=np.ones(n_pairs),
+        decision_ba=second,
+        clusters=np.arange(n_pairs) if clusters is None else clusters,
+        n_units=n_pairs + n_missing,
+        n_missing=n_missing,
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_flips", "n_pairs", "verdict"),
+    [
+        (6, 6, "not trusted"),
+        (3, 6, "cannot be said yet"),
+        (0, 6, "trusted"),
+        (0, 4, "cannot be said yet"),
+        (1, 1, "cannot be said yet"),
+        (11, 20, "not trusted"),
+        (8, 20, "cannot be said yet"),
+        (500, 1000, "not trusted"),
+        (400, 1000, "trusted"),
+        (0, 0, "trusted"),
+    ],
+)
+def test_flips_count_by_their_number_and_not_by_their_share_alone(n_flips, n_pairs, verdict):
+    assert assess("j", judged(n_flips, n_pairs)).verdict == verdict
+
+
+def test_a_judge_without_probability_on_the_labels_is_not_trusted():
+    found = assess("j", judged(0, 40, masses=np.full((40, 2), 1e-3)))
+    assert found.verdict == "not trusted"
+    assert "does not answer in the form asked (in 100 % of its readings" in found.reasons[0]
+    assert any("prefix" in line for line in found.advice)
+
+
+def test_both_reasons_are_given():
+    found = assess("smol", judged(6, 6, masses=np.full((6, 2), 1e-3)))
+    assert found.verdict == "not trusted"
+    form, order = found.reasons
+    assert "in the form asked" in form
+    assert order.startswith("contradicts itself by order (its winner flips with the order in 100 %")
+    said = no_ranking([found])
+    assert said.startswith("No ranking: smol does not answer in the form asked")
+    assert "or another judge" in said
+
+
+def test_a_judge_that_is_silent_on_half_of_the_cases_is_not_trusted():
+    assert assess("j", judged(0, 40, n_missing=40)).verdict == "not trusted"
+    assert assess("j", judged(0, 40, n_missing=39)).verdict == "trusted"
+
+
+def test_ties_and_unread_orders_are_no_flips():
+    ties = replace(judged(0, 30), decision_ba=np.zeros(30))
+    found = assess("j", ties)
+    assert (found.verdict, found.n_decided, found.n_pairs) == ("cannot be said yet", 0, 30)
+    assert "of 30 pairs none is decided in both orders" in not_known_yet([found])
+    assert np.isnan(found.flips.value)
+
+
+def test_pairs_of_one_prompt_do_not_count_as_many():
+    one_each, of_one = (
+        assess("j", judged(0, 30, clusters=clusters)) for clusters in (None, np.zeros(30, int))
+    )
+    assert (one_each.verdict, of_one.verdict) == ("trusted", "cannot be said yet")
+
+
+def test_thresholds_are_settings():
+    strict = Thresholds(mass=0.95, low_readings=0.1, flips=0.2, usable_flips=0.05, missing=0.01)
+    assert assess("j", judged(3, 40), strict).verdict == "not trusted"
+    assert assess("j", judged(8, 40, masses=np.ones((40, 2)))).verdict == "trusted"
+    assert assess("j", judged(12, 40, masses=np.ones((40, 2))), strict).verdict == "not trusted"
+
+
+def test_no_word_on_a_judge_that_is_trusted():
+    found = assess("j", judged(2, 40))
+    assert (no_ranking([found]), not_known_yet([found])) == ("", "")
+    assert (found.reasons, found.advice) == ((), ())
+
+
+@given(st.integers(0, 40), st.integers(1, 40), st.floats(0, 1))
+def test_more_flips_never_make_a_judge_more_trusted(n_flips, n_pairs, mass):
+    order = ["trusted", "cannot be said yet", "not trusted"]
+    few, more = (
+        assess("j", judged(min(n, n_pairs), n_pairs, masses=np.full((n_pairs, 2), mass)))
+        for n in (n_flips, n_flips + 1)
+    )
+    assert order.index(few.verdict) <= order.index(more.verdict)
+
+
+def shares(p_flip, n_pairs, n_runs, rng):
+    """Shares of the three verdicts over runs with so many pairs of separate prompts."""
+    counts = np.bincount(rng.binomial(n_pairs, p_flip, n_runs), minlength=n_pairs + 1)
+    found = dict.fromkeys(("trusted", "cannot be said yet", "not trusted"), 0.0)
+    for n_flips in np.flatnonzero(counts):
+        found[assess("j", judged(n_flips, n_pairs)).verdict] += counts[n_flips] / n_runs
+    return found
+
+
+def test_an_order_only_judge_flips_in_half_of_the_pairs_or_more():
+    """The bound that the threshold rests on, for every bias and every share of ties."""
+    rng = np.random.default_rng(0)
+    for first in (0.0, 0.2, 0.5, 0.8, 1.0):
+        for tie in (0.0, 0.4):
+            drawn = rng.random((2, 4000)) < first
+            tied = rng.random((2, 4000)) < tie
+            both = ~tied.any(axis=0)
+            # Shown first in the one order is shown second in the other.
+            flips = (drawn[0] == drawn[1])[both].mean()
+            assert flips >= 0.5 - 4 * 0.5 / np.sqrt(both.sum())
+
+
+@pytest.mark.parametrize("n_pairs", [6, 20, 80])
+def test_errors_are_bounded_by_the_level(n_pairs):
+    """Four standard errors above 5 % for 2,000 runs; steps of small samples only help."""
+    rng = np.random.default_rng(n_pairs)
+    blind = shares(0.5, n_pairs, 2000, rng)
+    usable = shares(0.3, n_pairs, 2000, rng)
+    assert blind["trusted"] <= 0.07
+    assert usable["not trusted"] <= 0.07
+
+
+def test_power_grows_with_the_pairs():
+    rng = np.random.default_rng(1)
+    assert shares(0.9, 6, 1000, rng)["not trusted"] > 0.8
+    assert shares(0.5, 80, 1000, rng)["not trusted"] > 0.9
+    assert shares(0.1, 20, 1000, rng)["trusted"] > 0.95
+    assert shares(0.3, 80, 1000, rng)["trusted"] > 0.9
