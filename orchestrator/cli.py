@@ -135,7 +135,8 @@ _IMPORTED = "import code that the recipe names, without starting programs"
 _UNUSED = "accepted for consistency; this command imports no code"
 _EXITS = """\
 exit codes: 0 complete; 1 the run failed; 2 invalid recipe or command; 3 finished, but some units
-failed or a budget was reached; 130 interrupted, resume with the same command"""
+failed, a budget was reached, or with --strict a judge can't be trusted; 130 interrupted, resume
+with the same command"""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -274,6 +275,11 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="progress on stderr (default: live at a terminal, else plain)",
     )
     _format_option(run)
+    run.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 3 if a judge can't be trusted, so that there is no ranking",
+    )
     run.add_argument(
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )

@@ -14,6 +14,9 @@ _WIDTH: Final = 0.4
 _FIRST_BIAS: Final = 0.08
 """Judges prefer what they see first, a little."""
 
+FIRST: Final = 0.6
+"""View of a judge that prefers what it sees first, whatever it is."""
+
 SYMBOLS: Final = (">>", ">", "=", "<", "<<")
 _PLACES: Final = {
     ">>": 1.0, ">": 0.5, "=": 0.0, "<": -0.5, "<<": -1.0,

@@ -111,7 +111,11 @@ class Speaker:
             raise RefusedError(400, "labels must be lists of spellings")
         names = [spellings[0] for spellings in request.labels]
         case = judge.read(prompt.judged, request.model, self.quality(request.model))
+        if verdict.judge_first:
+            case = case._replace(view=judge.FIRST)
         values = judge.distribution(case, names, evenly=verdict.judge_evenly)
+        if verdict.label_mass is not None:
+            values = [verdict.label_mass * value / sum(values) for value in values]
         body = {
             "logprobs": [math.log(value) for value in values],
             "usage": usage(prompt.n_tokens, 0, cached=prompt.n_tokens // 2),

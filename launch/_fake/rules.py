@@ -52,6 +52,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         retry_after_s: Header of the faults "429", "503" and "status".
         headers: Further headers of these.
         judge_evenly: Choices are even over the labels.
+        judge_first: Choices prefer the answer shown first, whatever the answers are.
+        label_mass: Probability of all labels together in choices.
         labels: What one-token answers are chosen from.
         text: What every generation says.
         refusal: What a refused answer says, in the dialect "openai".
@@ -75,6 +77,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_after_s: float | None = None
     headers: dict[str, str] = {}
     judge_evenly: bool = False
+    judge_first: bool = False
+    label_mass: float | None = None
     labels: tuple[str, ...] | None = None
     text: str | None = None
     refusal: str | None = None
@@ -126,6 +130,8 @@ class Verdict(msgspec.Struct):
     fault: Rule | None = None
     fixed: bytes | None = None
     judge_evenly: bool = False
+    judge_first: bool = False
+    label_mass: float | None = None
     labels: tuple[str, ...] | None = None
     text: str | None = None
     refusal: str | None = None
@@ -202,7 +208,9 @@ class Referee:
             said["fixed"] = self._bodies[rule.fixed]
         if rule.judge_evenly:
             said["judge_evenly"] = True
-        for name in ("labels", "text", "refusal"):
+        if rule.judge_first:
+            said["judge_first"] = True
+        for name in ("labels", "text", "refusal", "label_mass"):
             if (value := getattr(rule, name)) is not None:
                 said[name] = value
         return said

@@ -70,6 +70,9 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
     _show_result(result, options.format, said, whole=False)
     late.look()
     report_commands.write_files(result, options, said)
+    warnings = result.warnings
+    for line in warnings:
+        said.complain(line)
     if ended is not None and ended.interrupted:
         said.complain(
             f"{ended.stopping}; all answers are saved in {result.path}; resume with the same "
@@ -87,7 +90,7 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
         where = f"see the table of failures, or {result.path}/results"
         said.complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
         return EXIT_PARTIAL
-    return EXIT_COMPLETE
+    return EXIT_PARTIAL if options.strict and warnings else EXIT_COMPLETE
 
 
 def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = True) -> None:

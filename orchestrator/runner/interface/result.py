@@ -34,7 +34,7 @@ from orchestrator.runner.results.frames import (
 from orchestrator.runner.results.readable import frames_of
 from orchestrator.runner.results.tables import summarise
 from orchestrator.runner.session.execute import Ended
-from orchestrator.statistics.trust import Trust
+from orchestrator.statistics.trust import Trust, no_ranking
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
 from orchestrator.trust import of_frames, thresholds_of
@@ -112,6 +112,12 @@ class Result:
             without=ranked,
         )
         return {method: tuple(by_judge.values()) for method, by_judge in found.items()} | others
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why there is no ranking, for each method with a judge that can't be trusted."""
+        said = {method: no_ranking(trusts) for method, trusts in self.trust.items()}
+        return [f"{method}: {line}" for method, line in said.items() if line]
 
     @cached_property
     def tables(self) -> list[Table]:
