@@ -46,6 +46,8 @@ def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None =
     lines = [f"## {escaped(subject(analysis))}", ""]
     if analysis.warning:
         lines += [f"**{escaped(analysis.warning)}**", ""]
+    if analysis.caution:
+        lines += [f"*{escaped(analysis.caution)}*", ""]
     lines.append(" · ".join(basis))
     if said := verdict(analysis, escaped):
         lines += ["", said if analysis.order_resolvable else f"**{said}**"]

@@ -110,6 +110,8 @@ def headline(
     """Its first table only: the ratings, and which neighbours can be told apart."""
     if analysis.warning:
         yield page.prose(analysis.warning, f"{HEADING} {BAD}")
+    if analysis.caution:
+        yield page.prose(analysis.caution, DOUBTFUL)
     yield page.prose(subject(analysis), HEADING)
     parts: list[Text | str] = [
         page.words(counted_words(analysis.n_items_used, analysis.n_clusters)),

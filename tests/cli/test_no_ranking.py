@@ -38,7 +38,7 @@ def test_a_run_says_first_that_there_is_no_ranking(command, recipe, case):
     assert "pairwise_ranking: No ranking: judge" in " ".join(err.split())
     assert run(command, path, "--strict")[0] == 3
     (document,) = json.loads(command("report", "made", "--format", "json")[1])
-    assert list(document)[:3] == ["format", "warning", "trusted"]
+    assert list(document)[:4] == ["complete", "format", "warning", "trusted"]
     assert not document["trusted"]
     assert document["trust"][0]["verdict"] == "not trusted"
 

@@ -253,6 +253,7 @@ def glance(material: Material) -> list[str]:
     """Summarise the findings of the run in a few sentences."""
     warnings_of = [one.warning for one in material.rankings]
     warnings_of += [table.warning for table in material.tables]
+    warnings_of += [one.caution for one in material.rankings]
     found = [line for line in dict.fromkeys(warnings_of) if line]
     for one in material.rankings:
         if one.neighbours:
