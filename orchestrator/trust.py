@@ -138,6 +138,7 @@ def _numbers(rows: pl.DataFrame) -> pl.DataFrame:
         is_number = found.dtype.is_numeric() or dtype != pl.Float64()
         return (found if is_number else absent.alias(name)).cast(dtype)
 
+    masses = {name: column(name, pl.Float64()) for name in _MASSES if name in rows.columns}
     failed = column("status", pl.String()).fill_null("ok") != "ok"
     unread = ~column("parsed", pl.Boolean()).fill_null(value=True)
     return pl.DataFrame(
@@ -146,9 +147,10 @@ def _numbers(rows: pl.DataFrame) -> pl.DataFrame:
             "judge": column("judge", pl.String()),
             "cluster": column(CLUSTER, pl.String()).fill_null(""),
             "missing": failed | unread,
-            **{name: column(name, pl.Float64()) for name in _MASSES if name in rows.columns},
-            **{order: pl.Series(_decided(rows, order)) for order in ("ab", "ba")},
+            "ab": pl.Series(_decided(rows, "ab")),
+            "ba": pl.Series(_decided(rows, "ba")),
             "same": column("same_text", pl.Boolean()).fill_null(value=False),
+            **masses,
         }
     ).filter(pl.col("judge").is_not_null())
 

@@ -1,5 +1,7 @@
 """Verdicts on judges, from the rows of every kind of judging method by the roles they declare."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -21,7 +23,7 @@ from orchestrator.statistics.trust import DEFAULTS
 from orchestrator.trust import of_frames, of_rows, thresholds_of
 from tests.analysis.conftest import judged as a_judgment
 
-CLASSES = {
+CLASSES: dict[str, Any] = {
     "alpaca_eval": alpaca_eval.AlpacaEval,
     "mt_bench_judge": mt_bench_judge.MTBenchJudge,
     "pairwise_ranking": pairwise_ranking.PairwiseRanking,
@@ -129,8 +131,7 @@ def test_a_ranking_and_the_rows_it_is_made_of_give_one_verdict():
     rows = [a_judgment(f"i{k}", "a", "b", 0.6, bias=0.3) for k in range(12)]
     frame = pl.DataFrame(rows)
     rng = np.random.default_rng(0)
-    settings = {"confidence_level": 0.95, "n_resamples": 50, "rng": rng}
-    ranking = analyse_ranking(frame, judge="judge", **settings)
+    ranking = analyse_ranking(frame, judge="judge", confidence_level=0.95, n_resamples=50, rng=rng)
     ((trust,),) = of_rows([Clusters().of(frame)], DEFAULTS, 0.95).values()
     assert ranking.trust == (trust,)
     assert trust.verdict == "not trusted"

@@ -212,7 +212,9 @@ def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thre
         return f"of {n_pairs:,} pairs none is decided in both orders"
     share = f"{100 * flips.value:.0f} %"
     if flips.interval is not None:
-        share += f" [{100 * flips.interval.low:.0f}, {100 * flips.interval.high:.0f}]"
+        low, high = 100 * flips.interval.low, 100 * flips.interval.high
+        level = 100 * flips.interval.confidence_level
+        share += f" (from {low:.0f} % to {high:.0f} %, a {level:.3g} % interval)"
     return (
         f"its winner flips with the order in {share} of the {pairs} decided in both orders; "
         f"a judge that sees only the order flips in {100 * thresholds.flips:g} % or more"

@@ -103,13 +103,8 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     # Reports read what they compute, and from which threshold on, from the last revision.
     read = ("analyses", "statistics")
     known, wanted = (before or {}).get("recipe", {}), record["recipe"]
-    is_read_anew = any(known.get(key) != wanted.get(key) for key in read)
-    if (
-        before is None
-        or before.get("identities") != record["identities"]
-        or changes
-        or is_read_anew
-    ):
+    is_other = changes or any(known.get(key) != wanted.get(key) for key in read)
+    if before is None or before.get("identities") != record["identities"] or is_other:
         text = revision_text(record)
         run_dir.write_revision(text)
         # `orchestrator repair` restores a damaged file from there.
