@@ -141,18 +141,17 @@ def _numbers(rows: pl.DataFrame) -> pl.DataFrame:
     masses = {name: column(name, pl.Float64()) for name in _MASSES if name in rows.columns}
     failed = column("status", pl.String()).fill_null("ok") != "ok"
     unread = ~column("parsed", pl.Boolean()).fill_null(value=True)
-    return pl.DataFrame(
-        {
-            "method": column("method", pl.String()).fill_null(""),
-            "judge": column("judge", pl.String()),
-            "cluster": column(CLUSTER, pl.String()).fill_null(""),
-            "missing": failed | unread,
-            "ab": pl.Series(_decided(rows, "ab")),
-            "ba": pl.Series(_decided(rows, "ba")),
-            "same": column("same_text", pl.Boolean()).fill_null(value=False),
-            **masses,
-        }
-    ).filter(pl.col("judge").is_not_null())
+    numbers: dict[str, pl.Series] = {
+        "method": column("method", pl.String()).fill_null(""),
+        "judge": column("judge", pl.String()),
+        "cluster": column(CLUSTER, pl.String()).fill_null(""),
+        "missing": failed | unread,
+        "ab": pl.Series(_decided(rows, "ab")),
+        "ba": pl.Series(_decided(rows, "ba")),
+        "same": column("same_text", pl.Boolean()).fill_null(value=False),
+        **masses,
+    }
+    return pl.DataFrame(numbers).filter(pl.col("judge").is_not_null())
 
 
 def _decided(rows: pl.DataFrame, order: str) -> NDArray[np.float64]:

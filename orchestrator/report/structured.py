@@ -26,7 +26,6 @@ def ranking_json(
         "format": FORMAT,
         "warning": analysis.warning,
         "trusted": not analysis.warning,
-        "caution": analysis.caution,
         "order_resolvable": analysis.order_resolvable,
         "verdict": verdict(analysis),
         **plain(msgspec.to_builtins(analysis)),
