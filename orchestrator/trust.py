@@ -138,7 +138,9 @@ def _numbers(rows: pl.DataFrame) -> pl.DataFrame:
         is_number = found.dtype.is_numeric() or dtype != pl.Float64()
         return (found if is_number else absent.alias(name)).cast(dtype)
 
-    masses = {name: column(name, pl.Float64()) for name in _MASSES if name in rows.columns}
+    masses: dict[str, pl.Series] = {
+        name: column(name, pl.Float64()) for name in _MASSES if name in rows.columns
+    }
     failed = column("status", pl.String()).fill_null("ok") != "ok"
     unread = ~column("parsed", pl.Boolean()).fill_null(value=True)
     numbers: dict[str, pl.Series] = {
