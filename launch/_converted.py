@@ -26,7 +26,7 @@ from orchestrator import files
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
 from orchestrator.numbers import size
-from orchestrator.paths import cache_folder
+from orchestrator.weights import RECORD, converted_folder, is_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,9 +38,7 @@ DEQUANTISED: Final = "float32, conversion 1"
 """What is made of a file, for the identity of its model: raise the number when numbers change."""
 
 _VERSION: Final = 1
-_FOLDER: Final = "weights"
 _WEIGHTS: Final = "model.safetensors"
-_RECORD: Final = "converted.json"
 _CHUNK_NUMBERS: Final = 1 << 23
 _SAY_EVERY_S: Final = 5.0
 _LOCK_WAIT_S: Final = 0.2
@@ -72,22 +70,7 @@ def _described(file: Path, size: int, mtime_ns: int) -> Model:  # noqa: ARG001 (
 
 def folder_of(sha256: str) -> Path:
     """Return the folder where the model of a file is kept, or would be."""
-    return cache_folder() / _FOLDER / f"{sha256}-{_VERSION}"
-
-
-def is_whole(folder: Path) -> bool:
-    """Return True if a folder is there with all files in full length."""
-    try:
-        lengths = json.loads((folder / _RECORD).read_bytes())["files"]
-        return all((folder / name).stat().st_size == size for name, size in lengths.items())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return False
-
-
-def kept() -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return all converted models in the cache, with the record of each."""
-    folders = [one for one in sorted(files.entries(cache_folder() / _FOLDER)) if is_whole(one)]
-    return [(one, json.loads((one / _RECORD).read_bytes())) for one in folders]
+    return converted_folder(f"{sha256}-{_VERSION}")
 
 
 def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path:
@@ -174,8 +157,8 @@ def _convert(file: Path, sha256: str, place: Path, stop: threading.Event) -> Non
         if tokenizer.template:
             (made / "chat_template.jinja").write_text(tokenizer.template, encoding="utf-8")
         lengths = {one.name: one.stat().st_size for one in made.iterdir()}
-        record = {"name": file.name, "sha256": sha256, "bytes": n_bytes, "files": lengths}
-        _write_json(made / _RECORD, record)
+        record = {"name": file.name, "sha256": sha256, "files": lengths}
+        _write_json(made / RECORD, record)
         for one in made.iterdir():
             with one.open("rb") as stream:
                 os.fsync(stream.fileno())

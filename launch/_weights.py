@@ -2,22 +2,20 @@
 
 import asyncio
 import hashlib
-import importlib.util
 import json
 import os
 import re
 import threading
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from launch import _converted, _safetensors
-from orchestrator import published
 from orchestrator.errors import LaunchError
+from orchestrator.weights import PACKAGE_PREFIX, PUBLISHED, package_folders, split_package
 
 BUNDLED_PREFIX: Final = "bundled:"
-PACKAGE_PREFIX: Final = "package:"
 GGUF_SUFFIX: Final = ".gguf"
 _BUNDLED: Final = Path(__file__).parent / "embedded" / "models"
 _HUB_ID: Final = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
@@ -94,21 +92,19 @@ def in_package(weights: str) -> Path:
     Raises:
         LaunchError: If the package is not installed, or has no such file.
     """
-    module, _, name = weights.removeprefix(PACKAGE_PREFIX).partition("/")
-    parts = PurePosixPath(name).parts
-    plain = module.isidentifier() and parts and parts[0] != "/" and ".." not in parts
-    if not plain or not name.endswith(GGUF_SUFFIX):
+    split = split_package(weights)
+    if split is None:
         raise LaunchError(f"{weights!r} names no file of a package; write package:MODULE/FILE.gguf")
-    # A name without dots is found without running anything of the package.
-    spec = importlib.util.find_spec(module)
-    if spec is None or not spec.submodule_search_locations:
-        known = next((one for one in published.WEIGHTS if one.module == module), None)
+    module, name = split
+    folders = package_folders(module)
+    if not folders:
+        known = next((one for one in PUBLISHED if one.module == module), None)
         how = f"run: orchestrator weights get {known.name}" if known else "install it with pip"
         raise LaunchError(f"the package {module!r} with the weights is not installed; {how}")
-    for place in spec.submodule_search_locations:
-        if (file := Path(place, *parts)).is_file():
+    for folder in folders:
+        if (file := folder / name).is_file():
             return file.resolve()
-    raise LaunchError(f"the package {module!r} has no file {name!r}")
+    raise LaunchError(f"the package {module!r} has no file {str(name)!r}")
 
 
 async def folder(weights: str) -> Path:

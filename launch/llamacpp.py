@@ -19,6 +19,7 @@ from launch._supervisor import HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 from orchestrator.settings import Settings
+from orchestrator.weights import PACKAGE_PREFIX
 
 KIND = "llamacpp"
 KEY_VARIABLE: Final = "LLAMA_API_KEY"
@@ -155,7 +156,7 @@ def resolve(weights: str) -> Path:
             f"no GGUF of the bundled model {name!r}; python tools/make_gguf.py --bundled "
             f"writes it to {_OWN / made}"
         )
-    if weights.startswith(_weights.PACKAGE_PREFIX):
+    if weights.startswith(PACKAGE_PREFIX):
         return _checked(_weights.in_package(weights))
     path = Path(weights).expanduser()
     if path.is_dir():

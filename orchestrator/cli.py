@@ -26,6 +26,7 @@ from orchestrator.runner.commands.options import (
     servers_options,
     untrusted_option,
     view_options,
+    weights_options,
 )
 
 if TYPE_CHECKING:
@@ -198,6 +199,9 @@ def _parser() -> argparse.ArgumentParser:
             "runner.commands.allow:allow",
             "allow the recipes of a folder to run code",
         )
+    )
+    weights_options(
+        _command(commands, "weights", "runner.commands.weights:weights", "list available weights, or install them")
     )
     for family in _LISTED:
         listing = _command(

@@ -18,9 +18,9 @@ from orchestrator.recipe.schema import (
     Price,
     RecipeFile,
 )
+from orchestrator.weights import PACKAGE_PREFIX, split_package
 
 BUNDLED_PREFIX: Final = "bundled:"
-PACKAGE_PREFIX: Final = "package:"
 DEFAULT_BACKEND: Final = "openai"
 _ASKED: Final = ("backend", "system", "template", "thinking")
 _WAYS: Final = {
@@ -158,8 +158,13 @@ class ModelLoader:
 
     def _weights(self, name: str, weights: object) -> str | None:
         """An absolute path where there is such a file or folder; hub ids as they are."""
-        if not isinstance(weights, str) or weights.startswith((BUNDLED_PREFIX, PACKAGE_PREFIX)):
+        if not isinstance(weights, str) or weights.startswith(BUNDLED_PREFIX):
             return weights if isinstance(weights, str) else None
+        if weights.startswith(PACKAGE_PREFIX):
+            if split_package(weights) is None:
+                hint = "names no file of a package; write package:MODULE/FILE.gguf"
+                self._fault(name, "weights", f"{weights!r} {hint}")
+            return weights
         found = existing(weights, self._base)
         if found is not None:
             return str(found)

@@ -144,3 +144,13 @@ def view_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--open", action="store_true", help="open the page in the browser")
     allow_code_option(command)
+
+
+def weights_options(command: argparse.ArgumentParser) -> None:
+    """Sub-commands of `orchestrator weights`."""
+    actions = command.add_subparsers(title="actions", metavar="ACTION")
+    text = "install weights into this Python environment, after showing size and licence"
+    get = actions.add_parser("get", help=text, description=text)
+    get.set_defaults(handler="runner.commands.weights:get")
+    get.add_argument("name", metavar="NAME", help="name as listed, such as smollm2")
+    get.add_argument("--yes", action="store_true", help="install without asking")

@@ -1,0 +1,151 @@
+"""`orchestrator weights`: weights that packages carry, and those that were converted."""
+
+import argparse
+import hashlib
+import importlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, OrchestratorError, UsageError
+from orchestrator.numbers import size
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.weights import PUBLISHED, Published, converted
+
+_FLOAT_BYTES: Final = 4
+_PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+
+
+class InstallError(OrchestratorError):
+    """A package could not be installed."""
+
+    exit_code = EXIT_FAILED
+
+
+def weights(options: argparse.Namespace) -> int:  # noqa: ARG001 (it has none)
+    """List the weights that can be installed, and those in the cache."""
+    for one in PUBLISHED:
+        _say(f"{one.name}: {one.about}, {one.licence}")
+        path = one.path
+        if path is None:
+            _say(f"  not installed ({size(one.n_bytes)}); run: orchestrator weights get {one.name}")
+        else:
+            _say(f"  installed ({size(path.stat().st_size)}): {path}")
+            _say(f'  in a recipe: weights: "{one.weights}"')
+    made = converted()
+    for folder in made:
+        _say(f"converted from {folder.name} ({size(folder.n_bytes)}): {folder.folder}")
+    if made:
+        _say("Converted folders can be deleted; they are made again when they are needed.")
+    return EXIT_COMPLETE
+
+
+def get(options: argparse.Namespace) -> int:
+    """Install a package with weights, after saying its size and licence.
+
+    Raises:
+        UsageError: If there are no weights of that name, or nobody can be asked.
+        InstallError: If pip fails, or the file is not the one that was tried.
+    """
+    wanted = next((one for one in PUBLISHED if one.name == options.name), None)
+    if wanted is None:
+        names = ", ".join(one.name for one in PUBLISHED)
+        raise UsageError(f"unknown weights {options.name!r}; available: {names}")
+    if (there := wanted.path) is not None and _is_tried(there, wanted):
+        _say(f"already installed: {there}")
+        _how_to_use(wanted)
+        return EXIT_COMPLETE
+    _say(f"{wanted.name}: {wanted.about}")
+    _say(
+        f"  package {wanted.package} {wanted.version}, licence {wanted.licence}; "
+        f"{size(wanted.n_bytes)} to download, {size(wanted.file_bytes)} installed"
+    )
+    _say(
+        f"  the embedded server and vLLM need {size(_FLOAT_BYTES * wanted.n_parameters)} more in "
+        f"the cache, where it is dequantised when first used"
+    )
+    if not options.yes and not _agreed():
+        _say("nothing was installed")
+        return EXIT_COMPLETE
+    _install(wanted)
+    importlib.invalidate_caches()
+    path = wanted.path
+    if path is None or not _is_tried(path, wanted):
+        raise InstallError(
+            f"{wanted.package} was installed, but its file {wanted.file} is not the one that was "
+            f"tried (SHA-256 {wanted.file_sha256})"
+        )
+    _say(f"installed: {path}")
+    _how_to_use(wanted)
+    return EXIT_COMPLETE
+
+
+def _agreed() -> bool:
+    """Ask on the terminal.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError("stdin is no terminal, so nobody can be asked; install with --yes")
+    try:
+        return input("Install it? [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:
+        return False
+
+
+def _install(wanted: Published) -> None:
+    """Install by pip, from wherever pip is configured for, into the running environment.
+
+    Its dependencies are left out: they run the model by other means. The output of pip is not
+    shown, as it names the addresses that pip is configured for, which may hold credentials.
+
+    Raises:
+        InstallError: With the probable cause.
+    """
+    pin = f"{wanted.package}=={wanted.version}"
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder) / "requirements.txt"
+        listed.write_text(f"{pin} --hash=sha256:{wanted.sha256}\n", encoding="utf-8")
+        command = (
+            sys.executable, *_PIP, "install", "--no-deps", "--require-hashes",
+            "--quiet", "--requirement", str(listed),
+        )  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode == 0:
+        return
+    if "No module named pip" in done.stderr:
+        raise InstallError(
+            f"this Python environment has no pip; install the package {pin} into it by the tool "
+            f"that made it, without dependencies"
+        )
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        raise InstallError(
+            f"{pin}: the file that pip was given differs from the one that was tried; nothing was "
+            f"installed"
+        )
+    by_hand = shlex.join((sys.executable, "-m", "pip", "install", "--no-deps", pin))
+    raise InstallError(
+        f"pip could not install {pin}: the package index it is configured for can't be reached or "
+        f"lacks it. To see its own words: {by_hand}. Without a network: run `pip download "
+        f"--no-deps {pin}` on a machine that has one, and `pip install --no-deps FILE` here"
+    )
+
+
+def _is_tried(path: Path, wanted: Published) -> bool:
+    if path.stat().st_size != wanted.file_bytes:
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == wanted.file_sha256
+
+
+def _how_to_use(wanted: Published) -> None:
+    _say(f'in a recipe: {{server: embedded, weights: "{wanted.weights}"}}')
+
+
+def _say(line: str) -> None:
+    write_to(sys.stdout, safe_line(line) + "\n")
