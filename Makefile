@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
+.PHONY: help setup demo test test-all weights vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -37,6 +37,9 @@ test: lint types layers ## all checks and the fast tests
 
 test-all: setup ## the slow tests (after make test)
 	$(BIN)/python -m pytest -m "slow and not vllm" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
+	@$(BIN)/orchestrator weights get smollm2 --yes
 
 vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
 	@$(BIN)/python tools/set_up_vllm.py

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from launch import _safetensors
+from launch import _converted, _safetensors
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint
 
@@ -40,7 +40,7 @@ def footprint(
     """Return the GPU memory that a server of this model needs.
 
     Args:
-        folder: With config.json and *.safetensors.
+        folder: With config.json and *.safetensors, or a GGUF file that is dequantised.
         dtype: Of weights, activations and cache; "auto" for the model's own.
         max_model_len: Longest sequence in tokens; the model's own where None.
         sequences: Answered at the same time.
@@ -50,7 +50,10 @@ def footprint(
     Raises:
         LaunchError: If config.json does not say what is needed, or a header can't be read.
     """
-    config = _safetensors.read_json(folder / "config.json")
+    if folder.is_file():
+        config: Mapping[str, Any] = _converted.described(folder).config
+    else:
+        config = _safetensors.read_json(folder / "config.json")
     stored = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     n_bytes = _DTYPE_BYTES.get(stored if dtype == "auto" else dtype, 2)
     text = config.get("text_config")
@@ -76,7 +79,7 @@ def weight_bytes(folder: Path, n_bytes: int | None = None, quantization: str | N
     """Memory of the weights.
 
     Args:
-        folder: With *.safetensors.
+        folder: With *.safetensors, or a GGUF file that is dequantised.
         n_bytes: Of a number that is stored as a float; as stored where None.
         quantization: Done while loading.
 
@@ -85,6 +88,9 @@ def weight_bytes(folder: Path, n_bytes: int | None = None, quantization: str | N
     """
     per_float = _QUANTISED.get(quantization or "")
     total = 0.0
+    if folder.is_file():
+        n_numbers = sum(math.prod(part.shape) for part in _converted.described(folder).parts)
+        return math.ceil(n_numbers * (per_float or n_bytes or _FLOAT_BYTES["F32"]))
     for file in _weight_files(folder):
         for _, dtype, size in _safetensors.tensors(file):
             own = _FLOAT_BYTES.get(dtype)

@@ -201,7 +201,12 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
     weights_options(
-        _command(commands, "weights", "runner.commands.weights:weights", "list available weights, or install them")
+        _command(
+            commands,
+            "weights",
+            "runner.commands.weights:weights",
+            "list available weights, or install them",
+        )
     )
     for family in _LISTED:
         listing = _command(
@@ -361,7 +366,7 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "model",
         nargs="+",
-        help="NAME=DIR, NAME=bundled:NAME, DIR or bundled:NAME; a name with --fake",
+        help="[NAME=]DIR, [NAME=]FILE.gguf or [NAME=]bundled:NAME; a name with --fake",
     )
     command.add_argument(
         "--fake", action="store_true", help="serve deterministic replies without a model"

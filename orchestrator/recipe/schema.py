@@ -76,7 +76,8 @@ class ModelEntry(Settings):
     server: Any = None
     """Kind of server to launch: its name, or a mapping of `kind` and its settings."""
     weights: str | None = Field(None, min_length=1)
-    """Weights to serve: a folder (relative to the recipe), a hub id, or `bundled:NAME`."""
+    """Weights to serve: a folder or a GGUF file (relative to the recipe), a hub id,
+    `package:MODULE/FILE.gguf` of an installed package, or `bundled:NAME`."""
     replicas: Count = 1
     """Servers of this model to launch, as many as there is room for; each has `max_in_flight`
     requests at a time, and an item's requests stay on one of them while the load is even."""
@@ -262,7 +263,8 @@ class ModelSpec:
     Attributes:
         name: In the recipe.
         server: What launches it.
-        weights: An absolute folder, a hub id, or `bundled:NAME`; None with `base_url`.
+        weights: An absolute folder or file, a hub id, `package:MODULE/FILE.gguf` or
+            `bundled:NAME`; None with `base_url`.
         base_url: Without a trailing slash and without `/v1`.
         backend: Kind of back-end.
         backend_config: Its settings; None where none are given for a launched server.

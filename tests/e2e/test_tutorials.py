@@ -25,6 +25,7 @@ PAGES = sorted(
     for folder in ("tutorials", "how_to")
     for path in (DOCS / folder).glob("*.md")
 )
+NEEDED = {"how_to/gguf": pytest.mark.smollm2}
 EDITED = {"tutorials/own_method": "brevity.py"}
 
 
@@ -84,7 +85,7 @@ class Reader:
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=NEEDED.get(page, ())) for page in PAGES])
 def test_a_reader_who_follows_the_page_sees_what_it_says(tmp_path, page):
     folder = tmp_path / "folder of mine"
     folder.mkdir()

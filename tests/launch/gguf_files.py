@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ def letters() -> list[str]:
     return [chr(byte if byte in plain else 256 + rest.index(byte)) for byte in range(256)]
 
 
+U32: Final = gguf.GGUFValueType.UINT32
 MERGES: Final = (
     "h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or", "l d", "Ġwor ld", "1 2", "12 3", "' s",
     "Ġ Ġ", "Ċ Ċ",
@@ -79,8 +80,23 @@ def write(
     leave_out: str = "",
     tokens: list[str] | None = None,
     template: str = TEMPLATE,
+    given: Mapping[str, tuple[NDArray[Any], gguf.GGMLQuantizationType]] | None = None,
 ) -> Path:
-    """Write a model; `change` adds to the header, or overwrites what is in it."""
+    """Write a model.
+
+    Args:
+        file: To write.
+        made: The model.
+        quantise: Format of matrices.
+        change: Adds to the header, or changes what is in it.
+        pre: The way in which a text is cut before merges.
+        architecture: Another one than the model's.
+        leave_out: Tensors with this in their names.
+        tokens: Of the tokenizer.
+        template: Of chats.
+        given: Content of tensors in place of the model's, or beside them.
+    """
+    given = given or {}
     config = made.config
     kind = config.model_type
     writer = gguf.GGUFWriter(file, architecture or kind)
@@ -111,7 +127,7 @@ def write(
         own = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if own is None or (config.tie_word_embeddings and name == "lm_head.weight"):
             continue
-        if leave_out and leave_out in own:
+        if own in given or (leave_out and leave_out in own):
             continue
         array = tensor.numpy()
         if kind == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
@@ -121,8 +137,24 @@ def write(
             writer.add_tensor(own, gguf.quantize(array, quantise), raw_dtype=quantise)
         else:
             writer.add_tensor(own, np.ascontiguousarray(array))
+    for own, (raw, form) in given.items():
+        writer.add_tensor(own, raw, raw_dtype=form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return file
+
+
+def changed(
+    key: str, value: Any, kind: gguf.GGUFValueType | None = None
+) -> Callable[[gguf.GGUFWriter], None]:
+    """Set a key of the header, of the type of the value unless one is given."""
+
+    def change(writer: gguf.GGUFWriter) -> None:
+        own = gguf.GGUFValueType.get_type(value) if kind is None else kind
+        for part in writer.kv_data:
+            part.pop(key, None)
+        writer.add_key_value(key, value, own)
+
+    return change

