@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator import weights
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_USAGE
-from orchestrator.runner.commands import weights as commands
+from orchestrator.runner.commands.run import weights as commands
 
 CONTENT = b"GGUF and more"
 
