@@ -191,7 +191,12 @@ def _agreement(jury: _Jury, context: Context) -> Table:
     differ, level = jury.differ, context.confidence_level
     prompts = jury.pairs.prompts()[differ]
     resampling = Resampling(context.n_resamples, context.rng(), level)
-    scores = [_mean_preferences(jury, jury.soft[:, at]) for at in range(len(jury.judges))]
+    # Each model's mean preference over all its pairs, shape (M,), by judge
+    scores = []
+    for soft_of in jury.soft.T:
+        sums = jury.pairs.sums(soft_of)
+        wins = sums.by_model(sums.wins, sums.counts - sums.wins)
+        scores.append(wins.sum(axis=0) / sums.model_counts.sum(axis=0))
     lines: list[list[Cell]] = []
     for one, two in combinations(range(len(jury.judges)), 2):
         first, second = jury.decisions[differ, one], jury.decisions[differ, two]
@@ -225,14 +230,6 @@ def _agreement(jury: _Jury, context: Context) -> Table:
         basis=_differing(jury),
         notes=notes,
     )
-
-
-def _mean_preferences(jury: _Jury, soft: Floats) -> Floats:
-    """Each model's mean preference over all its pairs, shape (M,)."""
-    sums = jury.pairs.sums(soft)
-    wins, counts = sums.by_model(sums.wins, sums.counts - sums.wins), sums.model_counts
-    result: Floats = wins.sum(axis=0) / counts.sum(axis=0)
-    return result
 
 
 def _ratings(jury: _Jury, context: Context) -> Table:

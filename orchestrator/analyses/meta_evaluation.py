@@ -109,7 +109,11 @@ class MetaEvaluationAnalysis(Analysis[Config]):
         """Correlations, then by category, then scores against each other."""
         config = self.config
         gold = read_gold(context, config.gold)
-        length = _length(context)
+        # Tokens of each answer, where answers were kept
+        answers, length = answers_of(context.frames, (*KEYS, "n_tokens")), None
+        if "n_tokens" in answers.columns:
+            tokens = pl.col("n_tokens").cast(pl.Float64)
+            length = answers.select(*KEYS, length=tokens).unique(KEYS)
         scores = []
         for found in collect(context, config.scores):
             if found.name == f"{config.gold.method}.{config.gold.column}":
@@ -134,14 +138,6 @@ class MetaEvaluationAnalysis(Analysis[Config]):
         if len(scores) > 1:
             tables.append(_compared(scores, context, config.baseline))
         return tables
-
-
-def _length(context: Context) -> pl.DataFrame | None:
-    """Tokens of each answer; None where nobody kept answers."""
-    answers = answers_of(context.frames, (*KEYS, "n_tokens"))
-    if "n_tokens" not in answers.columns:
-        return None
-    return answers.select(*KEYS, length=pl.col("n_tokens").cast(pl.Float64)).unique(KEYS)
 
 
 def _correlations(scores: Sequence[_Joined], context: Context, gold: str) -> Table:

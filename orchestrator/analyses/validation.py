@@ -5,6 +5,7 @@ method the models are ordered by their mean; a pair is resolved where the interv
 leaves out 0. What a method gets wrong is a finding to print, not a number to tune.
 """
 
+import math
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
 from orchestrator.statistics.averages import levelled
-from orchestrator.statistics.ordering import METHOD, Ordering, ordering
+from orchestrator.statistics.ordering import METHOD, ordering
 from orchestrator.summaries._clusters import n_prompts
 from orchestrator.summaries._points import Score, ScoreRef, collect
 from orchestrator.tables import Cell, Column, Table, make_table
@@ -66,10 +67,7 @@ class ValidationAnalysis(Analysis[Config]):
                 f"{context.name}: the true order is unknown because no answer has a reference; "
                 "set 'order'"
             )
-        lines: list[list[Cell]] = []
-        for score in collect(context, config.scores):
-            found = _ordering(score, order, context)
-            lines.append(_line(score, found, order))
+        lines = [_line(score, order, context) for score in collect(context, config.scores)]
         truth = make_table("validation.truth", "What is known", _MODELS, known.rows())
         stated = " > ".join(order)
         return [
@@ -102,27 +100,20 @@ def _exact_match(answers: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _ordering(score: Score, order: tuple[str, ...], context: Context) -> Ordering:
+def _line(score: Score, order: tuple[str, ...], context: Context) -> list[Cell]:
     points = score.points.drop_nulls("value").filter(pl.col("model").is_in(order))
     prompts = codes(points[CLUSTER]) if len(points) else np.zeros(0, np.int64)
-    n_clusters = int(prompts.max()) + 1 if prompts.size else 0
     cells = prompts * len(order) + points["model"].cast(pl.Enum(order)).to_physical().to_numpy()
-    shape = (n_clusters, len(order))
-    size = n_clusters * len(order)
+    shape = (int(prompts.max()) + 1 if prompts.size else 0, len(order))
     values = score.orientation * points["value"].to_numpy()
-    return ordering(
-        np.bincount(cells, values, minlength=size).astype(np.float64).reshape(shape),
-        np.bincount(cells, minlength=size).astype(np.float64).reshape(shape),
+    found = ordering(
+        np.bincount(cells, values, minlength=math.prod(shape)).astype(np.float64).reshape(shape),
+        np.bincount(cells, minlength=math.prod(shape)).astype(np.float64).reshape(shape),
         range(len(order)),
         confidence_level=context.confidence_level,
         n_resamples=context.n_resamples,
         rng=context.rng(),
     )
-
-
-def _line(score: Score, found: Ordering, order: tuple[str, ...]) -> list[Cell]:
-    points = score.points.drop_nulls("value").filter(pl.col("model").is_in(order))
-    complete = len(found.order) == len(order)
     size = points["value"].abs().mean()
     # The order found, best first; means that differ by rounding alone are equal.
     words: list[str] = []
@@ -132,11 +123,11 @@ def _line(score: Score, found: Ordering, order: tuple[str, ...]) -> list[Cell]:
             words.append(">" if means[found.order[at - 1]] > means[model] else "=")
         words.append(order[model])
     written = " ".join(words)
-    right = "undefined" if not complete else "yes" if written == " > ".join(order) else "no"
+    right = "yes" if written == " > ".join(order) else "no"
     return [
         score.name,
         written,
-        right,
+        right if len(found.order) == len(order) else "undefined",
         found.share_right,
         found.count("right"),
         found.count("wrong"),
