@@ -181,19 +181,15 @@ def _answered(answer: Answer) -> Callable[[Request], Any]:
         try:
             found = await run_in_threadpool(answer, request)
         except OrchestratorError as error:
-            return _fault(error)
+            status = 404 if isinstance(error, RunDirectoryError) else 500
+            status = 400 if type(error) is UsageError else status
+            said = _written({"error": safe_line(str(error))})
+            return Response(said, status, media_type="application/json")
         if isinstance(found, Response):
             return found
         return Response(_written(found), media_type="application/json")
 
     return answered
-
-
-def _fault(error: OrchestratorError) -> Response:
-    status = 404 if isinstance(error, RunDirectoryError) else 500
-    status = 400 if type(error) is UsageError else status
-    said = _written({"error": safe_line(str(error))})
-    return Response(said, status, media_type="application/json")
 
 
 def _written(value: object) -> bytes:
