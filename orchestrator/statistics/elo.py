@@ -176,7 +176,10 @@ def rate_elo(battles: Battles, resampling: Resampling) -> EloRatings:
         drawn = _ratings(
             battles, _resampled_prompts(codes.reshape(-1), resampling.n_resamples, rng)
         )
-        error = _prompt_error(drawn, prompts.size)
+        one, two = drawn[0::2], drawn[1::2]
+        shared = ((one - one.mean(axis=0)) * (two - two.mean(axis=0))).sum(axis=0)
+        variance = shared / max(len(one) - 1, 1) * prompts.size / (prompts.size - 1)
+        error = np.sqrt(np.where(variance > _NO_SPREAD, variance, np.nan))
         sizes = np.bincount(codes.reshape(-1)).astype(np.float64)
         dof = float(degrees_of_freedom(sizes[:, None])[0])
         reach = scipy.special.stdtrit(max(dof, 1.0), 0.5 + 0.5 * level) * error
@@ -260,15 +263,6 @@ def _resampled_prompts(codes: Ints, n_resamples: int, rng: np.random.Generator) 
         for size in _chunks(len(rows), length, multiple=2):
             yield rng.permuted(rows[begin : begin + size], axis=1)
             begin += size
-
-
-def _prompt_error(drawn: Floats, n_prompts: int) -> Floats:
-    """Standard error over prompts, shape (M,), from pairs of orders; nan where not positive."""
-    one, two = drawn[0::2], drawn[1::2]
-    shared = ((one - one.mean(axis=0)) * (two - two.mean(axis=0))).sum(axis=0)
-    variance = shared / max(len(one) - 1, 1) * n_prompts / (n_prompts - 1)
-    result: Floats = np.sqrt(np.where(variance > _NO_SPREAD, variance, np.nan))
-    return result
 
 
 def _counts(battles: Battles) -> tuple[Ints, Ints, Ints]:
