@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.contracts.method import COLUMN_TYPES, Method, MethodSettings, schema_of
+from orchestrator.contracts.method import Method, MethodSettings, schema_of
 from orchestrator.errors import MethodError
 from orchestrator.records import Failure, Row, Unit
 
@@ -73,12 +73,7 @@ def _listed(inner: str) -> _Kind:
     return frozenset({_NONE}), is_list, f"a list, each entry {words}"
 
 
-def _kind_of(type_: str) -> _Kind:
-    inner = type_.removeprefix("list[").removesuffix("]")
-    return _SCALARS[type_] if inner == type_ else _listed(inner)
-
-
-_KINDS: Final = {type_: _kind_of(type_) for type_ in COLUMN_TYPES}
+_KINDS: Final = {**_SCALARS, **{f"list[{inner}]": _listed(inner) for inner in _SCALARS}}
 
 
 class RowContract:

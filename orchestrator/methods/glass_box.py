@@ -121,30 +121,22 @@ class GlassBox(Method[Config]):
         }
         draw = config.model_dump_json(exclude={"name", "candidates", "combo"})
         tokens = config.answer.max_tokens
-        return [
-            stage
-            for model in candidates
-            for stage in (
-                *(
-                    Stage(name, config.scorer or model, "score", n, False, 0, wanted, draw)  # noqa: FBT003
-                    for name, (n, wanted) in per_answer.items()
-                    if n
-                ),
-                *(
-                    [Stage("draws", model, "generate", n_draws, False, tokens, draw=draw)]  # noqa: FBT003
-                    if n_draws
-                    else []
-                ),
-                *(self._observed_draw(model) if config.observe == "draw" else ()),
-            )
-        ]
-
-    def _observed_draw(self, model: str) -> list[Stage]:
-        """The companion's draw, counted once: its log-probabilities must be the model's own."""
-        config = self.config
-        drawn = answers.Config(answer=config.answer, top_logprobs=_top(config))
-        (stage,) = answers.Answers(drawn).stages((model,))
-        return [msgspec.structs.replace(stage, examples=(drawn_example(model, config.answer),))]
+        found: list[Stage] = []
+        for model in candidates:
+            found += [
+                Stage(name, config.scorer or model, "score", n, False, 0, wanted, draw)  # noqa: FBT003
+                for name, (n, wanted) in per_answer.items()
+                if n
+            ]
+            if n_draws:
+                found.append(Stage("draws", model, "generate", n_draws, False, tokens, draw=draw))  # noqa: FBT003
+            if config.observe == "draw":
+                # The companion's draw, counted once: its log-probabilities must be the model's own.
+                drawn = answers.Config(answer=config.answer, top_logprobs=_top(config))
+                (stage,) = answers.Answers(drawn).stages((model,))
+                example = drawn_example(model, config.answer)
+                found.append(msgspec.structs.replace(stage, examples=(example,)))
+        return found
 
     def identify(self, unit: Unit) -> Row:
         """Item, category, model and who reads its answers."""

@@ -22,7 +22,6 @@ from orchestrator.ask import Ask
 from orchestrator.contracts.method import Columns, Companion, Method, ModelName, Stage
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import answers, pairwise_ranking
-from orchestrator.methods._conversation import Turn
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._judging import (
     checked_prompt,
@@ -131,11 +130,15 @@ class JudgedRewrites(Method[Config]):
         config = self.config
         made = await rewrite(unit, ask, config)
         turns = [found.turn for found in made]
+        template = config.judging().template()
         prompts: list[Messages] = []
         for at, (turn, first, last) in enumerate(made):
             if first.text != last.text:
                 rewritten = [*turns[:at], turn._replace(answer=last)]
-                prompts += _both_orders(unit, config, rewritten, turns[: at + 1])
+                answered = turns[: at + 1]
+                # Earlier turns are the same in both.
+                prompts.append(pair_prompt(template, unit.item, rewritten, answered))
+                prompts.append(pair_prompt(template, unit.item, answered, rewritten))
         read = iter(
             await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit.item)
         )
@@ -167,14 +170,3 @@ class JudgedRewrites(Method[Config]):
                 "exact": ab.distribution.exact and ba.distribution.exact,
             }
         return rows
-
-
-def _both_orders(
-    unit: Unit, config: Config, rewritten: Sequence[Turn], answered: Sequence[Turn]
-) -> list[Messages]:
-    """The rewriting first, then the answer first; earlier turns are the same in both."""
-    template = config.judging().template()
-    return [
-        pair_prompt(template, unit.item, first, second)
-        for first, second in ((rewritten, answered), (answered, rewritten))
-    ]

@@ -127,8 +127,15 @@ class _Text(NamedTuple):
 
 def _row(config: Config, turn: Turn, first: _Text, last: _Text) -> Row:
     ell_first, ell_last = first.ell, last.ell
-    known = ell_first is not None and ell_last is not None
-    d = ell_last - ell_first if ell_first is not None and ell_last is not None else None
+    d = undefined = None
+    if ell_first is not None and ell_last is not None:
+        d = ell_last - ell_first
+    elif _empty(first.generation):
+        undefined = "empty answer"
+    elif _empty(last.generation):
+        undefined = "empty rewriting"
+    else:
+        undefined = "a token has no finite log-probability"
     answer, rewriting = first.generation.text, last.generation.text
     return {
         "turn": turn.number,
@@ -137,7 +144,7 @@ def _row(config: Config, turn: Turn, first: _Text, last: _Text) -> Row:
         "ell_first": ell_first,
         "ell_last": ell_last,
         "d": d,
-        "undefined": None if known else _undefined(first, last),
+        "undefined": undefined,
         "unchanged": rewriting == answer,
         "n_tokens_first": first.n_tokens,
         "n_tokens_last": last.n_tokens,
@@ -157,11 +164,3 @@ def leaks(markers: Sequence[str], answer: str, rewriting: str) -> bool:
 
 def _empty(text: Generation) -> bool:
     return not text.text.strip()
-
-
-def _undefined(first: _Text, last: _Text) -> str:
-    if _empty(first.generation):
-        return "empty answer"
-    if _empty(last.generation):
-        return "empty rewriting"
-    return "a token has no finite log-probability"
