@@ -99,7 +99,20 @@ class ProbDiffSummary(Summary[Config]):
             return []
         good = rows.filter(pl.col("status") == "ok")
         found = found_by_model(self.config, good, context.confidence_level)
-        tables = [_models(context, rows, found, self.config), _thresholds(found)]
+        thresholds: list[list[Cell]] = [
+            [model, one.delta, _published(one), _over_changed(one)]
+            for model, of_model in found.items()
+            for one in sorted(of_model, key=lambda one: -one.delta)
+        ]
+        title = "Confidence by threshold"
+        notes = [
+            "confidence: share of all texts, an undefined d counts as a fail (as published); over "
+            "changed: of the texts that the rewriting changed and that have a d"
+        ]
+        tables = [
+            _models(context, rows, found, self.config),
+            make_table("probdiff.confidence", title, _DELTAS, thresholds, notes=notes),
+        ]
         if good["category"].n_unique() > 1:
             tables.append(_categories(context, good, found, self.config.deltas[0]))
         if good["model"].n_unique() > 1:
@@ -232,19 +245,6 @@ def _vocabulary_note(context: Context) -> str:
     return (
         "d is a mean over tokens: models are comparable only where their vocabularies are the same"
     )
-
-
-def _thresholds(found: dict[str, tuple[Confidence, ...]]) -> Table:
-    lines: list[list[Cell]] = [
-        [model, one.delta, _published(one), _over_changed(one)]
-        for model, of_model in found.items()
-        for one in sorted(of_model, key=lambda one: -one.delta)
-    ]
-    notes = [
-        "confidence: share of all texts, an undefined d counts as a fail (as published); over "
-        "changed: of the texts that the rewriting changed and that have a d"
-    ]
-    return make_table("probdiff.confidence", "Confidence by threshold", _DELTAS, lines, notes=notes)
 
 
 def _categories(
