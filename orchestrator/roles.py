@@ -15,6 +15,7 @@ ESTIMATORS: Final = (
 """Preferences in [-1, 1] by a statistic of the verdicts, before or after averaging orders."""
 
 _NUMBERS: Final = frozenset({"f64", "i64", "bool"})
+_ROLES: Final = ("pairs", "distribution", "rewriting", "answers")
 # Of roles that are no numbers.
 _TYPES: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(
@@ -207,13 +208,17 @@ class RowRoles(msgspec.Struct, frozen=True):
     answers: AnswerColumns | None = None
     lowest: Mapping[str, int] = {}
 
+    def differing(self, other: "RowRoles") -> list[str]:
+        """Return the names of the roles that another frame's columns do not have alike."""
+        return [name for name in _ROLES if getattr(self, name) != getattr(other, name)]
+
     def fault(self, schema: Mapping[str, str]) -> str:
         """Return what is wrong with the roles of a frame; empty for nothing.
 
         Args:
             schema: Type of each column.
         """
-        for name in ("pairs", "distribution", "rewriting", "answers"):
+        for name in _ROLES:
             role = getattr(self, name)
             for what, column in {} if role is None else role.columns().items():
                 if column not in schema:

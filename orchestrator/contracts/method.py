@@ -208,7 +208,7 @@ class Method(Plugin[ConfigT], ABC):
 
     @property
     def demonstrates(self) -> bool:
-        """Whether a unit brings another item along, one that has a reference."""
+        """True if a unit brings along another item that has a reference."""
         return False
 
     def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
@@ -295,6 +295,24 @@ def frame_of(method: type[Method[MethodSettings]], kind: str) -> str:
 def roles_of(method: type[Method[MethodSettings]]) -> RowRoles:
     """Return the roles of the columns of a method's rows."""
     return RowRoles(method.pairs, method.distribution, method.rewriting, method.answers)
+
+
+def clash_in(frame: str, one: type[Method], other: type[Method]) -> str:
+    """Return what two methods that write one frame declare differently; empty for nothing.
+
+    Args:
+        frame: Name of the frame.
+        one: The first method.
+        other: The second one.
+    """
+    what = ""
+    if list(schema_of(one).items()) != list(schema_of(other).items()):
+        what = "columns"
+    elif roles := roles_of(one).differing(roles_of(other)):
+        what = f"roles of columns ({', '.join(roles)})"
+    if not what:
+        return ""
+    return f"write the frame {frame!r} with different {what}; set a different 'frame' for each"
 
 
 def is_judging(method: Method[MethodSettings]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from orchestrator.contracts.method import columns_of_numbers, frame_of, schema_of
+from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.paths import STORE_NAME, answers
@@ -234,15 +234,14 @@ class _Loading:
                 self._check_roles(entry, path, models)
             if method is not None:
                 found.append(method)
-                # Methods may share a frame if its columns are the same
+                # Methods may share a frame if its columns, and their roles, are the same
                 plugin = type(method.method)
                 frame = frame_of(plugin, method.kind)
                 other = self._frames.setdefault(frame, method)
-                if list(schema_of(plugin).items()) != list(schema_of(type(other.method)).items()):
+                if clash := clash_in(frame, plugin, type(other.method)):
                     self._fault(
                         (*path, "kind"),
-                        f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} write the frame "
-                        f"{frame!r} with different columns; set a different 'frame' for each",
+                        f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} {clash}",
                     )
         # Rows of two methods are told apart by the name
         names = [method.name for method in found]

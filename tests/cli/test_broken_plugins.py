@@ -97,6 +97,12 @@ METHOD_FAULTS = [
     ("import nothing_like_it", "No module named 'nothing_like_it'"),
     ("def broken(:", "mine.py:5: SyntaxError"),
     ("frame = 'judgments'", "with different columns"),
+    (
+        "frame = 'judgments'\n"
+        "    from orchestrator.methods.pairwise_ranking import PairwiseRanking as _R\n"
+        "    unit_columns, columns, answers = _R.unit_columns, _R.columns, None",
+        "'judgments' with different roles of columns (pairs)",
+    ),
     ("def companions(self): return None", "companions() returned NoneType, not a list"),
     ("def companions(self): raise KeyError('x')", "mine.py:5: "),
     ("def combinations(self, candidates): return [1]", "combinations() returned a list with int"),

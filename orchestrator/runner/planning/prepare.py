@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.contracts.method import Companion, Method, MethodSettings
+from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import Dataset
 from orchestrator.datasets import open_dataset
 from orchestrator.errors import PluginError
@@ -123,15 +123,12 @@ def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
 
     for reference in recipe.methods:
         add(reference.kind, reference.method, reference.name)
-    # Rows of one frame have the same columns, also those of companions
+    # Rows of one frame have the same columns and roles, also those of companions
     first: dict[str, Part] = {}
     for part in parts.values():
         other = first.setdefault(part.frame, part)
-        if list(other.columns.items()) != list(part.columns.items()):
-            raise PluginError(
-                f"methods {other.kind!r} and {part.kind!r} write the frame {part.frame!r} with "
-                "different columns; set a different 'frame' for each"
-            )
+        if clash := clash_in(part.frame, type(other.method), type(part.method)):
+            raise PluginError(f"methods {other.kind!r} and {part.kind!r} {clash}")
     return list(parts.values())
 
 
