@@ -194,7 +194,7 @@ class SharesOut(Protocol):
 
 @runtime_checkable
 class ComparesTexts(Protocol):
-    """What a back-end offers beyond `Backend` where its capabilities say `similarity`."""
+    """Function of a back-end whose capabilities have `similarity`."""
 
     async def similarity(self, ask: SimilarityAsk) -> PairScores | Failure:
         """Compare every ordered pair of texts."""
@@ -209,7 +209,7 @@ class BackendKind(Plugin[ConfigT], ABC):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What such a server can do with these settings; a class attribute where none matters."""
+        """Features of such a server with these settings; a class attribute if none matters."""
         return Capabilities()
 
     @abstractmethod

@@ -158,7 +158,7 @@ def _write(folders: set[Path]) -> None:
 
 
 def _is_kept(folder: Path) -> bool:
-    """Whether an allowed folder is still this user's alone."""
+    """Return True if an allowed folder still belongs to this user alone."""
     try:
         return not _fault(folder)
     except OSError:

@@ -149,7 +149,7 @@ class JudgeMethod(Method[JudgeConfigT]):
         return needs_of(self.config.template(), self.config.FIELDS)
 
     def differs_in_reasoning(self, other: Method[MethodSettings]) -> bool:
-        """Whether `other` is this method with a chain of thought, and alike in all else."""
+        """Return True if `other` differs from this method only by its chain of thought."""
         if type(other) is not type(self) or not isinstance(other, JudgeMethod):
             return False
         if self.config.chain_of_thought or not other.config.chain_of_thought:

@@ -150,7 +150,7 @@ class RowContract:
         return row | failed_row(failure)
 
     def _known(self, unit: Unit) -> Row:
-        """What each row of a unit has, whether the method says it or not."""
+        """Return the values that every row of a unit has."""
         row = self._identify(unit)
         if not isinstance(row, dict):
             raise self._error(unit, f"identify() returned {type(row).__name__}, not a dict")

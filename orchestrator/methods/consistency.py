@@ -71,7 +71,7 @@ class Consistency(Method[Config]):
     scores: ClassVar = {"exact_match": 1, "token_f1": 1}
 
     def comparers(self) -> dict[str, Comparer]:
-        """What compares the answers: by its name."""
+        """The back-end that compares the answers, by its name."""
         return {} if self.config.similarity is None else named_comparers(self.config.similarity)
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:

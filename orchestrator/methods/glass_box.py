@@ -53,7 +53,7 @@ __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
 
 
 class GlassBox(Method[Config]):
-    """What a model's own distributions say of how good its answer is."""
+    """Quality of an answer, estimated from the model's own token distributions."""
 
     version = 2
     unit_columns: ClassVar[Columns] = {

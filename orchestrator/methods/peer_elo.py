@@ -118,7 +118,7 @@ class PeerElo(Method[Config]):
     pairs = PairColumns(turn="turn", same_text="same_text", ranked=False)
 
     def comparers(self) -> dict[str, Comparer]:
-        """What compares the answers: by its name."""
+        """The back-end that compares the answers, by its name."""
         return named_comparers(self.config.similarity)
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:

@@ -26,7 +26,7 @@ _COLUMNS = (
 
 
 class ConsistencySummary(Summary[MethodSettings]):
-    """How alike the answers are that a model gives when it is asked again."""
+    """Agreement of the answers that a model gives to one question asked several times."""
 
     reads = (
         "item",

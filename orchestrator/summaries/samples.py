@@ -24,7 +24,7 @@ _CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES
 
 
 class SamplesSummary(Summary[MethodSettings]):
-    """How much the mean log-probability of answers to one question varies, and its curve."""
+    """Variation of the mean log-probability of answers to one question, and its curve."""
 
     reads = (
         "item",

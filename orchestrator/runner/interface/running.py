@@ -32,7 +32,7 @@ from orchestrator.store import RunDirectory, Store, newest
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
-    """How a prepared recipe is run.
+    """Options of one run of a prepared recipe.
 
     Attributes:
         where: The run directory.

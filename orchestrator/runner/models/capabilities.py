@@ -84,7 +84,7 @@ def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:
 def capabilities_of(
     kind: str, config: Settings | None, *, allow_code: bool = False
 ) -> Capabilities:
-    """What a kind of back-end can do with these settings; None for its defaults."""
+    """Return the features of a kind of back-end; settings of None stand for its defaults."""
     backend = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
     return backend(backend.Config() if config is None else config).capabilities
 

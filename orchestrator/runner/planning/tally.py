@@ -76,7 +76,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def is_sample(self) -> bool:
-        """Whether the numbers are estimates."""
+        """True if the numbers are estimates."""
         return len(self.driven) < len(self.items)
 
 
