@@ -17,6 +17,7 @@ from launch.embedded.degrading import add_noise, leave_out_layers
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.errors import UnsupportedModelError, bad_request
 from launch.embedded.jobs import Job
+from launch.embedded.packing import can_pack, pack
 from launch.embedded.protocol import Rendered
 from launch.embedded.runner import Runner
 from launch.embedded.tokens import Tokens
@@ -25,6 +26,7 @@ from orchestrator.errors import LaunchError
 
 _log = logging.getLogger(__name__)
 BUNDLED = Path(__file__).parent / "models"
+_OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,29 +255,14 @@ def load(
     Raises:
         LaunchError: If it can't be loaded or its numbers would not be those of a plain pass.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 (takes seconds)
+    from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds)
 
     folder = find_weights(place)
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    dtype = getattr(torch, settings.dtype)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-        model: Any
-        try:
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation="sdpa", use_safetensors=True, **options
-            )
-        except ValueError as error:
-            if "scaled_dot_product" not in str(error) and "sdpa" not in str(error):
-                raise
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation="eager", use_safetensors=True, **options
-            )
-        if settings.skip_layers:
-            leave_out_layers(model, settings.skip_layers)
-        if settings.weight_noise:
-            add_noise(model, settings.weight_noise, settings.noise_seed)
-        model = model.to(settings.device).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder, **_OPTIONS)
+        model = _read(folder, settings)
+        if can_pack(model) and not pack(model):
+            model = _read(folder, settings)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise LaunchError(f"{name}: {folder} cannot be loaded: {error}") from error
     runner = Runner(model)
@@ -288,6 +275,29 @@ def load(
         attention_tokens=settings.attention_tokens,
     )
     return Served(name, place, tokens, runner, Engine(runner, tokens, limits, before_step))
+
+
+def _read(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 (transformers' classes share no useful type)
+    """Load a model's weights; fast attention where it has that.
+
+    Raises:
+        OSError, ValueError, KeyError, RuntimeError, ImportError: If it can't be loaded.
+    """
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415 (takes seconds)
+
+    options = {**_OPTIONS, "dtype": getattr(torch, settings.dtype), "use_safetensors": True}
+    model: Any
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", **options)
+    except ValueError as error:
+        if "scaled_dot_product" not in str(error) and "sdpa" not in str(error):
+            raise
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", **options)
+    if settings.skip_layers:
+        leave_out_layers(model, settings.skip_layers)
+    if settings.weight_noise:
+        add_noise(model, settings.weight_noise, settings.noise_seed)
+    return model.to(settings.device).eval()
 
 
 def _stop_ids(model: object) -> list[int]:
