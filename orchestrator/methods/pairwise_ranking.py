@@ -67,6 +67,10 @@ class Config(PairwiseSettings):
         "(one token each, also for servers that list only the alternatives of one token).",
     )
 
+    def verdicts(self) -> tuple[Label, ...]:
+        """The labels, from "A much better" to "B much better"."""
+        return LABELS[self.labels]
+
     def template(self) -> str:
         """The template of the mode that is asked for."""
         if self.prompt not in pairwise.NAMES:

@@ -34,10 +34,12 @@ from orchestrator.methods._judging import (
     checked_scale,
     example_place,
     judged,
+    lead,
     reason,
     said,
     stages_of,
 )
+from orchestrator.methods._leading import continued
 from orchestrator.methods._pairwise import (
     FIELDS,
     PREFERENCES,
@@ -99,6 +101,10 @@ class Config(PairwiseSettings):
         """The first score as it is written, with and without a space before it."""
         return tuple(Label(str(s), (str(s), f" {s}")) for s in self.scores())
 
+    def verdicts(self) -> tuple[Label, ...]:
+        """The first score as it is written."""
+        return self.first_labels()
+
     def second_labels(self) -> tuple[Label, ...]:
         """The second score as it is written behind the first."""
         return labels(*(f"{_BETWEEN}{score}" for score in self.scores()))
@@ -147,7 +153,7 @@ def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     begun, first = example_place(config, config.first_labels())
     low, high = config.scale
     ask = partial(example, judge, config.template(), low=low, high=high)
-    behind = f"{begun}\n{high}" if begun else str(high)
+    behind = f"{begun}\n{high}" if config.chain_of_thought else f"{begun}{high}"
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
 
 
@@ -178,9 +184,10 @@ async def _starts(
     unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
 ) -> tuple[list[_Start], int]:
     """Return the places of the first scores, and the number of traces drawn for each prompt."""
+    prompts = lead(prompts, config)
     if not config.chain_of_thought:
-        nowhere = Slot(NO_PREFIX, "", 0)
-        return [_Start(at, prompt, nowhere) for at, prompt in enumerate(prompts)], 0
+        begun = Slot(Prefix(config.prefix) if config.prefix else NO_PREFIX, "", 0)
+        return [_Start(at, prompt, begun) for at, prompt in enumerate(prompts)], 0
     traces = await reason(ask, unit.judge, prompts, config, unit.item)
     starts = [
         _Start(at, prompt, slot)
@@ -195,7 +202,8 @@ async def _orders(
 ) -> list[_Scores]:
     """Both scores of each prompt, the second behind the most likely first one."""
     names = [str(score) for score in config.scores()]
-    labels_1, labels_2 = config.first_labels(), config.second_labels()
+    labels_1 = continued(config.first_labels(), config.prefix)
+    labels_2 = config.second_labels()
     choices = await ask.all(
         *(
             ask.choose(unit.judge, messages, spelled(labels_1, slot.lead), prefix=slot.prefix)

@@ -96,6 +96,10 @@ class Config(JudgeSettings):
         """The scores, ascending."""
         return range(self.scale[0], self.scale[1] + 1)
 
+    def verdicts(self) -> tuple[Label, ...]:
+        """The scores as they are written."""
+        return self.labels()
+
     def labels(self) -> tuple[Label, ...]:
         """The scores as they are written, each with and without a space before it."""
         names = [self.verdict.replace(SCORE, str(score)) for score in self.scores()]

@@ -1,0 +1,153 @@
+"""What leads a judge to its labels: a begun reply, worked examples and a system prompt."""
+
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.ask import Ask, GenerateAsk
+from orchestrator.backend import Capabilities
+from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
+from orchestrator.methods._leading import continued
+from orchestrator.records import Generation, Label, Unit, labels
+from orchestrator.runner.models.capabilities import missing
+from orchestrator.units import settings_of
+from tests.core.fakes import answered, method_in
+from tests.methods.judging import ITEM, choice, trace
+
+FIVE = pairwise_ranking.LABELS["five"]
+PAIR = {"prompt": "2 + 2?", "answer_a": "4", "answer_b": "5"}
+
+
+def ranking(**given):
+    return pairwise_ranking.Config(judges=("j",), **given)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "first"),
+    [
+        ("", ("[[>>]]",)),
+        ("My verdict: ", ("[[>>]]",)),
+        ("My verdict: [", ("[>>]]",)),
+        ("My verdict: [[", (">>]]",)),
+    ],
+)
+def test_labels_go_on_from_what_the_reply_begins_with(prefix, first):
+    found = continued(FIVE, prefix)
+    assert found[0] == Label("[[>>]]", first)
+    assert [label.name for label in found] == [label.name for label in FIVE]
+
+
+def test_no_space_is_read_twice_behind_a_space():
+    two = pairwise_ranking.LABELS["two"]
+    assert [one.spellings for one in continued(two, "The better one is")] == [
+        ("A", " A"),
+        ("B", " B"),
+    ]
+    assert [one.spellings for one in continued(two, "The better one is ")] == [("A",), ("B",)]
+
+
+def test_a_prefix_that_holds_the_label_is_refused():
+    with pytest.raises(ValueError, match="leaves nothing of the label"):
+        continued(labels("yes"), "I say yes")
+
+
+def test_a_prefix_needs_no_chain_of_thought():
+    with pytest.raises(ValidationError, match="prefix and chain_of_thought exclude each other"):
+        ranking(prefix="My verdict: [[", chain_of_thought=True)
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        ({"shown": PAIR, "reply": "A wins"}, "has no label"),
+        ({"shown": {**PAIR, "colour": "red"}, "reply": "[[>]]"}, "unknown fields colour"),
+        ({"shown": {"prompt": "2 + 2?"}, "reply": "[[>]]"}, "does not show answer_a and answer_b"),
+    ],
+)
+def test_a_wrong_example_is_a_fault_of_the_recipe(example, said):
+    with pytest.raises(ValidationError, match=said):
+        ranking(examples=[example])
+
+
+def test_an_example_begins_as_the_reply_does():
+    with pytest.raises(ValidationError, match="does not begin with 'Verdict: '"):
+        ranking(prefix="Verdict: ", examples=[{"shown": PAIR, "reply": "[[>]]"}])
+
+
+@pytest.mark.parametrize("module", [pairwise_ranking, pairwise_scoring, pointwise])
+def test_unset_they_are_in_no_fingerprint(module):
+    config = module.Config(judges=("j",))
+    for name in ("prefix", "system", "examples"):
+        assert name not in settings_of(config)
+        assert name not in config.model_dump(mode="json")
+    assert '"system":"Be fair."' in settings_of(module.Config(judges=("j",), system="Be fair."))
+
+
+def test_what_is_written_is_read_again():
+    config = ranking(
+        prefix="My verdict: [[", examples=[{"shown": PAIR, "reply": "My verdict: [[>]]"}]
+    )
+    assert pairwise_ranking.Config.model_validate(config.model_dump(mode="json")) == config
+
+
+def asked(module, answer, **given):
+    """The asks of a judge in one unit, each answered by a function of the ask."""
+    seen = []
+
+    def respond(ask):
+        if ask.model != "j":
+            return Generation(f"says {ask.model}", "stop")
+        seen.append(ask)
+        return answer(ask)
+
+    config = module.Config(judges=("j",), **given)
+    models = ("a",) if module is pointwise else ("a", "b")
+    answered(method_in(module)(config).evaluate(Unit(ITEM, models, "j"), Ask()), respond)
+    return seen
+
+
+def test_a_judge_goes_on_from_its_begun_reply():
+    first, second = asked(pairwise_ranking, lambda _: choice((1,) * 5), prefix="Verdict: [[")
+    assert {one.prefix.text for one in (first, second)} == {"Verdict: [["}
+    assert [one.spellings[0] for one in first.labels] == [">>]]", ">]]", "=]]", "<]]", "<<]]"]
+
+
+def test_a_second_score_is_read_behind_the_prefix_and_the_first():
+    asks = asked(pairwise_scoring, lambda ask: choice((0,) * (len(ask.labels) - 1) + (1,)),
+                 prefix="Scores: ")  # fmt: skip
+    assert [ask.prefix.text for ask in asks] == ["Scores: "] * 2 + ["Scores: 9"] * 2
+    assert asks[0].labels[0].spellings == ("1",)
+
+
+def test_system_prompt_and_examples_stand_before_the_question():
+    example = {"shown": {**PAIR, "reference": "4"}, "reply": "[[>>]]"}
+    (first, _) = asked(
+        pairwise_ranking, lambda _: choice((1,) * 5), system="Be fair.", examples=[example]
+    )
+    assert [one.role for one in first.messages] == ["system", "user", "assistant", "user"]
+    assert first.messages[0].content == "Be fair."
+    assert "2 + 2?" in first.messages[1].content
+    assert first.messages[2].content == "[[>>]]"
+    assert "says a" in first.messages[3].content
+
+
+def test_they_stand_before_a_chain_of_thought_too():
+    def judge(ask):
+        return trace("Good. ", "[[", ">]]") if isinstance(ask, GenerateAsk) else choice((1,) * 5)
+
+    asks = asked(pairwise_ranking, judge, system="Be fair.", chain_of_thought=True)
+    assert {one.messages[0].content for one in asks} == {"Be fair."}
+
+
+def test_a_rating_goes_on_from_its_begun_reply():
+    (ask,) = asked(pointwise, lambda _: choice((1,) * 9), prefix="Rating: [[", verdict="[[SCORE]]")
+    assert ask.labels[0].spellings == ("1]]",)
+
+
+def test_a_server_is_tried_with_the_begun_reply():
+    config = ranking(prefix="My verdict: [[")
+    (stage,) = pairwise_ranking.PairwiseRanking(config).stages(["a", "b"])
+    (example,) = stage.examples
+    assert example.prefix.text == "My verdict: [["
+    refused = missing(stage, Capabilities(choose="exact", choose_begun=False))
+    assert refused
+    assert missing(stage, Capabilities(choose="exact", choose_begun=True)) == ""
