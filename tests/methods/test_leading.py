@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.ask import Ask, GenerateAsk
+from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.backend import Capabilities
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.methods._leading import continued
@@ -147,6 +147,7 @@ def test_a_server_is_tried_with_the_begun_reply():
     config = ranking(prefix="My verdict: [[")
     (stage,) = pairwise_ranking.PairwiseRanking(config).stages(["a", "b"])
     (example,) = stage.examples
+    assert isinstance(example, ChooseAsk)
     assert example.prefix.text == "My verdict: [["
     refused = missing(stage, Capabilities(choose="exact", choose_begun=False))
     assert refused
