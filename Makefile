@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all weights vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
+.PHONY: help setup demo demo-chat test test-all weights vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -31,6 +31,9 @@ setup: ## make .venv (once; later calls do nothing and need no network)
 
 demo: setup ## rank the bundled models by pairwise judgments (ARGS="--limit 5" ...)
 	$(BIN)/orchestrator run $(RECIPE) $(ARGS)
+
+demo-chat: setup ## the four families on a real chat model (SmolLM2, 100 MB are fetched; ARGS="--questions 96")
+	$(BIN)/python tools/demo_chat.py $(ARGS)
 
 test: lint types layers ## all checks and the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
