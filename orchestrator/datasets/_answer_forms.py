@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from orchestrator.datasets._fields import DEFAULTS
 
@@ -56,8 +56,18 @@ def answer_row(row: Mapping[str, object], names: Names) -> AnswerRow:
     Raises:
         FormError: If it holds none, or can't be matched with an item.
     """
-    key = _key(row, names)
-    prompt = _prompt(row, names)
+    key = ""
+    if names.key:
+        key = _plain(row.get(names.key))
+    elif not names.prompt:
+        # A prompt that the user named is all that counts.
+        key = _first(row, _KEYS)
+    if names.prompt:
+        prompt = _plain(row.get(names.prompt))
+    elif "resps" in row or "filtered_resps" in row:
+        prompt = _evaluation_harness_prompt(row)
+    else:
+        prompt = _first(row, _PROMPTS)
     if not key and not prompt:
         raise FormError(
             f"neither a key ({', '.join(_KEYS)}) nor a prompt ({', '.join(_PROMPTS)}) to find "
@@ -74,21 +84,6 @@ def answer_row(row: Mapping[str, object], names: Names) -> AnswerRow:
 def has_generator(columns: Sequence[str]) -> bool:
     """Return True if a file with these columns names the model that answered."""
     return any(name in columns for name in _GENERATORS)
-
-
-def _key(row: Mapping[str, object], names: Names) -> str:
-    if names.key:
-        return _plain(row.get(names.key))
-    # Without a name, a prompt that the user named is all that counts.
-    return "" if names.prompt else _first(row, _KEYS)
-
-
-def _prompt(row: Mapping[str, Any], names: Names) -> str:
-    if names.prompt:
-        return _plain(row.get(names.prompt))
-    if "resps" in row or "filtered_resps" in row:
-        return _evaluation_harness_prompt(row)
-    return _first(row, _PROMPTS)
 
 
 def _evaluation_harness_prompt(row: Mapping[str, object]) -> str:
@@ -109,27 +104,25 @@ def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str, ...], 
     if names.text:
         return (_turns(row.get(names.text), names.text),)
     if "choices" in row:
-        return _choices(row["choices"])
+        # FastChat: independent answers by `index`, each a list of turns.
+        choices = row["choices"]
+        if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
+            raise FormError("'choices' must be a list of {index, turns}")
+        if not all(isinstance(choice, Mapping) for choice in choices):
+            raise FormError("'choices' must be a list of {index, turns}")
+        try:
+            ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
+        except TypeError as error:
+            raise FormError("'choices' have indexes that are no numbers") from error
+        return tuple(_turns(choice.get("turns"), "choices[].turns") for choice in ordered)
     for name in ("resps", "filtered_resps"):
         if name in row:
+            # lm-eval: a list by request of lists of repeats, or of texts after a filter.
             return _responses(row[name], name)
     found = [name for name in _TEXTS if name in row]
     if not found:
         raise FormError(f"no answer: none of {', '.join(_TEXTS)}, choices, resps; set 'text'")
     return (_turns(row[found[0]], found[0]),)
-
-
-def _choices(value: object) -> tuple[tuple[str, ...], ...]:
-    """FastChat: independent answers by `index`, each a list of turns."""
-    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise FormError("'choices' must be a list of {index, turns}")
-    if not all(isinstance(choice, Mapping) for choice in value):
-        raise FormError("'choices' must be a list of {index, turns}")
-    try:
-        ordered = sorted(value, key=lambda choice: choice.get("index") or 0)
-    except TypeError as error:
-        raise FormError("'choices' have indexes that are no numbers") from error
-    return tuple(_turns(choice.get("turns"), "choices[].turns") for choice in ordered)
 
 
 def _responses(value: object, name: str) -> tuple[tuple[str, ...], ...]:

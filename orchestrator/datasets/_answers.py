@@ -76,8 +76,16 @@ class AnswerFile:
         if not isinstance(ask, GenerateAsk) or ask.turn < 1:
             return _UNSUPPORTED
         said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}"
-        for address in _addresses(item.key, item.prompt, ask.turn):
-            place = self._place(address)
+        # The key is tried before the prompt, and an answer to the turn before one to all turns.
+        addresses = [
+            _hash(kind, value, turn)
+            for kind, value in (("key", item.key), ("prompt", item.prompt.strip()))
+            for turn in (ask.turn, 0)
+        ]
+        for address in addresses:
+            at = int(np.searchsorted(self._hashes, np.uint64(address)))
+            there = at < len(self._hashes) and int(self._hashes[at]) == address
+            place = int(self._places[at]) if there and self._places[at] != _SEVERAL else None
             if place is None:
                 continue
             try:
@@ -105,11 +113,6 @@ class AnswerFile:
             said = f"{self._file} answers {len(turns)} turns of {item.key!r}, not turn {ask.turn}"
             return _no_answer(said)
         return Generation(turns[number], GIVEN)
-
-    def _place(self, key: int) -> int | None:
-        at = int(np.searchsorted(self._hashes, np.uint64(key)))
-        there = at < len(self._hashes) and int(self._hashes[at]) == key
-        return int(self._places[at]) if there and self._places[at] != _SEVERAL else None
 
 
 _UNSUPPORTED: Final = Failure(
@@ -180,7 +183,10 @@ def _index(
     places: dict[int, int] = {}
     faults = Faults()
     for index, row in found:
-        by_key, by_prompt = _stored(row)
+        # The row of a later turn has that turn as its prompt, so only its key tells the item.
+        prompt = row.prompt.strip() if row.turn <= 1 else ""
+        by_key = _hash("key", row.key, row.turn) if row.key else None
+        by_prompt = _hash("prompt", prompt, row.turn) if prompt else None
         for address in (by_key, by_prompt):
             if address is None:
                 continue
@@ -200,25 +206,6 @@ def _index(
     order = np.argsort(hashes)
     values = np.fromiter(places.values(), np.int32, len(places))
     return hashes[order], values[order]
-
-
-def _addresses(key: str, prompt: str, turn: int) -> tuple[int, ...]:
-    """Return the keys under which an answer may be stored, best first."""
-    return tuple(
-        _hash(kind, value, which)
-        for kind, value in (("key", key), ("prompt", prompt.strip()))
-        for which in (turn, 0)
-    )
-
-
-def _stored(row: AnswerRow) -> tuple[int | None, int | None]:
-    """Return the keys under which a row is stored: by its key and by its prompt."""
-    # The row of a later turn has that turn as its prompt, so only its key tells the item.
-    prompt = row.prompt.strip() if row.turn <= 1 else ""
-    return (
-        _hash("key", row.key, row.turn) if row.key else None,
-        _hash("prompt", prompt, row.turn) if prompt else None,
-    )
 
 
 def _hash(*parts: object) -> int:

@@ -44,7 +44,10 @@ def located(kind: str, file: File) -> Path:
     if os.environ.get(OFFLINE_VARIABLE):
         raise DatasetError(_advice(kind, file, f"{OFFLINE_VARIABLE} is set"))
     try:
-        return fetched(_remote(file), cached, PATIENCE)
+        # The user's key goes to the hub alone.
+        token = os.environ.get("HF_TOKEN", "") if file.is_on_hub else ""
+        remote = Remote(url=url_of(file), sha256=file.sha256, token=token)
+        return fetched(remote, cached, PATIENCE)
     except DatasetError as error:
         why = str(error).removeprefix(f"{url_of(file)}: ")
         raise DatasetError(_advice(kind, file, why)) from error
@@ -55,12 +58,6 @@ def url_of(file: File) -> str:
     if not file.is_on_hub:
         return file.path
     return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{file.path}"
-
-
-def _remote(file: File) -> Remote:
-    """Return the address to fetch; the user's key goes to the hub alone."""
-    token = os.environ.get("HF_TOKEN", "") if file.is_on_hub else ""
-    return Remote(url=url_of(file), sha256=file.sha256, token=token)
 
 
 def is_here(kind: str, file: File) -> bool:

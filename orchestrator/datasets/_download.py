@@ -107,7 +107,33 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             if not path.is_file():
-                _fetch(remote, path, patience or Patience())
+                patience = patience or Patience()
+                part = path.with_name(f"{path.name}.part")
+                headers = _again(lambda: _attempt(remote, part, patience), remote.url, patience)
+                found = sha256_of(part)
+                if remote.sha256 and found != remote.sha256:
+                    _drop(part)
+                    raise DatasetError(
+                        f"{remote.url}: the download has SHA-256 {found}, not {remote.sha256} as "
+                        "published; it was discarded"
+                    )
+                origin = Origin(
+                    url=remote.url,
+                    n_bytes=part.stat().st_size,
+                    sha256=found,
+                    revision=headers.get("X-Repo-Commit", ""),
+                    fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                )
+                # The record first: a file without one would be trusted whatever it holds.
+                _write(_origin_path(path), msgspec.json.encode(origin))
+                part.replace(path)
+                _etag_path(part).unlink(missing_ok=True)
+                held = (
+                    ""
+                    if remote.sha256
+                    else f"; no checksum is published, so SHA-256 {found} is required from now on"
+                )
+                _log.info("%s: %s in %s%s", remote.url, shown_size(origin.n_bytes), path, held)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be written: {error.strerror or error}") from error
     return verified(path, remote.sha256)
@@ -152,35 +178,6 @@ def shown_size(n_bytes: int) -> str:
     return f"{size:.0f} bytes" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def _fetch(remote: Remote, path: Path, patience: Patience) -> None:
-    part = path.with_name(f"{path.name}.part")
-    headers = _again(lambda: _attempt(remote, part, patience), remote.url, patience)
-    found = sha256_of(part)
-    if remote.sha256 and found != remote.sha256:
-        _drop(part)
-        raise DatasetError(
-            f"{remote.url}: the download has SHA-256 {found}, not {remote.sha256} as "
-            "published; it was discarded"
-        )
-    origin = Origin(
-        url=remote.url,
-        n_bytes=part.stat().st_size,
-        sha256=found,
-        revision=headers.get("X-Repo-Commit", ""),
-        fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    # The record first: a file without one would be trusted whatever it holds.
-    _write(_origin_path(path), msgspec.json.encode(origin))
-    part.replace(path)
-    _etag_path(part).unlink(missing_ok=True)
-    held = (
-        ""
-        if remote.sha256
-        else f"; no checksum is published, so SHA-256 {found} is required from now on"
-    )
-    _log.info("%s: %s in %s%s", remote.url, shown_size(origin.n_bytes), path, held)
-
-
 def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
     """Fetch what is missing of `part`; the headers of the reply.
 
@@ -188,7 +185,10 @@ def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
         _PassingError: If the connection broke, stalled, or the server is busy.
     """
     have = part.stat().st_size if part.exists() else 0
-    etag = _read_text(_etag_path(part))
+    try:
+        etag = _etag_path(part).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        etag = ""
     wanted = {"Range": f"bytes={have}-", "If-Range": etag} if have and etag else {}
     with _dropped_if_wrong(part), _opened(remote, wanted, patience) as reply:
         there = reply.headers.get("Content-Range") or ""
@@ -331,13 +331,6 @@ def _origin_path(path: Path) -> Path:
 
 def _etag_path(part: Path) -> Path:
     return part.with_name(f"{part.name}.etag")
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return ""
 
 
 def _write(path: Path, content: bytes) -> None:

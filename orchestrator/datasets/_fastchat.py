@@ -5,7 +5,6 @@ answers are text of GPT-4.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.dataset import Dataset, File
@@ -41,7 +40,16 @@ def opened(kind: str, questions: File, references: File | None, n_turns: int | N
         DatasetError: If a file can't be had or is not as published.
     """
     path = located(kind, questions)
-    known = {} if references is None else _answers(kind, located(kind, references))
+    known: dict[str, list[str]] = {}
+    if references is not None:
+        file = located(kind, references)
+        answers = MappedRows(
+            JsonLines(file, shown_name(kind, file)),
+            lambda row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
+            ("key", "turns"),
+        )
+        found = (answers.row(index) for index in range(len(answers)))
+        known = {row["key"]: row["turns"] for row in found}
 
     def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
         key = str(row["question_id"])
@@ -57,15 +65,3 @@ def opened(kind: str, questions: File, references: File | None, n_turns: int | N
     columns = ("key", "category", "turns", "reference")
     rows = MappedRows(JsonLines(path, shown_name(kind, path)), make, columns)
     return from_rows(rows, _FIELDS)
-
-
-def _answers(kind: str, path: Path) -> dict[str, list[str]]:
-    """The turns of each answer, by question."""
-    lines = JsonLines(path, shown_name(kind, path))
-    rows = MappedRows(
-        lines,
-        lambda row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
-        ("key", "turns"),
-    )
-    found = (rows.row(index) for index in range(len(rows)))
-    return {row["key"]: row["turns"] for row in found}

@@ -133,37 +133,42 @@ def make_item(row: Mapping[str, object], columns: Columns) -> Item:
     """
     try:
         messages, followups = _conversation_of(row, columns)
-        references = _references(row, columns, 1 + len(followups))
+        n_turns = 1 + len(followups)
+        column = columns.reference
+        value = None if column is None else row.get(column)
+        if not _is_list(value):
+            references = (_text_of(row, column), *[None] * (n_turns - 1))
+        else:
+            given = tuple(value)
+            if len(given) not in {0, n_turns}:
+                one = "" if n_turns > 1 else "; choose another column, or join them"
+                raise RowError(
+                    f"{column!r} lists {len(given)} references, but there "
+                    f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
+                )
+            if not all(one is None or isinstance(one, str) for one in given):
+                raise RowError(f"{column!r} must be a text, or a list of texts")
+            references = given or (None,) * n_turns
+        cluster = _text_of(row, columns.cluster) or None
+        if cluster and len(cluster) > _MAX_CLUSTER:
+            # A long name, such as a passage, is shown by its beginning.
+            cluster = f"{cluster[:_MAX_CLUSTER]}… {digest('cluster', cluster).hex()[:16]}"
         shown = columns.shown
+        key = _text_of(row, columns.key) or ""
+        if columns.key is not None and not key:
+            raise RowError(f"no {columns.key!r}, which is the key; or set fields: {{key: null}}")
         return Item(
-            key=_given_key(row, columns),
+            key=key,
             messages=messages,
             followups=followups,
             reference=references[0],
             references=references if any(references[1:]) else (),
             category=_text_of(row, columns.category),
-            cluster=_cluster(row, columns.cluster),
+            cluster=cluster,
             fields={name: plain(row[name]) for name in sorted(row) if name not in shown},
         )
     except (RecursionError, ValueError) as error:
         raise RowError(f"a value is too deep or too long: {error}") from error
-
-
-def _given_key(row: Mapping[str, object], columns: Columns) -> str:
-    if columns.key is None:
-        return ""
-    key = _text_of(row, columns.key)
-    if not key:
-        raise RowError(f"no {columns.key!r}, which is the key; or set fields: {{key: null}}")
-    return key
-
-
-def _cluster(row: Mapping[str, object], column: str | None) -> str | None:
-    """The name of a row's cluster; a long one, such as a passage, by its beginning and hash."""
-    name = _text_of(row, column)
-    if not name or len(name) <= _MAX_CLUSTER:
-        return name or None
-    return f"{name[:_MAX_CLUSTER]}… {digest('cluster', name).hex()[:16]}"
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 (any column)
@@ -171,7 +176,9 @@ def plain(value: Any) -> Any:  # noqa: ANN401 (any column)
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
-        return _number(value)
+        if isinstance(value, int):
+            return value if -(2**63) <= value < 2**64 else str(value)
+        return value if math.isfinite(value) else None
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, date | time):
@@ -179,12 +186,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401 (any column)
     if isinstance(value, Mapping):
         return {str(key): plain(value[key]) for key in sorted(value, key=str)}
     return [plain(part) for part in value] if isinstance(value, Sequence) else str(value)
-
-
-def _number(value: float) -> int | float | str | None:
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else str(value)
-    return value if math.isfinite(value) else None
 
 
 def _column(part: str, names: FieldNames, there: Sequence[str], file: str) -> str | None:
@@ -267,24 +268,6 @@ def _conversation_of(
     return (Message("user", turns[0]),), tuple(turns[1:])
 
 
-def _references(row: Mapping[str, Any], columns: Columns, n_turns: int) -> tuple[str | None, ...]:
-    """One for each turn; a single text is that of the first."""
-    name = columns.reference
-    value = None if name is None else row.get(name)
-    if not _is_list(value):
-        return (_text_of(row, name), *[None] * (n_turns - 1))
-    given = tuple(value)
-    if len(given) not in {0, n_turns}:
-        one = "" if n_turns > 1 else "; choose another column, or join them"
-        raise RowError(
-            f"{name!r} lists {len(given)} references, but there "
-            f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
-        )
-    if not all(one is None or isinstance(one, str) for one in given):
-        raise RowError(f"{name!r} must be a text, or a list of texts")
-    return given or (None,) * n_turns
-
-
 def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
@@ -301,21 +284,20 @@ def _conversation(value: object, column: str) -> Messages:
         value = _json(value, column)
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or not value:
         raise RowError(f"{column!r} must be a list of {{role, content}}, not a {_kind(value)}")
-    messages = tuple(_turn(turn, f"{column}[{index}]") for index, turn in enumerate(value))
+    messages = []
+    for index, turn in enumerate(value):
+        place = f"{column}[{index}]"
+        role = turn.get("role") if isinstance(turn, Mapping) else None
+        content = turn.get("content") if isinstance(turn, Mapping) else None
+        if role not in _ROLES:
+            raise RowError(f"{place}: 'role' must be {', '.join(_ROLES)}, got {role!r:.40}")
+        messages.append(Message(str(role), _said(content, f"{place}: 'content'")))
     if messages[-1].role != "user":
         raise RowError(
             f"the last turn of {column!r} is by {messages[-1].role!r}; it must be by 'user', "
             f"so that a model can answer it"
         )
-    return messages
-
-
-def _turn(turn: object, place: str) -> Message:
-    role = turn.get("role") if isinstance(turn, Mapping) else None
-    content = turn.get("content") if isinstance(turn, Mapping) else None
-    if role not in _ROLES:
-        raise RowError(f"{place}: 'role' must be {', '.join(_ROLES)}, got {role!r:.40}")
-    return Message(str(role), _said(content, f"{place}: 'content'"))
+    return tuple(messages)
 
 
 def _said(content: object, what: str) -> str:

@@ -15,7 +15,15 @@ def repeated_key(text: bytes, value: object) -> str | None:
         value: What it was decoded to. As many keys in it as the text can hold mean that none was
             lost, so that few texts have to be decoded again.
     """
-    if len(_KEY_END.findall(text)) == _n_keys(value):
+    n_keys, to_visit = 0, [value]
+    while to_visit:
+        one = to_visit.pop()
+        if isinstance(one, dict):
+            n_keys += len(one)
+            to_visit += one.values()
+        elif isinstance(one, list):
+            to_visit += one
+    if len(_KEY_END.findall(text)) == n_keys:
         return None
     found: list[str] = []
 
@@ -33,15 +41,3 @@ def repeated_key(text: bytes, value: object) -> str | None:
         # Numbers of thousands of digits, or nested deeper than this decoder goes.
         return None
     return found[0] if found else None
-
-
-def _n_keys(value: object) -> int:
-    n_keys, to_visit = 0, [value]
-    while to_visit:
-        one = to_visit.pop()
-        if isinstance(one, dict):
-            n_keys += len(one)
-            to_visit += one.values()
-        elif isinstance(one, list):
-            to_visit += one
-    return n_keys

@@ -4,6 +4,7 @@ A row has the item's key and a label, mostly who gave it, and either the model w
 about, the two models it compares, or neither where it is about the item.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -76,14 +77,11 @@ def _label(row: Mapping[str, object], columns: Mapping[str, str | None]) -> tupl
     turn = text("turn")
     if turn is not None and not (turn.isascii() and turn.isdecimal() and len(turn) < 10):
         raise ValueError(f"the turn must be a number, not {turn!r:.40}")
-    models = (text("model"), text("model_a"), text("model_b"))
-    return (item, turn and int(turn), *models, label, _number(label), text("annotator"))
-
-
-def _number(label: str) -> float | None:
     try:
-        value = float(label)
+        number = float(label)
     except ValueError:
-        return None
+        number = math.nan
+    models = (text("model"), text("model_a"), text("model_b"))
     # "nan" and "inf" are words that nobody gave as a rating.
-    return value if abs(value) < float("inf") else None
+    rating = number if math.isfinite(number) else None
+    return (item, turn and int(turn), *models, label, rating, text("annotator"))

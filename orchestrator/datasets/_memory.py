@@ -55,7 +55,11 @@ def _rows(given: object) -> Iterable[object]:
     if isinstance(given, pl.DataFrame):
         return given.iter_rows(named=True)
     if is_frame(given):
-        return _rows_of_frame(given)
+        try:
+            return pl.DataFrame(cast("Any", given)).iter_rows(named=True)
+        except ImportError:
+            # pandas exports nothing by Arrow where pyarrow is not installed.
+            return _rows_by_column(given)
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         return given
     hint = "; collect() it first" if isinstance(given, pl.LazyFrame) else ""
@@ -65,28 +69,17 @@ def _rows(given: object) -> Iterable[object]:
     )
 
 
-def _rows_of_frame(given: Any) -> Iterable[object]:  # noqa: ANN401 (a frame of any library)
-    try:
-        return pl.DataFrame(given).iter_rows(named=True)
-    except ImportError:
-        # pandas exports nothing by Arrow where pyarrow is not installed.
-        return _rows_by_column(given)
-
-
 def _rows_by_column(given: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (as pandas has them)
     """Rows of a frame with columns of its own kind, missing values as None."""
-    columns = [_values(given[name]) for name in given.columns]
+    columns = []
+    for name in given.columns:
+        missing = cast("Sequence[bool]", given[name].isna().tolist())
+        values = cast("Sequence[Any]", given[name].tolist())
+        cells = zip(values, missing, strict=True)
+        columns.append([None if is_missing else value for value, is_missing in cells])
     names = [str(name) for name in given.columns]
-    for values in zip(*columns, strict=True):
-        yield dict(zip(names, values, strict=True))
-
-
-def _values(column: Any) -> list[Any]:  # noqa: ANN401 (as pandas has them)
-    missing = cast("Sequence[bool]", column.isna().tolist())
-    values = cast("Sequence[Any]", column.tolist())
-    return [
-        None if is_missing else value for value, is_missing in zip(values, missing, strict=True)
-    ]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True))
 
 
 def _builtin(value: object) -> object:

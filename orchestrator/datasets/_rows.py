@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from orchestrator.ask import KEY_BYTES, item_digest
 from orchestrator.dataset import NO_ITEMS, Dataset, Digests, find_clusters, key_hash
-from orchestrator.datasets._fields import Columns, FieldNames, RowError, find_columns, make_item
+from orchestrator.datasets._fields import FieldNames, RowError, find_columns, make_item
 from orchestrator.errors import DatasetError
 
 MAX_FAULTS: Final = 10
@@ -92,7 +92,21 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     digests = np.frombuffer(contents, dtype=np.uint8).reshape(-1, KEY_BYTES)
     ordinals = _ordinals(hashes, digests)
     if columns.key is not None and ordinals is not None:
-        _report_twins(rows, columns, hashes, np.flatnonzero(ordinals))
+        faults = Faults()
+        for twin in np.flatnonzero(ordinals).tolist():
+            key = make_item(rows.row(twin), columns).key
+            same = [
+                index
+                for index in np.flatnonzero(hashes == hashes[twin]).tolist()
+                if index != twin and make_item(rows.row(index), columns).key == key
+            ]
+            if same:
+                first, second = sorted((twin, same[0]))
+                what = f"the {columns.key} {key!r} was already given at {rows.where(first)}"
+                faults.add(rows.where(second), what)
+            if len(faults) == MAX_FAULTS:
+                break
+        faults.check()
     return Dataset(
         rows.file,
         lambda index: make_item(rows.row(index), columns),
@@ -120,28 +134,3 @@ def _ordinals(hashes: NDArray[np.uint64], digests: Digests) -> NDArray[np.int32]
     ordinals = np.empty(len(order), dtype=np.int32)
     ordinals[order] = places - first
     return ordinals
-
-
-def _report_twins(
-    rows: Rows, columns: Columns, hashes: NDArray[np.uint64], twins: NDArray[np.intp]
-) -> None:
-    """Name both rows of every key that is given twice.
-
-    Raises:
-        DatasetError: Always, unless only the hashes are the same.
-    """
-    faults = Faults()
-    for twin in twins.tolist():
-        key = make_item(rows.row(twin), columns).key
-        same = [
-            index
-            for index in np.flatnonzero(hashes == hashes[twin]).tolist()
-            if index != twin and make_item(rows.row(index), columns).key == key
-        ]
-        if same:
-            first, second = sorted((twin, same[0]))
-            what = f"the {columns.key} {key!r} was already given at {rows.where(first)}"
-            faults.add(rows.where(second), what)
-        if len(faults) == MAX_FAULTS:
-            break
-    faults.check()

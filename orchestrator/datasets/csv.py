@@ -59,7 +59,12 @@ class CsvRows:
                 faults.add(f"{shown}:{number}", str(values))
                 break  # a wrong quote makes all that follows unreadable
             if not self.columns:
-                self.columns = self._named(values, number, faults)
+                for name, n in Counter(values).items():
+                    if n > 1 and name:
+                        faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r}")
+                self.columns = tuple(
+                    name or f"column_{place}" for place, name in enumerate(values, start=1)
+                )
             elif len(values) != len(self.columns):
                 what = f"{len(values)} values, but the header has {len(self.columns)} columns"
                 faults.add(f"{shown}:{number}", what)
@@ -109,10 +114,3 @@ class CsvRows:
                 return
             if values:
                 yield *taken[0], values
-
-    def _named(self, header: list[str], number: int, faults: Faults) -> tuple[str, ...]:
-        """The header; a column without a name (an index that pandas wrote) gets one."""
-        for name, n in Counter(header).items():
-            if n > 1 and name:
-                faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r}")
-        return tuple(name or f"column_{place}" for place, name in enumerate(header, start=1))

@@ -78,33 +78,29 @@ class HuggingfaceKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the files can't be had, with where to put them, or rows are not right.
         """
-        paths = _named(self.config) if self.config.files else _split(self.config)
-        shown = shown_name(self.config.repository, paths[0])
-        return from_rows(joined_rows(paths, shown), self.config.fields)
+        repository, revision = self.config.repository, self.config.revision
+        folder = f"{_folder(self.config)}/{revision.replace('/', '--')}"
+        paths = [
+            located(KIND, hub_file(repository, path, revision=revision, name=f"{folder}/{path}"))
+            for path in self.config.files
+        ]
+        paths = paths or _split(self.config)
+        return from_rows(joined_rows(paths, shown_name(repository, paths[0])), self.config.fields)
 
 
 def _folder(config: Config) -> str:
     return config.repository.replace("/", "--")
 
 
-def _named(config: Config) -> list[Path]:
-    folder = f"{_folder(config)}/{config.revision.replace('/', '--')}"
-    return [
-        located(
-            KIND,
-            hub_file(config.repository, path, revision=config.revision, name=f"{folder}/{path}"),
-        )
-        for path in config.files
-    ]
-
-
 def _split(config: Config) -> list[Path]:
     """The Parquet files of a split, the user's own first."""
-    own = _own_files(config)
-    if own:
-        return own
+    own = data_folder()
+    if own is not None:
+        folder = own / KIND / _folder(config) / (config.config or "default") / config.split
+        if found := sorted(folder.glob("*.parquet")):
+            return found
     try:
-        found = located(KIND, listing(config.repository, f"{_folder(config)}/parquet.json"))
+        listed = located(KIND, listing(config.repository, f"{_folder(config)}/parquet.json"))
     except DatasetError as error:
         place = f"{KIND}/{_folder(config)}/{config.config or 'default'}/{config.split}"
         raise DatasetError(
@@ -112,10 +108,19 @@ def _split(config: Config) -> list[Path]:
             f"{place}/0000.parquet, 0001.parquet, …"
         ) from error
     try:
-        splits = msgspec.json.decode(found.read_bytes(), type=_Splits)
+        splits = msgspec.json.decode(listed.read_bytes(), type=_Splits)
     except msgspec.MsgspecError as error:
-        raise DatasetError(f"{found}: not a list of Parquet files: {error}") from error
-    name = _config_name(config, splits)
+        raise DatasetError(f"{listed}: not a list of Parquet files: {error}") from error
+    names: Sequence[str] = list(splits)
+    if config.config is not None and config.config in splits:
+        name = config.config
+    elif config.config is None and len(names) == 1:
+        name = names[0]
+    elif config.config is None and "default" in splits:
+        name = "default"
+    else:
+        what = "say which 'config'" if config.config is None else f"no config {config.config!r}"
+        raise DatasetError(f"{config.repository}: {what}; there are {', '.join(names) or 'none'}")
     if not re.fullmatch(_PART, name):
         # It becomes the name of a folder.
         raise DatasetError(f"{config.repository}: the hub lists a config with the name {name!r}")
@@ -125,33 +130,13 @@ def _split(config: Config) -> list[Path]:
             f"{config.repository} ({name}): no split {config.split!r}; there are "
             f"{', '.join(splits[name]) or 'none'}"
         )
-    folder = f"{_folder(config)}/{name}/{config.split}"
+    split = f"{_folder(config)}/{name}/{config.split}"
     return [
         located(
             KIND,
             converted(
-                config.repository, name, config.split, number, f"{folder}/{number:04d}.parquet"
+                config.repository, name, config.split, number, f"{split}/{number:04d}.parquet"
             ),
         )
         for number in range(n_files)
     ]
-
-
-def _own_files(config: Config) -> list[Path]:
-    folder = data_folder()
-    if folder is None:
-        return []
-    place = folder / KIND / _folder(config) / (config.config or "default") / config.split
-    return sorted(place.glob("*.parquet"))
-
-
-def _config_name(config: Config, there: _Splits) -> str:
-    names: Sequence[str] = list(there)
-    if config.config is not None and config.config in there:
-        return config.config
-    if config.config is None and len(names) == 1:
-        return names[0]
-    if config.config is None and "default" in there:
-        return "default"
-    what = "say which 'config'" if config.config is None else f"no config {config.config!r}"
-    raise DatasetError(f"{config.repository}: {what}; there are {', '.join(names) or 'none'}")
