@@ -79,7 +79,15 @@ def logged(path: Path, display: Display) -> Iterator[None]:
         else:
             stack.callback(handler.close)
             _attach(handler, run, stack)
-        _lower_levels(stack)
+        # Loggers pass what a log holds until the last run has ended.
+        with _lock:
+            _running.append(stack)
+            for name in _OWN:
+                logger = logging.getLogger(name)
+                if logger.getEffectiveLevel() > logging.INFO:
+                    _levels[name] = logger.level
+                    logger.setLevel(logging.INFO)
+        stack.callback(_restore_levels, stack)
         yield
 
 
@@ -91,18 +99,6 @@ def _attach(handler: logging.Handler, run: object, stack: ExitStack) -> None:
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         stack.callback(logger.removeHandler, handler)
-
-
-def _lower_levels(stack: ExitStack) -> None:
-    """Let loggers pass what a log holds until the last run has ended."""
-    with _lock:
-        _running.append(stack)
-        for name in _OWN:
-            logger = logging.getLogger(name)
-            if logger.getEffectiveLevel() > logging.INFO:
-                _levels[name] = logger.level
-                logger.setLevel(logging.INFO)
-    stack.callback(_restore_levels, stack)
 
 
 def _restore_levels(stack: ExitStack) -> None:

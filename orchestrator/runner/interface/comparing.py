@@ -155,7 +155,10 @@ def compare(
     shared = mine.join(others, on=mine.columns, how="semi", nulls_equal=True)["item"]
     if shared.is_empty():
         raise UsageError(f"{first.path} and {second.path} have no item in common")
-    notes = _notes(mine, others, shared)
+    n_changed = len(mine.join(others, on="item", how="semi")) - len(shared)
+    notes = [f"{len(shared):,} items of both runs; A has {len(mine):,}, B {len(others):,}."]
+    if n_changed:
+        notes.append(f"{n_changed:,} items with the same key but a different text were excluded.")
     scores = {one.name: one for one in _scores(second, allow_code=allow_code)}
     tables = []
     for one in _scores(first, allow_code=allow_code):
@@ -182,14 +185,6 @@ def _items(result: Result) -> pl.DataFrame:
     if ITEMS not in result.frames:
         raise UsageError(f"{result.path} has no frame of items; run its recipe again")
     return result.frames.columns(ITEMS, ("item", *_CONTENT)).unique(maintain_order=True)
-
-
-def _notes(mine: pl.DataFrame, others: pl.DataFrame, shared: pl.Series) -> list[str]:
-    n_changed = len(mine.join(others, on="item", how="semi")) - len(shared)
-    notes = [f"{len(shared):,} items of both runs; A has {len(mine):,}, B {len(others):,}."]
-    if n_changed:
-        notes.append(f"{n_changed:,} items with the same key but a different text were excluded.")
-    return notes
 
 
 def _scores(result: Result, *, allow_code: bool) -> Sequence[Score]:

@@ -53,25 +53,22 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
             spec = recipe.models.get(stage.model)
             if spec is None:
                 continue  # a local back-end that the method brought along
-            lacking = _lacking(stage, spec, probes=recipe.probe, allow_code=allow_code)
+            if spec.answers is not None:
+                is_given = stage.ask == "generate" and stage.name == "answers"
+                lacking = "" if is_given else f": {_GIVEN}"
+            elif spec.finds_backend and recipe.probe:
+                lacking = ""  # the server is asked which kind it is before the first request
+            else:
+                kind = backend_kind(spec, allow_code=allow_code)
+                can = capabilities_of(kind, spec.backend_config, allow_code=allow_code)
+                lacking = missing(stage, can)
+                if spec.plain and stage.ask == "choose" and not can.plain_choose:
+                    lacking = _NO_PLAIN_CHOICE
+                lacking = f" ({kind}): {lacking}" if lacking else ""
             if lacking:
                 faults[f"{part.name}: {stage.name} by {stage.model!r}{lacking}"] = None
     if faults:
         raise UsageError("\n".join(faults))
-
-
-def _lacking(stage: Stage, spec: ModelSpec, *, probes: bool, allow_code: bool) -> str:
-    """Return the abilities a model lacks for a stage, as the end of a sentence; empty for none."""
-    if spec.answers is not None:
-        return "" if stage.ask == "generate" and stage.name == "answers" else f": {_GIVEN}"
-    if spec.finds_backend and probes:
-        return ""  # the server is asked which kind it is before the first request
-    kind = backend_kind(spec, allow_code=allow_code)
-    can = capabilities_of(kind, spec.backend_config, allow_code=allow_code)
-    lacking = missing(stage, can)
-    if spec.plain and stage.ask == "choose" and not can.plain_choose:
-        lacking = _NO_PLAIN_CHOICE
-    return f" ({kind}): {lacking}" if lacking else ""
 
 
 def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:

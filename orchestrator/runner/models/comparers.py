@@ -1,6 +1,6 @@
 """Back-ends on this machine, without a server, with which methods compare texts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -9,7 +9,6 @@ from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, ComparerKind
 from orchestrator.errors import UsageError
 from orchestrator.recipe.schema import Limits, ModelSpec, Price, Recipe
-from orchestrator.settings import Settings
 from orchestrator.units import Part
 
 
@@ -42,7 +41,13 @@ def local_models(
     found: dict[str, LocalModel] = {}
     for part in parts:
         for name, comparer in part.method.comparers().items():
-            made = _comparer(comparer.kind, comparer.settings, allow_code=allow_code)
+            plugin = contracts.load(plugins.BACKENDS, comparer.kind, allow_code=allow_code)
+            if not issubclass(plugin, ComparerKind):
+                raise UsageError(
+                    f"back-end {comparer.kind!r} cannot compare texts; use a kind derived from "
+                    "orchestrator.plugin.ComparerKind"
+                )
+            made = plugin(plugin.Config.model_validate(comparer.settings))
             identity = dict(made.identity(base))
             if name in recipe.models:
                 raise UsageError(f"{name!r} is the name of a comparer; rename the model")
@@ -51,33 +56,18 @@ def local_models(
                     f"{part.name}: another method compares texts by another {name!r}; encoders "
                     f"whose folders have one name can't be told apart in tables"
                 )
-            found[name] = LocalModel(
-                _spec(name, comparer.kind, made.located(base).config), identity
+            spec = ModelSpec(
+                name=name,
+                server=None,
+                weights=None,
+                base_url=LOCAL,
+                backend=comparer.kind,
+                backend_config=made.located(base).config,
+                model=name,
+                api_key_env=None,
+                system=None,
+                limits=Limits(max_in_flight=1),
+                price=Price(),
             )
+            found[name] = LocalModel(spec, identity)
     return found
-
-
-def _comparer(kind: str, settings: Mapping[str, object], *, allow_code: bool) -> ComparerKind:
-    found = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
-    if not issubclass(found, ComparerKind):
-        raise UsageError(
-            f"back-end {kind!r} cannot compare texts; use a kind derived from "
-            "orchestrator.plugin.ComparerKind"
-        )
-    return found(found.Config.model_validate(settings))
-
-
-def _spec(name: str, kind: str, config: Settings) -> ModelSpec:
-    return ModelSpec(
-        name=name,
-        server=None,
-        weights=None,
-        base_url=LOCAL,
-        backend=kind,
-        backend_config=config,
-        model=name,
-        api_key_env=None,
-        system=None,
-        limits=Limits(max_in_flight=1),
-        price=Price(),
-    )

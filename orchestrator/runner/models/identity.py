@@ -27,8 +27,15 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
             "base_url": address(spec),
             "model": spec.model or spec.name,
             "backend": spec.backend,
-            **_what_is_sent(spec),
         }
+        if spec.backend_config is not None:
+            # Settings that change what a request says, where they differ from the defaults.
+            settings = spec.backend_config.model_dump(mode="json", exclude_defaults=True)
+            found |= {
+                f"backend.{name}": json.dumps(value, sort_keys=True)
+                for name, value in settings.items()
+                if name not in _HOW_IT_IS_SENT
+            }
     else:
         found = dict(launch_of(spec, allow_code=allow_code).identity(spec.weights or ""))
     said = {
@@ -37,18 +44,6 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
         "thinking": spec.thinking_end,
     }
     return found | {name: value for name, value in said.items() if value}
-
-
-def _what_is_sent(spec: ModelSpec) -> dict[str, str]:
-    """Settings of the connection that differ from the defaults and change what a request says."""
-    if spec.backend_config is None:
-        return {}
-    settings = spec.backend_config.model_dump(mode="json", exclude_defaults=True)
-    return {
-        f"backend.{name}": json.dumps(value, sort_keys=True)
-        for name, value in settings.items()
-        if name not in _HOW_IT_IS_SENT
-    }
 
 
 def address(spec: ModelSpec) -> str:

@@ -212,7 +212,15 @@ def systems_of(prepared: Prepared) -> dict[str, str]:
 
 
 def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
-    unneeded = _unneeded(plan, tally)
+    # Requests of units that are not needed, by stage.
+    unneeded: Counter[Mark] = Counter()
+    for which, n_items in tally.skipped.items():
+        part, combination = plan.combinations[which]
+        asked = combination.judge or combination.models[-1]
+        for stage in part.stages(combination.models):
+            if stage.model == asked:
+                n_times = tally.skipped_turns[which] if stage.per_turn else n_items
+                unneeded[mark_of(stage)] += stage.per_item * n_times
     stages = []
     for part, stage in plan.stages():
         mark = mark_of(stage)
@@ -240,19 +248,6 @@ def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
             )
         )
     return stages
-
-
-def _unneeded(plan: Plan, tally: Tally) -> Counter[Mark]:
-    """Requests of units that are not needed, by stage."""
-    found: Counter[Mark] = Counter()
-    for which, n_items in tally.skipped.items():
-        part, combination = plan.combinations[which]
-        asked = combination.judge or combination.models[-1]
-        for stage in part.stages(combination.models):
-            if stage.model == asked:
-                n_times = tally.skipped_turns[which] if stage.per_turn else n_items
-                found[mark_of(stage)] += stage.per_item * n_times
-    return found
 
 
 def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCount]:

@@ -65,36 +65,38 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     """
     allow_code = is_permitted(Path(recipe.file), allow_code=allow_code)
     with plugins.blaming():
-        return _prepare(recipe, base, allow_code=allow_code)
-
-
-def _prepare(recipe: Recipe, base: Path, *, allow_code: bool) -> Prepared:
-    dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
-    if recipe.limit is not None:
-        dataset = dataset.limit(recipe.limit)
-    stop_when = recipe.statistics.stop_when
-    if stop_when is not None:
-        # The order on exactly these items rests on each being drawn for itself.
-        dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
-    parts = parts_of(recipe, allow_code=allow_code)
-    refuse_impossible(parts, recipe, allow_code=allow_code)
-    combinations = [one for part in parts for one in part.combinations()]
-    used = {name for one in combinations for name in (*one.models, one.judge)}
-    specs = {name: spec for name, spec in recipe.models.items() if name in used}
-    given = open_given(specs, dataset)
-    identities = {
-        name: given[name].identity if name in given else model_identity(spec, allow_code=allow_code)
-        for name, spec in specs.items()
-    }
-    local = local_models(parts, recipe, base, allow_code=allow_code)
-    identities.update((name, model.identity) for name, model in local.items())
-    models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
-    keys = {name: identity_key(identity) for name, identity in identities.items()}
-    finders = {name: answers.find for name, answers in given.items()}
-    clusters = None if dataset.clusters is None else dataset.clusters.codes
-    plan = Plan(parts, dataset, keys, recipe.seed, given=finders, clusters=clusters)
-    rule = _stopping_rule(recipe, plan)
-    return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
+        dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
+        if recipe.limit is not None:
+            dataset = dataset.limit(recipe.limit)
+        stop_when = recipe.statistics.stop_when
+        if stop_when is not None:
+            # The order on exactly these items rests on each being drawn for itself.
+            dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
+        parts = parts_of(recipe, allow_code=allow_code)
+        refuse_impossible(parts, recipe, allow_code=allow_code)
+        combinations = [one for part in parts for one in part.combinations()]
+        used = {name for one in combinations for name in (*one.models, one.judge)}
+        specs = {name: spec for name, spec in recipe.models.items() if name in used}
+        given = open_given(specs, dataset)
+        identities = {}
+        for name, spec in specs.items():
+            if name in given:
+                identities[name] = given[name].identity
+            else:
+                identities[name] = model_identity(spec, allow_code=allow_code)
+        local = local_models(parts, recipe, base, allow_code=allow_code)
+        identities.update((name, model.identity) for name, model in local.items())
+        models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
+        keys = {name: identity_key(identity) for name, identity in identities.items()}
+        finders = {name: answers.find for name, answers in given.items()}
+        clusters = None if dataset.clusters is None else dataset.clusters.codes
+        plan = Plan(parts, dataset, keys, recipe.seed, given=finders, clusters=clusters)
+        rule: StoppingRule | None = None
+        if stop_when is not None:
+            # It imports the statistics, which no other check of a recipe needs.
+            stopping = importlib.import_module("orchestrator.runner.planning.stopping")
+            rule = stopping.find_rule(recipe, plan)
+        return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
 
 
 def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
@@ -179,13 +181,3 @@ def _method_changes(old: object, new: object) -> str:
 
     walk(old, new, "")
     return f"{', '.join(paths)} changed"
-
-
-def _stopping_rule(recipe: Recipe, plan: Plan) -> "StoppingRule | None":
-    if recipe.statistics.stop_when is None:
-        return None
-    # It imports the statistics, which no other check of a recipe needs.
-    found: StoppingRule | None = importlib.import_module(
-        "orchestrator.runner.planning.stopping"
-    ).find_rule(recipe, plan)
-    return found

@@ -1,7 +1,6 @@
 """Recipes as they were run: one YAML file a revision, with versions and identities of models."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -87,7 +86,7 @@ def _check_size(text: str) -> None:
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     n_values = 0
-    for event in _events(text):
+    for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, before = opened.pop()
             if anchor is not None:
@@ -102,10 +101,6 @@ def _check_size(text: str) -> None:
             n_values += 1
         if n_values > _MOST_VALUES or len(opened) > _MOST_DEPTH:
             raise ValueError("it has more values, or more levels, than a recipe")
-
-
-def _events(text: str) -> Iterator[yaml.Event]:
-    return yaml.parse(text, Loader=_Loader)
 
 
 class _Dumper(yaml.SafeDumper):

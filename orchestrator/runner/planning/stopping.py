@@ -1,7 +1,7 @@
 """Sequential stopping in a run: the rule that follows from a recipe, and what the rows led to."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -99,16 +99,15 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
                 of_pairs="model_a" in part.columns,
             )
             rankings.append(ranking)
-        slots.append(_slot(numbers[key], part.candidates, combination.models))
+        number = numbers[key]
+        at = [part.candidates.index(model) for model in combination.models]
+        if len(at) == 1:
+            slot = Slot(number, at[0])
+        else:
+            pairs = list(combinations(range(len(part.candidates)), 2))
+            slot = Slot(number, pairs.index((min(at), max(at))), at[0] > at[1])
+        slots.append(slot)
     return rankings, slots
-
-
-def _slot(ranking: int, candidates: Sequence[str], models: Sequence[str]) -> Slot:
-    at = [candidates.index(model) for model in models]
-    if len(at) == 1:
-        return Slot(ranking, at[0])
-    pairs = list(combinations(range(len(candidates)), 2))
-    return Slot(ranking, pairs.index((min(at), max(at))), at[0] > at[1])
 
 
 def remember_rule(rule: StoppingRule | None, store: Store) -> None:
@@ -219,10 +218,14 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
 
     Its p-values are those of a sample of a size that was fixed beforehand.
     """
-    known: Mapping[tuple[str, str], float] = {}
+    known: dict[tuple[str, str], float] = {}
     for ranking, orders_of in zip(orders.rule.rankings, orders.pairs, strict=True):
-        if (ranking.method, ranking.judge) == (analysis.source, analysis.judge):
-            known = _declared(ranking.models, orders_of)
+        if (ranking.method, ranking.judge) != (analysis.source, analysis.judge):
+            continue
+        for order in orders_of:
+            a, b = ranking.models[order.first], ranking.models[order.second]
+            if order.better:
+                known[(a, b) if order.better > 0 else (b, a)] = order.p
     pairs = tuple(
         replace(
             pair,
@@ -239,12 +242,3 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
         "sequential test"
     )
     return replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
-
-
-def _declared(models: Sequence[str], pairs: Sequence[PairOrder]) -> dict[tuple[str, str], float]:
-    found = {}
-    for pair in pairs:
-        a, b = models[pair.first], models[pair.second]
-        if pair.better:
-            found[(a, b) if pair.better > 0 else (b, a)] = pair.p
-    return found

@@ -28,7 +28,11 @@ class Keeping:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found = _read(path)
+        try:
+            found = json.loads(files.read(path, _MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
+            found = {}
+        self._found: dict[str, Any] = found if isinstance(found, dict) else {}
         self._used: dict[str, Any] = {}
 
     def once(self, key: bytes, kind: type[T], compute: Callable[[], T]) -> T:
@@ -55,11 +59,3 @@ class Keeping:
             files.write(self._path, json.dumps(self._used).encode())
         except OSError as error:
             _log.debug("not kept: %s: %s", self._path, error)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(files.read(path, _MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

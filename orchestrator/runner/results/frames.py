@@ -59,24 +59,20 @@ def remember_schemas(plan: Plan, store: Store) -> None:
     fault = schema_fault(schemas)
     if fault is not None:
         raise PluginError(f"a method's frame or columns are wrong: {fault}")
+    row_roles: dict[str, RowRoles] = {}
+    for part in plan.parts:
+        known = row_roles.setdefault(part.frame, roles_of(type(part.method)))
+        compared = part.method.compared()
+        if known.distribution is not None and compared is not None:
+            lowest = {**known.lowest, part.name: math.floor(compared.low)}
+            row_roles[part.frame] = msgspec.structs.replace(known, lowest=lowest)
     for key, text in (
         (FRAMES, msgspec.json.encode(schemas).decode()),
-        (ROLES, msgspec.json.encode(_roles_of(plan)).decode()),
+        (ROLES, msgspec.json.encode(row_roles).decode()),
         (_UNITS, str(len(plan))),
     ):
         if store.get_meta(key) != text:
             store.set_meta(key, text)
-
-
-def _roles_of(plan: Plan) -> dict[str, RowRoles]:
-    found: dict[str, RowRoles] = {}
-    for part in plan.parts:
-        known = found.setdefault(part.frame, roles_of(type(part.method)))
-        compared = part.method.compared()
-        if known.distribution is not None and compared is not None:
-            lowest = {**known.lowest, part.name: math.floor(compared.low)}
-            found[part.frame] = msgspec.structs.replace(known, lowest=lowest)
-    return found
 
 
 def roles(store: Store) -> dict[str, RowRoles] | None:

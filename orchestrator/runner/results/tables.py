@@ -56,7 +56,10 @@ def summarise(
         trust = of_frames(frames, clusters, thresholds_of(settings), level)
     sources, found = _sources(settings, allow_code=allow_code, run=run)
     for source in sources:
-        summary = _summary_of(source)
+        summary = contracts.summary(source.kind, type(source.method))
+        if summary is None and source.kind not in plugins.kinds(plugins.METHODS):
+            # The mean scores are the default of methods from outside.
+            summary = ScoresSummary
         # A run that was repaired has no frames until its recipe is run once more.
         if summary is not None and source.frame in frames:
             context = _context(source.name, settings, frames, clusters)
@@ -86,14 +89,6 @@ def summarise(
         found += _said(Estimates(statistic), context)
     if keeping is not None:
         keeping.save()
-    return found
-
-
-def _summary_of(source: Source) -> type[Summary[Any]] | None:
-    """Return the summary of a method; one from outside has its mean scores by default."""
-    found = contracts.summary(source.kind, type(source.method))
-    if found is None and source.kind not in plugins.kinds(plugins.METHODS):
-        return ScoresSummary
     return found
 
 

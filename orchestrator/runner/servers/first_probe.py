@@ -43,17 +43,14 @@ class FirstLook:
         """
         async with self._lock:
             if self._left:
-                await self._look()
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for name in self._left:
+                            group.create_task(self._keep(name))
+                except BaseExceptionGroup as errors:
+                    raise errors.exceptions[0] from None
+                self._left = ()
         return self._found.pop(model, None)
-
-    async def _look(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for model in self._left:
-                    group.create_task(self._keep(model))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        self._left = ()
 
     async def _keep(self, model: str) -> None:
         found = await self._connect(model)

@@ -54,7 +54,14 @@ class Loads:
         self._asked_s[model] = self._clock()
         backend = self._backend(model)
         load = await _figures(backend) if backend is not None else None
-        self._note(model, load)
+        if load is None:
+            self._last.pop(model, None)
+            return None
+        self._last[model] = load
+        first = self._first.get(model)
+        # A server that was started anew counts from zero.
+        if first is None or (load.prefix_queries or 0) < (first.prefix_queries or 0):
+            self._first[model] = load
         return load
 
     def waiting(self, model: str) -> int | None:
@@ -73,13 +80,3 @@ class Loads:
             return None
         queries, hits = ((b or 0) - (a or 0) for a, b in zip(then, now, strict=True))
         return hits / queries if queries > 0 and 0 <= hits <= queries else None
-
-    def _note(self, model: str, load: ServerLoad | None) -> None:
-        if load is None:
-            self._last.pop(model, None)
-            return
-        self._last[model] = load
-        first = self._first.get(model)
-        # A server that was started anew counts from zero.
-        if first is None or (load.prefix_queries or 0) < (first.prefix_queries or 0):
-            self._first[model] = load

@@ -325,7 +325,11 @@ class Replicas:
                 await asyncio.sleep(wait_s)
                 if self._is_closed:
                     return
-                found = await self._again(copy)
+                try:
+                    found = await self._connect(copy.number)
+                except LaunchError as error:
+                    _log.warning("%s: %s", self._model, error)
+                    found = Failure("dead_server", str(error))
                 if not isinstance(found, Failure):
                     await self._welcome(copy, found)
                     return
@@ -333,13 +337,6 @@ class Replicas:
                     _log.warning("%s: %s", self._model, found.message)
                     return
                 wait_s = min(2 * wait_s, _MAX_WAIT_S)
-
-    async def _again(self, copy: Copy) -> Backend | Failure:
-        try:
-            return await self._connect(copy.number)
-        except LaunchError as error:
-            _log.warning("%s: %s", self._model, error)
-            return Failure("dead_server", str(error))
 
     async def _welcome(self, copy: Copy, backend: Backend) -> None:
         if self._is_closed:

@@ -13,7 +13,6 @@ from typing import Final
 from orchestrator import plugins
 from orchestrator.backend import Endpoint
 from orchestrator.probing.identify import PATHS, identify
-from orchestrator.probing.replies import HttpReply
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.models.identity import same_identity
@@ -112,9 +111,14 @@ async def _asked(endpoint: Endpoint) -> str | Failure:
     async with Http(endpoint.base_url, endpoint.api_key) as http, asyncio.TaskGroup() as group:
         tasks = {path: group.create_task(http.get(path)) for path in PATHS}
     replies = {path: task.result() for path, task in tasks.items()}
-    silent = _silent(replies)
-    if silent is not None:
-        return silent
+    # Nothing can be told yet where nobody answers, or a gateway whose server is not up.
+    statuses = {reply.status for reply in replies.values()}
+    listing = replies[_MODELS]
+    if not any(statuses):
+        return Failure("connection", listing.words)
+    is_down = listing.status >= 500 and listing.status != _NOT_IMPLEMENTED
+    if 200 not in statuses and (is_down or listing.status == 429):
+        return Failure("server_error", f"{listing.status} {listing.words}", status=listing.status)
     found = identify(replies)
     if found not in plugins.kinds(plugins.BACKENDS):
         return PLAIN
@@ -127,17 +131,3 @@ async def _asked(endpoint: Endpoint) -> str | Failure:
         )
         return PLAIN
     return found
-
-
-def _silent(replies: Mapping[str, HttpReply]) -> Failure | None:
-    """Why nothing can be told yet: nobody answers, or a gateway whose server is not up."""
-    statuses = [reply.status for reply in replies.values()]
-    if not any(statuses):
-        return Failure("connection", replies[_MODELS].words)
-    if 200 in statuses:
-        return None
-    listing = replies[_MODELS]
-    is_down = listing.status >= 500 and listing.status != _NOT_IMPLEMENTED
-    if is_down or listing.status == 429:
-        return Failure("server_error", f"{listing.status} {listing.words}", status=listing.status)
-    return None

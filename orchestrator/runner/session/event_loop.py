@@ -125,8 +125,12 @@ def _has_loop() -> bool:
 
 
 def _run(work: Work[T], stop: Stop) -> T:
-    with _rare_collections(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work(stop))
+    _rarely.begin()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work(stop))
+    finally:
+        _rarely.end()
 
 
 class _Rarely:
@@ -156,12 +160,3 @@ class _Rarely:
 
 
 _rarely = _Rarely()
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    _rarely.begin()
-    try:
-        yield
-    finally:
-        _rarely.end()

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import msgspec
 
@@ -90,7 +89,12 @@ class Ended(msgspec.Struct, frozen=True):
 def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
     """Find what of the plan is done, and write a revision if the recipe changed."""
     plan = prepared.plan
-    before = _revision_before(run_dir)
+    # A damaged record counts as none, for this call writes it anew.
+    try:
+        before = last_revision(run_dir)
+    except StoreError as error:
+        _log.warning("%s; it is replaced by the recipe of this call", error)
+        before = None
     # A mistyped --run-dir must not turn one run into another
     name = (before or {}).get("recipe", {}).get("name", prepared.recipe.name)
     if name != prepared.recipe.name:
@@ -123,15 +127,6 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     remember_not_needed(blocks, plan_id, store)
     first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
     return Opened(plan_id, done, changes, adopted, blocks, first)
-
-
-def _revision_before(run_dir: RunDirectory) -> dict[str, Any] | None:
-    """Return the last call's record; None also where it is damaged, for this one writes it anew."""
-    try:
-        return last_revision(run_dir)
-    except StoreError as error:
-        _log.warning("%s; it is replaced by the recipe of this call", error)
-        return None
 
 
 async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyword)

@@ -79,7 +79,12 @@ class CommandInbox:
     def look(self) -> None:
         """Carry out the commands that are there, oldest first."""
         for file in self._files("*.json"):
-            answer = self._answer(file)
+            try:
+                command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
+            except (OSError, msgspec.MsgspecError) as error:
+                answer = Answer(f"invalid command: {error}", refused=True)
+            else:
+                answer = self._carry_out(command)
             _log.info("command: %s", answer.text, extra={"refused": answer.refused})
             # A disk that takes no file stops no run; who asked is told that nobody answered.
             with contextlib.suppress(OSError):
@@ -88,13 +93,6 @@ class CommandInbox:
 
     def _files(self, pattern: str) -> list[Path]:
         return sorted(self._folder.glob(pattern))
-
-    def _answer(self, file: Path) -> Answer:
-        try:
-            command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
-        except (OSError, msgspec.MsgspecError) as error:
-            return Answer(f"invalid command: {error}", refused=True)
-        return self._carry_out(command)
 
 
 def tell(run_dir: RunDirectory, command: Command) -> str:

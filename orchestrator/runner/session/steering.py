@@ -110,21 +110,20 @@ class _Steering(msgspec.Struct, frozen=True):
                 self.session.resume()
                 return control.Answer("resumed")
             case "limit":
-                return self._limit(command)
+                models = self.session.models
+                if command.model not in models:
+                    known = ", ".join(models)
+                    return control.Answer(
+                        f"unknown model {command.model!r}; available: {known}", refused=True
+                    )
+                if command.n < 1:
+                    return control.Answer(
+                        "a limit must be at least 1; use `pause` to stop sending", refused=True
+                    )
+                before = self.session.limit(command.model, command.n)
+                return control.Answer(
+                    f"{command.model}: {command.n} concurrent requests (was {before})"
+                )
             case "stop":
                 self.interrupts.once("stopped by a command")
                 return control.Answer("stopping; resume with the same command")
-
-    def _limit(self, command: control.Command) -> control.Answer:
-        models = self.session.models
-        if command.model not in models:
-            known = ", ".join(models)
-            return control.Answer(
-                f"unknown model {command.model!r}; available: {known}", refused=True
-            )
-        if command.n < 1:
-            return control.Answer(
-                "a limit must be at least 1; use `pause` to stop sending", refused=True
-            )
-        before = self.session.limit(command.model, command.n)
-        return control.Answer(f"{command.model}: {command.n} concurrent requests (was {before})")
