@@ -9,7 +9,7 @@ exceeds its allowance ends with `TemplateTooCostly`.
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from types import BuiltinMethodType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from jinja2 import DictLoader, StrictUndefined, nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
@@ -228,30 +228,26 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         """Call what is safe and not too costly."""
         bound(CALL + size_of(arguments) + size_of(named))
         if isinstance(obj, BuiltinMethodType):
-            arguments = self._checked_method(obj, arguments)
+            owner, name = obj.__self__, obj.__name__
+            if isinstance(owner, str):
+                charge(len(owner))
+                if name == "join" and len(arguments) == 1:
+                    parts = list(cast("Iterable[object]", arguments[0]))
+                    arguments = (parts,)
+                    bound(joined(parts, owner))
+                elif name == "replace":
+                    bound(replaced(owner, *arguments))
+                elif name in _PADDING:
+                    bound(padded(owner, *arguments))
+                elif name not in _LINEAR:
+                    raise TemplateTooCostly(f"the method {name!r} of a text may not be called")
+            elif isinstance(owner, bytes) or (
+                isinstance(owner, int | float) and name not in _OF_NUMBERS
+            ):
+                raise TemplateTooCostly(f"the method {name!r} may not be called")
         result = super().call(context, obj, *arguments, **named)
         bound(size_of(result))
         return result
-
-    def _checked_method(self, method: BuiltinMethodType, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a built-in method whose result is not too large."""
-        owner, name = method.__self__, method.__name__
-        if isinstance(owner, str):
-            charge(len(owner))
-            if name == "join" and len(given) == 1:
-                given = (list(given[0]),)
-                bound(joined(given[0], owner))
-            elif name == "replace":
-                bound(replaced(owner, *given))
-            elif name in _PADDING:
-                bound(padded(owner, *given))
-            elif name not in _LINEAR:
-                raise TemplateTooCostly(f"the method {name!r} of a text may not be called")
-        elif isinstance(owner, bytes) or (
-            isinstance(owner, int | float) and name not in _OF_NUMBERS
-        ):
-            raise TemplateTooCostly(f"the method {name!r} may not be called")
-        return given
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:  # noqa: ANN401 (Jinja's)
         """Return the sandbox's `str.format`, with its result bounded; None for anything else."""

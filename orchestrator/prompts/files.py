@@ -105,25 +105,20 @@ def wordings_from(where: str, *built_in: str) -> BeforeValidator:
     """
 
     def read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
-        return value if isinstance(value, str) and value in built_in else _load(value, info, where)
+        if not isinstance(value, str) or value in built_in:
+            return value
+        file = find_file(value, (info.context or {}).get("folder", "."))
+        if file is None:
+            raise ValueError(
+                f"there is no file {value!r}, neither beside the recipe nor in the folder that "
+                f"{DATA} names; {where}"
+            )
+        found = read_wordings(file)
+        if not found:
+            raise ValueError(f"{value!r} holds no template; {where}")
+        return {name: wording.model_dump() for name, wording in found.items()}
 
     return BeforeValidator(read, json_schema_input_type=str | dict[str, Any])
-
-
-def _load(value: object, info: ValidationInfo, where: str) -> object:
-    if not isinstance(value, str):
-        return value
-    folder = (info.context or {}).get("folder", ".")
-    file = find_file(value, folder)
-    if file is None:
-        raise ValueError(
-            f"there is no file {value!r}, neither beside the recipe nor in the folder that {DATA} "
-            f"names; {where}"
-        )
-    found = read_wordings(file)
-    if not found:
-        raise ValueError(f"{value!r} holds no template; {where}")
-    return {name: wording.model_dump() for name, wording in found.items()}
 
 
 def find_file(path: str, folder: str) -> Path | None:
@@ -147,26 +142,31 @@ def read_wordings(file: Path) -> dict[str, Wording]:
     Raises:
         ValueError: If it can't be read or is not what its suffix says.
     """
-    text = _text(file)
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"{file.name!r} is larger than {_MOST_BYTES:,} bytes")
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file.name!r} cannot be read: {error}") from error
     suffix = file.suffix.lower()
     if suffix == ".jsonl":
         lines = enumerate(text.split("\n"), 1)
         return dict(_fastchat(line, number) for number, line in lines if line.strip())
     if suffix in {".json", ".yaml", ".yml"}:
-        return _mapping(text, suffix)
+        try:
+            data = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+            return {
+                str(name): _single(entry, "braces")
+                if isinstance(entry, str)
+                else Wording.model_validate(entry)
+                for name, entry in data.items()
+            }
+        except (ValueError, AttributeError, yaml.YAMLError, RecursionError) as error:
+            raise ValueError(f"it is no mapping from names to templates: {error}") from error
     if suffix == ".py":
         return _assigned(text)
     jinja = suffix in {".j2", ".jinja"}
     return {ONLY: _single(text, "jinja" if jinja else "braces")} if text.strip() else {}
-
-
-def _text(file: Path) -> str:
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"{file.name!r} is larger than {_MOST_BYTES:,} bytes")
-        return file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file.name!r} cannot be read: {error}") from error
 
 
 def _fastchat(line: str, number: int) -> tuple[str, Wording]:
@@ -179,19 +179,6 @@ def _fastchat(line: str, number: int) -> tuple[str, Wording]:
         raise ValueError(
             f"line {number} is no judge prompt with 'name' and 'prompt_template': {error}"
         ) from error
-
-
-def _mapping(text: str, suffix: str) -> dict[str, Wording]:
-    try:
-        data = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
-        return {
-            str(name): _single(entry, "braces")
-            if isinstance(entry, str)
-            else Wording.model_validate(entry)
-            for name, entry in data.items()
-        }
-    except (ValueError, AttributeError, yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"it is no mapping from names to templates: {error}") from error
 
 
 def _assigned(text: str) -> dict[str, Wording]:

@@ -84,7 +84,18 @@ def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
     found: list[ErrorDetails] = []
     all_of_them = list(details)
     for detail in all_of_them:
-        if any(_fits_better(other, detail) for other in all_of_them):
+        # Another arm of a union may accept the type that this one refuses. Pydantic names the arm
+        # in the location: `("rules", "dict[str,json]", "latency_s")`.
+        place, arm = detail["loc"][:-1], detail["loc"][-1:]
+        if (
+            detail["type"] in {"literal_error", "list_type", "dict_type"}
+            and isinstance(detail["input"], Mapping | list)
+            and "[" in str(arm)
+            and any(
+                len(other["loc"]) > len(detail["loc"]) and other["loc"][: len(place)] == place
+                for other in all_of_them
+            )
+        ):
             continue
         before = found[-1] if found else None
         if (
@@ -97,21 +108,6 @@ def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
         else:
             found.append(detail)
     return found
-
-
-def _fits_better(other: ErrorDetails, detail: ErrorDetails) -> bool:
-    """Return True if another arm of a union accepts the type that this arm refuses.
-
-    Pydantic names the arm in the location: `("rules", "dict[str,json]", "latency_s")`.
-    """
-    place, arm = detail["loc"][:-1], detail["loc"][-1:]
-    return (
-        detail["type"] in {"literal_error", "list_type", "dict_type"}
-        and isinstance(detail["input"], Mapping | list)
-        and "[" in str(arm)
-        and len(other["loc"]) > len(detail["loc"])
-        and other["loc"][: len(place)] == place
-    )
 
 
 def refuse_secrets(written: Written) -> list[Fault]:
@@ -179,7 +175,10 @@ def _in_file(data: Any, loc: Path, kind: str) -> Path:  # noqa: ANN401
 
 def _message(detail: ErrorDetails, path: Path, prefix: Path, model: type[BaseModel]) -> str:
     kind = detail["type"]
-    parent = _model_at(model, path[len(prefix) : -1])
+    annotation: Any = model
+    for step in path[len(prefix) : -1]:
+        annotation = _step(annotation, step)
+    parent = _first_model(annotation)
     if kind == "missing":
         text = descriptions(parent).get(str(path[-1])) if parent else None
         purpose = f" ({text.splitlines()[0].rstrip('.')})" if text else ""
@@ -222,13 +221,6 @@ def _got(detail: ErrorDetails, path: Path) -> str:
         shown = repr(value)
         return f", got {shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + '…'}"
     return f", got a {'list' if isinstance(value, Sequence) else 'mapping'}"
-
-
-def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
-    annotation: Any = model
-    for step in path:
-        annotation = _step(annotation, step)
-    return _first_model(annotation)
 
 
 def _step(annotation: Any, step: str | int) -> Any:  # noqa: ANN401

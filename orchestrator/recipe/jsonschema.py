@@ -61,7 +61,15 @@ def json_schema() -> dict[str, Any]:
         definitions[slot] = {"anyOf": [*branches, outside]}
     recipe = definition(RecipeFile)
     _fill_slots(recipe, definitions)
-    kept = _reached(recipe, definitions)
+    reached: set[str] = set()
+    waiting: list[object] = [recipe]
+    while waiting:
+        for _, value in walk(waiting.pop()):
+            ref = value.get("$ref") if isinstance(value, Mapping) else None
+            if isinstance(ref, str) and (short := ref.rpartition("/")[2]) not in reached:
+                reached.add(short)
+                waiting.append(definitions[short])
+    kept = sorted(reached)
     return {"$schema": _DIALECT, **recipe, "$defs": {name: definitions[name] for name in kept}}
 
 
@@ -79,17 +87,16 @@ def _of_kind(
     chosen = {"const": kind, "description": about}
     made["properties"] = {"kind": chosen, **config.get("properties", {})}
     if suffixes:
-        by_suffix = {"properties": {"path": {"pattern": f"({'|'.join(map(_ends, suffixes))})$"}}}
+        # In any case; the patterns of JSON Schema have no flag for that.
+        endings = (
+            r"\." + "".join(f"[{letter}{letter.upper()}]" for letter in suffix.removeprefix("."))
+            for suffix in suffixes
+        )
+        by_suffix = {"properties": {"path": {"pattern": f"({'|'.join(endings)})$"}}}
         made["anyOf"] = [{"required": ["kind"]}, by_suffix]
     else:
         made["required"] = ["kind", *config.get("required", ())]
     return made
-
-
-def _ends(suffix: str) -> str:
-    """A pattern for a suffix in any case; the patterns of JSON Schema have no flag for that."""
-    letters = suffix.removeprefix(".")
-    return r"\." + "".join(f"[{letter}{letter.upper()}]" for letter in letters)
 
 
 def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
@@ -111,19 +118,6 @@ def _fill_slots(recipe: dict[str, Any], definitions: dict[str, Any]) -> None:
     entry["properties"]["base_url"]["anyOf"].insert(0, {"type": "string"})
     ways = (["server", "weights"], ["base_url"], ["answers"])
     entry["oneOf"] = [{"required": names} for names in ways]
-
-
-def _reached(recipe: dict[str, object], definitions: Mapping[str, object]) -> list[str]:
-    """Names of the definitions that the recipe leads to, sorted."""
-    found: set[str] = set()
-    waiting: list[object] = [recipe]
-    while waiting:
-        for _, value in walk(waiting.pop()):
-            name = value.get("$ref") if isinstance(value, Mapping) else None
-            if isinstance(name, str) and (short := name.rpartition("/")[2]) not in found:
-                found.add(short)
-                waiting.append(definitions[short])
-    return sorted(found)
 
 
 if __name__ == "__main__":

@@ -131,30 +131,27 @@ class ModelLoader:
         """One address, or a list of several."""
         several = urls if isinstance(urls, list) else [urls]
         for url in several:
-            self._check_url(name, url)
+            if not isinstance(url, str):
+                continue
+            try:
+                parts = urlsplit(url)
+                host, _ = parts.hostname, parts.port
+            except ValueError:
+                host, parts = None, urlsplit("")
+            if parts.username or parts.password:
+                self._fault(
+                    name, "base_url", "must not contain a user name or password; use 'api_key_env'"
+                )
+            elif parts.scheme not in {"http", "https"} or not host:
+                self._fault(name, "base_url", "must be a URL such as http://127.0.0.1:8000")
+            elif parts.query or parts.fragment:
+                self._fault(name, "base_url", "must not contain '?' or '#'")
         if isinstance(urls, list):
             plain = [url.rstrip("/") for url in urls if isinstance(url, str)]
             if not urls or len(set(plain)) < len(plain):
                 self._fault(
                     name, "base_url", "must be one address or a list of different addresses"
                 )
-
-    def _check_url(self, name: str, url: object) -> None:
-        if not isinstance(url, str):
-            return
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            host, parts = None, urlsplit("")
-        if parts.username or parts.password:
-            self._fault(
-                name, "base_url", "must not contain a user name or password; use 'api_key_env'"
-            )
-        elif parts.scheme not in {"http", "https"} or not host:
-            self._fault(name, "base_url", "must be a URL such as http://127.0.0.1:8000")
-        elif parts.query or parts.fragment:
-            self._fault(name, "base_url", "must not contain '?' or '#'")
 
     def _weights(self, name: str, weights: object) -> str | None:
         """An absolute path where there is such a file or folder; hub ids as they are."""

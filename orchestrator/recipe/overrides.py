@@ -35,7 +35,23 @@ class Written:
         self.faults = list(source.faults)
         self._overrides: list[Override] = []
         for text in overrides:
-            self._apply(text)
+            target, equals, written = text.partition("=")
+            label = f"--set {target}=…" if SECRET.search(target) else f"--set {text}"
+            if not equals or not target:
+                self.faults.append(Fault(label, 0, "expected name.of.setting=value"))
+                continue
+            try:
+                value = parse(written, label)
+            except RecipeError as error:
+                self.faults += [Fault(label, 0, fault.message) for fault in error.faults]
+                continue
+            self.faults += [Fault(label, 0, fault.message) for fault in value.faults]
+            try:
+                self.data, path = _replaced(self.data, target.split("."), (), value.data)
+            except ValueError as error:
+                self.faults.append(Fault(label, 0, str(error)))
+            else:
+                self._overrides.append(Override(path, label))
 
     def fault(self, path: Path, message: str) -> Fault:
         """A fault of the value at `path`: the file's line, or the override that wrote it."""
@@ -48,32 +64,19 @@ class Written:
                     return Fault(override.label, 0, message)
         return self.source.fault(path, message)
 
-    def _apply(self, text: str) -> None:
-        target, equals, written = text.partition("=")
-        label = f"--set {target}=…" if SECRET.search(target) else f"--set {text}"
-        if not equals or not target:
-            self.faults.append(Fault(label, 0, "expected name.of.setting=value"))
-            return
-        try:
-            value = parse(written, label)
-        except RecipeError as error:
-            self.faults += [Fault(label, 0, fault.message) for fault in error.faults]
-            return
-        self.faults += [Fault(label, 0, fault.message) for fault in value.faults]
-        try:
-            self.data, path = _replaced(self.data, target.split("."), (), value.data)
-        except ValueError as error:
-            self.faults.append(Fault(label, 0, str(error)))
-        else:
-            self._overrides.append(Override(path, label))
-
 
 def _replaced(data: object, steps: list[str], path: Path, value: object) -> tuple[object, Path]:
     """A copy of `data` with `value` at `steps`, and the path that the steps stand for."""
     if not steps:
         return value, path
     if isinstance(data, list):
-        index = _index(data, steps[0], path)
+        step = steps[0]
+        if not re.fullmatch(r"[0-9]{1,6}", step) or int(step) > len(data):
+            raise ValueError(
+                f"{_shown(path)} is a list of {len(data)}; give an index from 0 to {len(data)} "
+                f"({len(data)} appends), not {step!r}"
+            )
+        index = int(step)
         here = data[index] if index < len(data) else None
         changed, whole = _replaced(here, steps[1:], (*path, index), value)
         return [*data[:index], changed, *data[index + 1 :]], whole
@@ -83,27 +86,12 @@ def _replaced(data: object, steps: list[str], path: Path, value: object) -> tupl
             f"--set '{_shown(path)}={{{steps[0]}: ...}}'"
         )
     mapping: dict[str, Any] = data or {}
-    key, rest = _split_key(mapping, steps)
+    # The longest run of steps that is a key: names of models have dots (gpt-4.1).
+    sizes = range(len(steps), 1, -1)
+    size = next((size for size in sizes if ".".join(steps[:size]) in mapping), 1)
+    key, rest = ".".join(steps[:size]), steps[size:]
     changed, whole = _replaced(mapping.get(key), rest, (*path, key), value)
     return {**mapping, key: changed}, whole
-
-
-def _split_key(mapping: dict[str, object], steps: list[str]) -> tuple[str, list[str]]:
-    """The longest run of steps that is a key: names of models have dots (gpt-4.1)."""
-    for size in range(len(steps), 1, -1):
-        key = ".".join(steps[:size])
-        if key in mapping:
-            return key, steps[size:]
-    return steps[0], steps[1:]
-
-
-def _index(data: list[Any], step: str, path: Path) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", step) or int(step) > len(data):
-        raise ValueError(
-            f"{_shown(path)} is a list of {len(data)}; give an index from 0 to {len(data)} "
-            f"({len(data)} appends), not {step!r}"
-        )
-    return int(step)
 
 
 def _shown(path: Path) -> str:

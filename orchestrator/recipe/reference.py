@@ -86,20 +86,15 @@ def _part(title: str, definition: Mapping[str, Any]) -> str:
         if "const" in setting:
             continue  # the kind, which is in the heading
         text = " ".join(setting.get("description", "").split()).replace("|", "\\|")
-        default = _default(name, setting, required)
+        default = setting.get("default")
+        if isinstance(required, list) and name in required:
+            default = "**needed**"
+        elif isinstance(default, dict):
+            default = "see its table" if default else ""
+        else:
+            default = "" if default in (None, "", []) else f"`{json.dumps(default)}`"
         lines.append(f"| `{name}` | {_value(setting)} | {default} | {text} |")
     return "\n".join(lines)
-
-
-def _default(name: str, setting: Mapping[str, object], required: object) -> str:
-    if isinstance(required, list) and name in required:
-        return "**needed**"
-    default = setting.get("default")
-    if default is None:
-        return ""
-    if isinstance(default, dict):
-        return "see its table" if default else ""
-    return f"`{json.dumps(default)}`" if default not in ("", []) else ""
 
 
 def _value(setting: Mapping[str, Any]) -> str:
