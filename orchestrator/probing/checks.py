@@ -146,30 +146,26 @@ def consistency(pairs: Sequence[tuple[Generation, Scored | Failure]]) -> Finding
         compared.append((drawn.logprobs.astype(float), scored.logprobs.astype(float)))
     if not compared:
         return unknown("score", "no text came with log-probabilities to compare with")
-    return _compared(compared)
-
-
-_SCORERS: Final = (
-    "vLLM (prompt_logprobs), SGLang, TGI with --enable-prefill-logprobs, or server: embedded"
-)
-
-
-def _compared(pairs: Sequence[tuple[_Array, _Array]]) -> Finding:
-    gaps = [float(np.abs(drawn - scored).max()) for drawn, scored in pairs]
+    gaps = [float(np.abs(drawn - scored).max()) for drawn, scored in compared]
     if not np.isfinite(gaps).all():
         return Finding("score", "inconsistent", BAD, "log-probabilities that are no numbers came")
-    number, n_tokens = max(gaps), sum(drawn.size for drawn, _ in pairs)
+    number, n_tokens = max(gaps), sum(drawn.size for drawn, _ in compared)
     said = f"generated and scored ln p differ by at most {number:.2g} over {n_tokens} tokens"
     if number <= EXACT:
         return Finding("score", "consistent", GOOD, said, number=number)
     if number <= NOISE:
         noise = f"{said}: rounding of a low precision"
         return Finding("score", "consistent", GOOD, noise, number=number)
-    why, remedy = _explained(*pairs[gaps.index(number)], number)
+    why, remedy = _explained(*compared[gaps.index(number)], number)
     if not why and number < WRONG:
         said += ": more than rounding of bfloat16 explains"
         return Finding("score", "noisy", WARNING, said, remedy, number)
     return Finding("score", "inconsistent", BAD, f"{said}{why}", remedy, number)
+
+
+_SCORERS: Final = (
+    "vLLM (prompt_logprobs), SGLang, TGI with --enable-prefill-logprobs, or server: embedded"
+)
 
 
 def _explained(drawn: _Array, scored: _Array, number: float) -> tuple[str, str]:

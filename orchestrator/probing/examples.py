@@ -83,10 +83,6 @@ def choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
             said = f"{what}: {found.message.removesuffix(ADVICE)}"
             return Finding(name, NO, BAD, said, remedy if found.cause == "unsupported" else "")
         return unknown(name, f"{what}: {found.message}")
-    return _read(name, what, found, is_begun=ask.prefix != NO_PREFIX)
-
-
-def _read(name: str, what: str, found: Choice, *, is_begun: bool) -> Finding:
     mass = mass_of(found)
     if mass > 1 + NOISE:
         said = f"{what}: their probabilities add up to {mass:.3g}"
@@ -95,7 +91,7 @@ def _read(name: str, what: str, found: Choice, *, is_begun: bool) -> Finding:
     if not n_read:
         said = f"{what}: a made-up judgment lists none of them among the alternatives"
         # The judge did not write what a begun answer says, and need not go on from it.
-        state = (YES, WARNING) if is_begun else (NO, BAD)
+        state = (YES, WARNING) if ask.prefix != NO_PREFIX else (NO, BAD)
         return Finding(name, *state, said, _UNREAD)
     said = f"{what}: by {found.method}, mass {mass:.2g}"
     if found.exact:

@@ -289,21 +289,18 @@ class Blocks:
             if self._n_ended >= self.n_open or self._n_left[self._n_ended]:
                 return
             if self._n_ended < self._unfinished:
-                self._look(self._n_ended)
+                before = self.needed(self.n_open)
+                first, last = self._first(self._n_ended), self._first(self._n_ended + 1)
+                sizes = self.layout.sizes_of(self._n_ended, self._n_ended + 1)
+                for number, test in enumerate(self.tests):
+                    test.look(self._differences(number, first, last), sizes)
+                # What is closed stays closed, so that all later blocks are known to be without it.
+                dropped = before & ~self.needed(self.n_open)
+                if dropped.any():
+                    units = self._units[self._first(self.n_open) :]
+                    self.not_needed[dropped] += (units[:, dropped] == 0).sum(axis=0)
+                    units[:, dropped] = 1
             self._n_ended += 1
-
-    def _look(self, block: int) -> None:
-        before = self.needed(self.n_open)
-        first, last = self._first(block), self._first(block + 1)
-        sizes = self.layout.sizes_of(block, block + 1)
-        for number, test in enumerate(self.tests):
-            test.look(self._differences(number, first, last), sizes)
-        # What is closed stays closed, so that all later blocks are known to be without it.
-        dropped = before & ~self.needed(self.n_open)
-        if dropped.any():
-            units = self._units[self._first(self.n_open) :]
-            self.not_needed[dropped] += (units[:, dropped] == 0).sum(axis=0)
-            units[:, dropped] = 1
 
     def _differences(self, number: int, first: int, last: int) -> Floats:
         """First model minus second, shape (prompts, pairs), in [-1, 1]."""

@@ -129,10 +129,6 @@ class Knee:
         if self._up and not self._gained and not self._is_probe:
             self._up, self._step = False, _FIRST_STEP
             return self._try_next(now)
-        return self._rest(now, base)
-
-    def _rest(self, now: float, base: _Measured) -> str:
-        """The search is over."""
         self._searching = False
         if self._is_probe and not self._gained:
             self._probe_s = min(2 * self._probe_s, _PROBE_AT_MOST_S)
@@ -149,7 +145,16 @@ class Knee:
         """Decide if the search starts again."""
         base = self._base
         if base is None or base.limit != found.limit:
-            return self._settle(found)
+            knee = self._knee
+            if (
+                knee is None
+                or found.limit <= knee.limit
+                or found.rate >= knee.rate * (1 - _ROOM_HARM)
+            ):
+                self._base = found
+                return ""
+            self._limit, self._base = knee.limit, knee
+            return "more did harm"
         ratio = found.rate / base.rate if base.rate else math.inf
         if abs(ratio - 1) > _CHANGED:
             self._probe_s = _PROBE_S
@@ -160,15 +165,6 @@ class Knee:
             self._search(found, up=not (self._harmed and self._up), is_probe=True)
             return self._try_next(now)
         return ""
-
-    def _settle(self, found: _Measured) -> str:
-        """Take a limit that was not tried by itself as the knee with its room above."""
-        knee = self._knee
-        if knee is None or found.limit <= knee.limit or found.rate >= knee.rate * (1 - _ROOM_HARM):
-            self._base = found
-            return ""
-        self._limit, self._base = knee.limit, knee
-        return "more did harm"
 
     def _search(self, base: _Measured | None, *, up: bool, is_probe: bool) -> None:
         self._base, self._best = base, base.rate if base is not None else 0.0

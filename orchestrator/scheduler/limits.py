@@ -124,12 +124,36 @@ class Controller:
         self._pace.add(now, seen)
         if seen.n_overloads > self._n_overloads:
             self._n_overloads = seen.n_overloads
-            return self._overloaded(now)
-        self._choose_signal(seen)
+            if now < self._settled_at:
+                return None  # of requests that were sent before the last cut
+            if now > self._capped_until + self._capped_s:
+                self._capped_s = _CAPPED_S
+            self._cap = max(self._floor, 0.9 * self.limit)
+            self._capped_until = now + self._capped_s
+            self._capped_s = min(2 * self._capped_s, _CAPPED_AT_MOST_S)
+            change = self._change(now, int(self.limit * _OVERLOADED), "the server is overloaded")
+            self._direction = -1
+            self._knee = Knee(self.limit, self._floor, self._ceiling)
+            return change
+        if not self.signal and seen.in_flight:
+            if seen.waiting is not None:
+                self.signal = "queue"
+            else:
+                self._n_without += 1
+                if self._n_without >= _LOOKS_FOR_FIGURES:
+                    self.signal = "throughput"
         if self.signal == "queue":
             return self._by_queue(now, seen)
         if self.signal == "throughput":
-            return self._by_throughput(now, seen)
+            is_full = bool(seen.queued) and seen.in_flight == self.limit
+            found = self._knee.look(now, seen.work, self._pace.latency_s, is_full=is_full)
+            if found is None:
+                return None
+            limit, why = found
+            change = self._change(now, limit, why)
+            if change is None or self.limit != limit:
+                self._knee.refused(self.limit)
+            return change
         return None
 
     def resize(self, now: float, n_servers: int, n_before: int, why: str) -> Change | None:
@@ -149,16 +173,6 @@ class Controller:
         # What was tried before was tried with as many servers as there were.
         self._knee = Knee(self.limit, self._floor, self._ceiling)
         return change
-
-    def _choose_signal(self, seen: Seen) -> None:
-        if self.signal or not seen.in_flight:
-            return
-        if seen.waiting is not None:
-            self.signal = "queue"
-        else:
-            self._n_without += 1
-            if self._n_without >= _LOOKS_FOR_FIGURES:
-                self.signal = "throughput"
 
     # -- the server's queue ------------------------------------------------------------------------
 
@@ -196,32 +210,7 @@ class Controller:
 
     # -- throughput --------------------------------------------------------------------------------
 
-    def _by_throughput(self, now: float, seen: Seen) -> Change | None:
-        is_full = bool(seen.queued) and seen.in_flight == self.limit
-        found = self._knee.look(now, seen.work, self._pace.latency_s, is_full=is_full)
-        if found is None:
-            return None
-        limit, why = found
-        change = self._change(now, limit, why)
-        if change is None or self.limit != limit:
-            self._knee.refused(self.limit)
-        return change
-
     # -- both --------------------------------------------------------------------------------------
-
-    def _overloaded(self, now: float) -> Change | None:
-        """The server refused: lower at once, and stay below where it refused for a while."""
-        if now < self._settled_at:
-            return None  # of requests that were sent before the last cut
-        if now > self._capped_until + self._capped_s:
-            self._capped_s = _CAPPED_S
-        self._cap = max(self._floor, 0.9 * self.limit)
-        self._capped_until = now + self._capped_s
-        self._capped_s = min(2 * self._capped_s, _CAPPED_AT_MOST_S)
-        change = self._change(now, int(self.limit * _OVERLOADED), "the server is overloaded")
-        self._direction = -1
-        self._knee = Knee(self.limit, self._floor, self._ceiling)
-        return change
 
     def _change(self, now: float, wanted: int, why: str) -> Change | None:
         cap = self._cap if now < self._capped_until else self._ceiling

@@ -159,23 +159,22 @@ def _columns(text: Bytes, words: Words, at: Places) -> Columns | None:
     shape = at.shape[1:]
     at = np.ascontiguousarray(at).reshape(_N_LISTED, -1)
     logprobs = _numbers(text, words, at[5] + len('":'), at[6] - len(","))
-    ids = _ids(text, words, at[2] + 1, at[3])
+    begins, ends = at[2] + 1, at[3]
+    first = text[begins[0] : ends[0]].tobytes()
+    ids: IntArray | None = np.full(len(begins), UNKNOWN_ID, dtype=np.int32)
+    if first.startswith(PLACEHOLDER.encode()):
+        ids = ids_between(text, words, begins, ends)
     if logprobs is None or ids is None:
         return None
     return Columns(logprobs.reshape(shape), ids.reshape(shape))
 
 
-def _ids(text: Bytes, words: Words, begins: Places, ends: Places) -> IntArray | None:
-    first = text[begins[0] : ends[0]].tobytes()
-    if not first.startswith(PLACEHOLDER.encode()):
-        return np.full(len(begins), UNKNOWN_ID, dtype=np.int32)
-    return ids_between(text, words, begins, ends)
-
-
 def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray[np.float64] | None:
     """The numbers that stand between places; None where something else does."""
     is_negative = text[begins] == _MINUS
-    points = _points(text, begins)
+    points = begins - 1
+    for place in range(1, _MOST_WHOLE + 2):
+        points[text[begins + place] == _POINT] += place + 1
     n_whole = points - begins - is_negative
     n_fraction = ends - points - 1
     odd = (n_whole < 1) | (n_whole > _MOST_WHOLE) | (n_fraction < 1) | (n_fraction > _MOST_FRACTION)
@@ -184,7 +183,13 @@ def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray
     n_high = np.maximum(n_fraction - WORD_BYTES, 0)
     high, is_high_odd = numbers_before(words, ends - WORD_BYTES, n_high)
     scale = _TENS[n_fraction]
-    whole, is_whole_odd = _whole(text, points, n_whole)
+    last = text[points - 1] - np.uint8(_ZERO)
+    whole, is_whole_odd = last.astype(np.uint64), last > 9
+    for place in range(2, _MOST_WHOLE + 1):
+        longer = np.flatnonzero(n_whole >= place)
+        further = text[points[longer] - place] - np.uint8(_ZERO)
+        whole[longer] += further.astype(np.uint64) * _TENS[place - 1]
+        is_whole_odd[longer] |= further > 9
     values = (whole * scale + high * _TENS[WORD_BYTES] + low) / scale
     np.negative(values, out=values, where=is_negative)
     odd |= is_whole_odd | is_low_odd | is_high_odd | _is_on_an_edge(values)
@@ -194,26 +199,6 @@ def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray
             return None
         values[place] = np.nan if said == _NULL else float(said)
     return None if np.isinf(values).any() else values
-
-
-def _points(text: Bytes, begins: Places) -> Places:
-    """Return the places of decimal points; where there is none, the place before the number."""
-    points = begins - 1
-    for place in range(1, _MOST_WHOLE + 2):
-        points[text[begins + place] == _POINT] += place + 1
-    return points
-
-
-def _whole(text: Bytes, points: Places, n_digits: Places) -> tuple[Words, Mask]:
-    """The number that at most three digits before the point write; where one is no digit."""
-    last = text[points - 1] - np.uint8(_ZERO)
-    found, odd = last.astype(np.uint64), last > 9
-    for place in range(2, _MOST_WHOLE + 1):
-        longer = np.flatnonzero(n_digits >= place)
-        further = text[points[longer] - place] - np.uint8(_ZERO)
-        found[longer] += further.astype(np.uint64) * _TENS[place - 1]
-        odd[longer] |= further > 9
-    return found, odd
 
 
 def _is_on_an_edge(values: NDArray[np.float64]) -> Mask:

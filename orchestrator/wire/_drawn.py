@@ -212,9 +212,13 @@ _NOTHING: Final = _Observed()
 def _observe(
     answer: Answer[E], listed: Columns | None, reading: Reading, text: str, thought: str
 ) -> _Observed | Failure:
-    entries = _entries(answer)
-    if entries is None:
+    found = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
+    message = answer.message or Message()
+    said_something = message.content or message.refusal or message.reasoning
+    # An answer of no tokens has no log-probabilities to give.
+    if not found and (said_something or answer.finish_reason != "stop"):
         return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+    entries = found or []
     span = _span(answer, entries, thought)
     if isinstance(span, Failure):
         return span
@@ -234,17 +238,6 @@ def _observe(
         top = top and TopLogprobs(top.token_ids[kept].copy(), top.logprobs[kept].copy())
     offsets = _offsets(entries[span.start : span.stop], text) if reading.offsets else None
     return _Observed(ids, values, top, offsets, span.start or None)
-
-
-def _entries(answer: Answer[E]) -> list[E] | None:
-    """The log-probabilities of the tokens; None where the server gave none for a text."""
-    found = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
-    if found:
-        return found
-    message = answer.message or Message()
-    said_something = message.content or message.refusal or message.reasoning
-    # An answer of no tokens has no log-probabilities to give.
-    return None if said_something or answer.finish_reason != "stop" else []
 
 
 def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
@@ -329,8 +322,24 @@ def _top(entries: list[Any], listed: Columns | None, k: int) -> TopLogprobs | Fa
     listed = listed or _columns(entries)
     if listed is None:
         return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
-    values = cleaned(listed.logprobs)
-    return values if isinstance(values, Failure) else _ranked(values, listed.ids, k)
+    values, ids = cleaned(listed.logprobs), listed.ids
+    if isinstance(values, Failure):
+        return values
+    width = values.shape[1]
+    if 1 < width <= k:
+        # vLLM lists the drawn token first and cuts the list, so where the drawn token is the least
+        # likely of all it may have pushed out one of the k best: it is not known to be among them.
+        pushed = values[:, 0] < np.fmin.reduce(values[:, 1:], axis=1)
+        values[pushed, 0] = np.nan
+        ids[pushed, 0] = UNKNOWN_ID
+    order = np.argsort(-values, axis=1, kind="stable")[:, :k]
+    values = np.take_along_axis(values, order, axis=1)
+    ids = np.take_along_axis(ids, order, axis=1)
+    if values.shape[1] < k:
+        room = ((0, 0), (0, k - values.shape[1]))
+        values = np.pad(values, room, constant_values=np.nan)
+        ids = np.pad(ids, room, constant_values=UNKNOWN_ID)
+    return TopLogprobs(ids, values)
 
 
 def _widest(entries: list[Any]) -> int:
@@ -355,21 +364,3 @@ def _columns(entries: list[Any]) -> Columns | None:
         ids = _ids_of([listed for row in rows for listed in row])
     shape = len(rows), width
     return Columns(values.reshape(shape), ids.reshape(shape))
-
-
-def _ranked(values: FloatArray, ids: IntArray, k: int) -> TopLogprobs:
-    width = values.shape[1]
-    if 1 < width <= k:
-        # vLLM lists the drawn token first and cuts the list, so where the drawn token is the least
-        # likely of all it may have pushed out one of the k best: it is not known to be among them.
-        pushed = values[:, 0] < np.fmin.reduce(values[:, 1:], axis=1)
-        values[pushed, 0] = np.nan
-        ids[pushed, 0] = UNKNOWN_ID
-    order = np.argsort(-values, axis=1, kind="stable")[:, :k]
-    values = np.take_along_axis(values, order, axis=1)
-    ids = np.take_along_axis(ids, order, axis=1)
-    if values.shape[1] < k:
-        room = ((0, 0), (0, k - values.shape[1]))
-        values = np.pad(values, room, constant_values=np.nan)
-        ids = np.pad(ids, room, constant_values=UNKNOWN_ID)
-    return TopLogprobs(ids, values)

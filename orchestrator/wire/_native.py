@@ -12,7 +12,6 @@ from orchestrator.records import (
     Choice,
     Failure,
     FloatArray,
-    IntArray,
     Scored,
     TopLogprobs,
 )
@@ -82,15 +81,11 @@ def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Fai
     said = _mismatch(ids, ask, len(reply.logprobs))
     if ids is None or said:
         return Failure("unparseable", said, permanent=True)
-    return _assembled(reply, np.array(ids, dtype=np.int32), ask, method)
-
-
-def _assembled(reply: _Scores, ids: IntArray, ask: ScoreAsk, method: str) -> Scored | Failure:
-    """The parts of a reply that may each be wrong, put together."""
+    scored_ids = np.array(ids, dtype=np.int32)
     parts = (
         logprob_array(reply.logprobs or []),
-        _listed(reply, len(ids), ask.top_logprobs),
-        _features(reply, len(ids), ask.features),
+        _listed(reply, len(scored_ids), ask.top_logprobs),
+        _features(reply, len(scored_ids), ask.features),
     )
     for part in parts:
         if isinstance(part, Failure):
@@ -100,7 +95,7 @@ def _assembled(reply: _Scores, ids: IntArray, ask: ScoreAsk, method: str) -> Sco
     )
     usage = reply.usage or NO_USAGE
     return Scored(
-        ids,
+        scored_ids,
         logprobs,
         usage.n_prompt,
         method=method,

@@ -6,7 +6,7 @@ whole distribution at its place.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -180,7 +180,13 @@ def place(made: Draft, spelled: Sequence[bytes]) -> list[int] | Failure:
     """
     found = made.reply.completion_probabilities or []
     visible = [b"" if CONTROL.fullmatch(piece) else piece for piece in spelled]
-    shown = list(_complete(visible))[: len(found)]
+    # Places after which the text so far ends with a whole character.
+    shown, tail = [], b""
+    for at, piece in enumerate(visible):
+        tail = (tail + piece)[-3:]
+        if not ends_inside(tail):
+            shown.append(at)
+    del shown[len(found) :]
     if [made.tokens[at] for at in shown] != [entry.id for entry in found]:
         said = "the server's log-probabilities can't be told apart by token"
         return Failure("unparseable", said, permanent=True)
@@ -239,15 +245,6 @@ def ends_inside(text: bytes) -> bool:
         0xC0 <= byte < 0xF8 and n_after < 1 + (byte >= 0xE0) + (byte >= 0xF0)
         for n_after, byte in enumerate(reversed(text[-3:]))
     )
-
-
-def _complete(spelled: Sequence[bytes]) -> Iterator[int]:
-    """Places after which the text so far ends with a whole character."""
-    tail = b""
-    for at, piece in enumerate(spelled):
-        tail = (tail + piece)[-3:]
-        if not ends_inside(tail):
-            yield at
 
 
 def _value(found: float | None) -> float:

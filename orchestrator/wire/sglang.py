@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.records import Failure, FloatArray, Generation, Messages, TopLogprobs
+from orchestrator.records import Failure, Generation, Messages, TopLogprobs
 from orchestrator.wire import failures
 from orchestrator.wire._drawn import Alternative, Answer, ListedEntry, Logprobs, Message, drawn
 from orchestrator.wire._parsing import (
@@ -255,38 +255,49 @@ def forced(
     if isinstance(reply, Failure):
         return reply
     meta, wanted = reply.meta_info or _NOTHING, ids[n_prompt:]
-    values = _scored(meta.input_token_logprobs, wanted)
-    if isinstance(values, Failure):
-        return values
-    top = _top(meta.input_top_logprobs, len(wanted), top_logprobs) if top_logprobs else None
-    return top if isinstance(top, Failure) else Forced(values, top, count(meta.cached_tokens))
-
-
-def _scored(listed: Sequence[_Triple | None] | None, wanted: Path) -> FloatArray | Failure:
+    listed = meta.input_token_logprobs
     if listed is None or len(listed) != len(wanted) + 1:
         return _no_logprobs(len(wanted) + 1, listed)
     scored = [(math.nan, -1, None) if one is None else one for one in listed[1:]]
     if any(seen not in {own, 0} for own, (_, seen, _) in zip(wanted, scored, strict=True)):
         return Failure("unparseable", "the server scored other ids than asked", permanent=True)
     values = logprob_array([value for value, _, _ in scored])
-    if not isinstance(values, Failure) and np.isnan(values).any():
+    if isinstance(values, Failure):
+        return values
+    if np.isnan(values).any():
         return _NO_NUMBER
-    return values
+    top = _top(meta.input_top_logprobs, len(wanted), top_logprobs) if top_logprobs else None
+    return top if isinstance(top, Failure) else Forced(values, top, count(meta.cached_tokens))
 
 
 def looked(
     body: bytes, prompts: Sequence[Path], wanted: Sequence[Sequence[int]], secret: str
 ) -> Looked | Failure:
     """Distributions after several prompts, from the reply to `look`."""
-    replies = _several(body, len(prompts), secret)
+    if len(body) > MAX_BODY_BYTES:
+        return too_large(len(body))
+    if not body.lstrip().startswith(b"["):
+        return error_in(body, secret)
+    replies = _batch(body, secret)
     if isinstance(replies, Failure):
         return replies
+    if len(replies) != len(prompts):
+        said = f"{len(prompts)} prompts were sent and {len(replies)} answered"
+        return Failure("unparseable", said, permanent=True)
     readings, n_cached = [], 0
     for reply, prompt, tokens in zip(replies, prompts, wanted, strict=True):
-        read = _reading(reply, prompt, tokens, secret)
-        if isinstance(read, Failure):
-            return read
-        readings.append(read)
+        meta = reply.meta_info
+        if meta is None:
+            return Failure("unparseable", "a reply of the batch holds no answer")
+        if (fault := _fault(meta, len(prompt), secret)) is not None:
+            return fault
+        rows = meta.output_token_ids_logprobs
+        if not rows or rows[0] is None or len(rows[0]) != len(tokens):
+            return _no_logprobs(len(tokens), rows and rows[0])
+        values = [logprob(value) for value, _, _ in rows[0]]
+        if any(map(math.isnan, values)):
+            return _NO_NUMBER
+        readings.append(NodeReading(dict(zip(tokens, values, strict=True))))
         n_cached += count(reply.meta_info.cached_tokens if reply.meta_info else None)
     return Looked(tuple(readings), n_cached)
 
@@ -310,35 +321,6 @@ def _one(body: bytes, n_prompt: int, secret: str) -> _Generated | Failure:
     if reply.error or reply.meta_info is None:
         return error_in(body, secret)
     return _fault(reply.meta_info, n_prompt, secret) or reply
-
-
-def _several(body: bytes, n_replies: int, secret: str) -> list[_Generated] | Failure:
-    if len(body) > MAX_BODY_BYTES:
-        return too_large(len(body))
-    if not body.lstrip().startswith(b"["):
-        return error_in(body, secret)
-    replies = _batch(body, secret)
-    if not isinstance(replies, Failure) and len(replies) != n_replies:
-        said = f"{n_replies} prompts were sent and {len(replies)} answered"
-        return Failure("unparseable", said, permanent=True)
-    return replies
-
-
-def _reading(
-    reply: _Generated, prompt: Path, wanted: Sequence[int], secret: str
-) -> NodeReading | Failure:
-    meta = reply.meta_info
-    if meta is None:
-        return Failure("unparseable", "a reply of the batch holds no answer")
-    if (fault := _fault(meta, len(prompt), secret)) is not None:
-        return fault
-    rows = meta.output_token_ids_logprobs
-    if not rows or rows[0] is None or len(rows[0]) != len(wanted):
-        return _no_logprobs(len(wanted), rows and rows[0])
-    values = [logprob(value) for value, _, _ in rows[0]]
-    if any(map(math.isnan, values)):
-        return _NO_NUMBER
-    return NodeReading(dict(zip(wanted, values, strict=True)))
 
 
 def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
