@@ -167,7 +167,13 @@ class Dataset:
             seed: Of the order.
             by_cluster: Shuffle whole clusters, so that the items of each stand together.
         """
-        marks = self._marks(seed)
+        seen: dict[bytes, int] = {}
+        marks = []
+        for index in range(len(self)):
+            content = self._digests[index].tobytes()
+            # Copies of an item must not end up next to each other.
+            seen[content] = seen.get(content, 0) + 1
+            marks.append(digest("order of items", seed, content, seen[content]))
         order = sorted(range(len(self)), key=marks.__getitem__)
         if by_cluster and self.clusters is not None:
             order = self._together(order, self.clusters.codes, seed)
@@ -181,16 +187,6 @@ class Dataset:
             clusters=None if self.clusters is None else self.clusters.of(places),
             order=places if self._order is None else self._order[places],
         )
-
-    def _marks(self, seed: int) -> list[bytes]:
-        seen: dict[bytes, int] = {}
-        marks = []
-        for index in range(len(self)):
-            content = self._digests[index].tobytes()
-            # Copies of an item must not end up next to each other.
-            seen[content] = seen.get(content, 0) + 1
-            marks.append(digest("order of items", seed, content, seen[content]))
-        return marks
 
     def _together(self, order: Sequence[int], codes: Codes, seed: int) -> list[int]:
         """An order of items with each cluster at one place, drawn for the cluster as a whole."""

@@ -238,7 +238,16 @@ class Driver:
         """Return the results of the requests, or `_PENDING`."""
         lacking = self._lacking(asked) if self.absent else None
         if lacking is not None:
-            self._set_aside(unit, asked, lacking)
+            for keyed in asked:
+                name = keyed.ask.model
+                if name in self.absent or name in self._plan.given:
+                    continue
+                if keyed.key not in self._in_flight and self._known(keyed) is None:
+                    self._send(unit.position, keyed, [], begun=False)
+            unit.coroutine.close()
+            self.n_open -= 1
+            self.n_bytes -= unit.n_bytes
+            self.set_aside.append((unit.position, lacking))
             return _PENDING
         unit.answers = [None] * len(asked)
         waits_for = []
@@ -300,19 +309,6 @@ class Driver:
             if is_asked and keyed.key not in self._in_flight and self._known(keyed) is None:
                 return model
         return None
-
-    def _set_aside(self, unit: _Running, asked: list[_Keyed], lacking: str) -> None:
-        """Ask what can be asked now, and close the unit."""
-        for keyed in asked:
-            model = keyed.ask.model
-            if model in self.absent or model in self._plan.given:
-                continue
-            if keyed.key not in self._in_flight and self._known(keyed) is None:
-                self._send(unit.position, keyed, [], begun=False)
-        unit.coroutine.close()
-        self.n_open -= 1
-        self.n_bytes -= unit.n_bytes
-        self.set_aside.append((unit.position, lacking))
 
     def _send(self, position: int, keyed: _Keyed, waiters: list[Any], *, begun: bool) -> None:
         seed = seed_of(keyed.key, self._plan.seed) if keyed.kind == "generate" else 0

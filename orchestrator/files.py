@@ -221,7 +221,11 @@ def temporary_folder() -> Iterator[Path]:
         OSError: If it can't be made.
     """
     folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
-    _remove_stale(folder.parent, folder.stat().st_mtime - _STALE_S)
+    before = folder.stat().st_mtime - _STALE_S
+    with contextlib.suppress(OSError), os.scandir(folder.parent) as found:
+        for entry in found:
+            if entry.name.startswith(_TEMPORARY):
+                _remove_if_stale(folder.parent / entry.name, before)
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with contextlib.suppress(OSError):  # some file systems have no locks
@@ -230,14 +234,6 @@ def temporary_folder() -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
-
-
-def _remove_stale(above: Path, before: float) -> None:
-    """Remove what killed processes of this user left in a folder before some time."""
-    with contextlib.suppress(OSError), os.scandir(above) as found:
-        for entry in found:
-            if entry.name.startswith(_TEMPORARY):
-                _remove_if_stale(above / entry.name, before)
 
 
 def _remove_if_stale(folder: Path, before: float) -> None:

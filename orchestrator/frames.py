@@ -344,7 +344,12 @@ def _chunks(rows: Iterable[Sequence[object]]) -> Iterator[list[Sequence[object]]
     n_chunks = 0
     for row in rows:
         chunk.append(row)
-        n_bytes += _size(row)
+        # Texts and lists, roughly; the texts of a list count as numbers.
+        for value in row:
+            if isinstance(value, str):
+                n_bytes += len(value)
+            elif isinstance(value, list):
+                n_bytes += _CELL_BYTES * len(value)
         if len(chunk) >= _CHUNK_ROWS or n_bytes >= _CHUNK_BYTES:
             yield chunk
             chunk, n_bytes = [], 0
@@ -352,15 +357,3 @@ def _chunks(rows: Iterable[Sequence[object]]) -> Iterator[list[Sequence[object]]
     # No rows at all still make a frame.
     if chunk or not n_chunks:
         yield chunk
-
-
-def _size(row: Sequence[Any]) -> int:
-    """Bytes of texts and lists, roughly; a list's texts count as numbers."""
-    n_bytes = 0
-    for value in row:
-        kind = type(value)
-        if kind is str:
-            n_bytes += len(value)
-        elif kind is list:
-            n_bytes += _CELL_BYTES * len(value)
-    return n_bytes

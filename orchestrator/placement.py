@@ -144,7 +144,14 @@ def place(demands: Sequence[Demand], inventory: Inventory) -> Placement:
         else:
             pieces[demand.name] = piece
     possible = [demand for demand in demands if demand.name in pieces]
-    groups = _fewest(possible, pieces, inventory)
+    # Waves by first fit, in the order of depth or of size, whichever gives fewer.
+    by_depth = sorted(possible, key=lambda demand: demand.depth)
+    by_size = sorted(possible, key=lambda demand: _size(pieces[demand.name]), reverse=True)
+    found = [_first_fit(order, pieces, inventory) for order in (by_depth, by_size)]
+    groups = min(found, key=len)
+    place_of = {demand.name: number for number, demand in enumerate(by_depth)}
+    # What answers goes first: then each wave finds its judgments ready.
+    groups.sort(key=lambda group: sum(place_of[demand.name] for demand in group) / len(group))
     waves = [_wave(group, pieces, inventory) for group in groups]
     return Placement(tuple(waves), tuple(impossible))
 
@@ -189,20 +196,6 @@ def _piece(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
 
 def _gib(n_bytes: int) -> str:
     return f"{n_bytes / GIB:.1f} GiB"
-
-
-def _fewest(
-    demands: Sequence[Demand], pieces: Mapping[str, _Piece | None], inventory: Inventory
-) -> list[list[Demand]]:
-    """Waves by first fit, in the order of depth or of size, whichever gives fewer."""
-    by_depth = sorted(demands, key=lambda demand: demand.depth)
-    by_size = sorted(demands, key=lambda demand: _size(pieces[demand.name]), reverse=True)
-    found = [_first_fit(order, pieces, inventory) for order in (by_depth, by_size)]
-    best = min(found, key=len)
-    place_of = {demand.name: number for number, demand in enumerate(by_depth)}
-    # What answers goes first: then each wave finds its judgments ready.
-    best.sort(key=lambda group: sum(place_of[demand.name] for demand in group) / len(group))
-    return best
 
 
 def _size(piece: _Piece | None) -> tuple[int, int]:

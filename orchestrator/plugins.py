@@ -91,7 +91,13 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
         hint = f"; did you mean {near[0]!r}?" if near else f"; available: {', '.join(known)}"
         raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
     if not plugin_files.is_file(kind):
-        _check_module(kind)
+        module, _, chosen = kind.partition(":")
+        parts = [*module.split("."), *([chosen] if ":" in kind else [])]
+        if not all(part.isidentifier() for part in parts):
+            raise PluginError(
+                f"{kind!r} is neither a file that ends in {plugin_files.SUFFIX} nor a module; give "
+                f"'./my_method.py' or 'mypackage.mymethod'"
+            )
     if not allow_code:
         raise NotAllowedError(f"{kind!r} is code that the recipe names, which needs permission")
     return _from_outside(kind.partition(":")[0], kind)
@@ -260,16 +266,6 @@ def blame(error: BaseException) -> PluginError | None:
     return PluginError(
         f"{last.filename}:{last.lineno}: {kind!r} raised {type(error).__name__}: {error}"
     )
-
-
-def _check_module(kind: str) -> None:
-    module, _, chosen = kind.partition(":")
-    parts = [*module.split("."), *([chosen] if ":" in kind else [])]
-    if not all(part.isidentifier() for part in parts):
-        raise PluginError(
-            f"{kind!r} is neither a file that ends in {plugin_files.SUFFIX} nor a module; give "
-            f"'./my_method.py' or 'mypackage.mymethod'"
-        )
 
 
 def _from_outside(name: str, kind: str) -> ModuleType:

@@ -266,7 +266,12 @@ class Plan:
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
         index, which = divmod(position, len(self._combinations))
-        content = self._content(index)
+        content = self.items.content(index) or self._contents.get(index)
+        if content is None:
+            content = item_digest(self._item_at(index))
+            if len(self._contents) >= _KEPT_CONTENTS:
+                del self._contents[next(iter(self._contents))]
+            self._contents[index] = content
         other = self._demonstration(index) if self._demonstrates[which] else None
         if other is None:
             return self._hashes[which].of(content)
@@ -324,13 +329,3 @@ class Plan:
                     del self._kept[next(iter(self._kept))]
                 self._kept[index] = item
         return item
-
-    def _content(self, index: int) -> bytes:
-        """Hash of an item."""
-        content = self.items.content(index) or self._contents.get(index)
-        if content is None:
-            content = item_digest(self._item_at(index))
-            if len(self._contents) >= _KEPT_CONTENTS:
-                del self._contents[next(iter(self._contents))]
-            self._contents[index] = content
-        return content
