@@ -112,20 +112,16 @@ class AiohttpTransport:
             most_bytes = self._max_body_bytes
             if method == "GET":
                 most_bytes = min(most_bytes, CONTROL_BYTES)
-            read = await self._read(response, most_bytes)
+            announced = response.content_length or 0
+            if announced > most_bytes:
+                read: bytes | Failure = too_large(announced, most_bytes)
+            else:
+                encoding = response.headers.get("Content-Encoding", "")
+                chunks = response.content.iter_any()
+                read = await collect(chunks, self, encoding, most_bytes)
+            if isinstance(read, Failure):
+                response.close()
         return read if isinstance(read, Failure) else Reply(response.status, kept, read)
-
-    async def _read(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytes | Failure:
-        announced = response.content_length or 0
-        if announced > most_bytes:
-            body: bytes | Failure = too_large(announced, most_bytes)
-        else:
-            encoding = response.headers.get("Content-Encoding", "")
-            chunks = response.content.iter_any()
-            body = await collect(chunks, self, encoding, most_bytes)
-        if isinstance(body, Failure):
-            response.close()
-        return body
 
     def _open(self, method: str) -> aiohttp.ClientSession:
         # Questions about health and load have connections of their own: they must be answered

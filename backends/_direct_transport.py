@@ -177,7 +177,10 @@ class _Pool:
     async def _exchange(
         self, request: bytes, deadline: float, timeout_s: float, read: Read[T]
     ) -> T | Failure:
-        connection: Connection | Failure | None = self._reusable()
+        connection: Connection | Failure | None = None
+        fresh = asyncio.get_running_loop().time() - self._keepalive_s
+        if self._idle and self._idle[-1].idle_since > fresh:
+            connection = self._idle.pop()
         for _ in range(2):
             if connection is None:
                 connection = await self._connect(deadline, timeout_s)
@@ -200,12 +203,6 @@ class _Pool:
         return Failure("connection", "the server closed the connection before replying")
 
     # -- connections -----------------------------------------------------------------------------
-
-    def _reusable(self) -> Connection | None:
-        fresh = asyncio.get_running_loop().time() - self._keepalive_s
-        if self._idle and self._idle[-1].idle_since > fresh:
-            return self._idle.pop()
-        return None
 
     async def _connect(self, deadline: float, timeout_s: float) -> Connection | Failure:
         while self._idle and len(self._idle) + len(self._busy) >= self._limit:

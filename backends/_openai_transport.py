@@ -134,7 +134,8 @@ class OpenaiTransport:
         body = await collect(response.aiter_raw(), self, encoding, self._max_body_bytes)
         if isinstance(body, Failure):
             return body
-        return Reply(response.status_code, _kept(response.headers), body)
+        kept = {name: value for name in KEPT_HEADERS if (value := response.headers.get(name))}
+        return Reply(response.status_code, kept, body)
 
     async def _refuse(self, response: _Streamed) -> None:
         """Called with each response before its body is read.
@@ -177,10 +178,6 @@ class OpenaiTransport:
             ),
         )
         return self._client
-
-
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name in KEPT_HEADERS if (value := headers.get(name))}
 
 
 def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:

@@ -5,8 +5,9 @@ For servers that tokenise on request and take ids. What depends on the model alo
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from functools import wraps
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -15,6 +16,7 @@ from orchestrator.records import Failure, Message, Messages
 
 Ids = tuple[int, ...]
 K = TypeVar("K", bound=Hashable)
+P = ParamSpec("P")
 V = TypeVar("V")
 
 _TAIL: Final = 8
@@ -230,7 +232,9 @@ class Contexts:
         return tail if (await self._context(tail)).whole else None
 
     async def _continue(self, context: _Context, text: str) -> Continuation:
-        alone = await self._alone(text)
+        alone = await self._texts.learn(
+            text, lambda: self._encode_alone(text), lambda _: _TAIL + len(text)
+        )
         joint = await self._server.plain(context.text + text, special=False)
         n_known = len(context.ids)
         if joint[:n_known] == context.ids:
@@ -276,11 +280,6 @@ class Contexts:
 
         return await self._contexts.learn(ids, ask, lambda _: _TAIL + len(ids))
 
-    async def _alone(self, text: str) -> Ids:
-        return await self._texts.learn(
-            text, lambda: self._encode_alone(text), lambda _: _TAIL + len(text)
-        )
-
     async def _encode_alone(self, text: str) -> Ids:
         if self._spells_spaces is None:
             self._spells_spaces = await self._server.spells_spaces()
@@ -314,3 +313,15 @@ async def outcome(work: Awaitable[V]) -> V | Failure:
         return failed.failure
     except UnicodeEncodeError:
         return NO_TEXT
+
+
+def as_outcome(
+    method: Callable[P, Awaitable[V]],
+) -> Callable[P, Coroutine[Any, Any, V | Failure]]:
+    """Let a coroutine function return the failure that it raises as `Failed`."""
+
+    @wraps(method)
+    async def call(*arguments: P.args, **named: P.kwargs) -> V | Failure:
+        return await outcome(method(*arguments, **named))
+
+    return call

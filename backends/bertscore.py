@@ -101,7 +101,11 @@ class BertScoreKind(ComparerKind[Config]):
             UsageError: If the extra is not installed, or the encoder is not there.
         """
         config = self.config
-        parts = _weights_identity(_folder(config.encoder, base))
+        folder = _folder(config.encoder, base)
+        try:
+            parts = _weights.identity(str(folder))
+        except LaunchError as error:
+            raise UsageError(f"the encoder in {folder}: {error}") from error
         return {
             "kind": "bertscore",
             "algorithm": "1",
@@ -161,10 +165,3 @@ def _folder(encoder: str, base: Path) -> Path:
         return _weights.resolve(str(relative) if relative.is_dir() else encoder)
     except LaunchError as error:
         raise UsageError(f"the encoder {encoder!r}: {error}") from error
-
-
-def _weights_identity(folder: Path) -> dict[str, str]:
-    try:
-        return _weights.identity(str(folder))
-    except LaunchError as error:
-        raise UsageError(f"the encoder in {folder}: {error}") from error

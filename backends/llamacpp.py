@@ -20,7 +20,7 @@ from backends._direct_transport import lean_transport
 from backends._llamacpp_forcing import Forcer
 from backends._llamacpp_tokenizer import COMPLETION, LlamacppTokenizer
 from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, without_version
-from backends._tokens import Contexts, Failed, Ids, known, outcome
+from backends._tokens import Contexts, Failed, as_outcome, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
@@ -37,7 +37,6 @@ from orchestrator.wire import failures, replies, trie
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire import llamacpp_completions as completions
 from orchestrator.wire.requests import Dialect
-from orchestrator.wire.trie import Walk
 
 _NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
@@ -150,16 +149,39 @@ class Llamacpp(ByIds):
 
     # -- what is asked ----------------------------------------------------------------------------
 
+    @as_outcome
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
         if (refused := self._turns(ask.messages)) is not None:
             return refused
-        server = await outcome(self._server())
-        if isinstance(server, Failure):
-            return server
+        server = await self._server()
         if server is None:
             return await super().generate(ask, seed)
-        return await outcome(self._generate(server, ask, seed))
+        prompt = await self._contexts.prompt(ask.messages)
+        extra = {"cache_prompt": self._config.cache_prompt, **self._config.extra_body}
+        made = await self._ask(
+            COMPLETION,
+            lambda: wire.generate(prompt, ask, seed, extra),
+            lambda body, secret: completions.draft(body, len(prompt), secret),
+        )
+        if not made.complete or ask.sampling.stop:
+            spelled = await self._tokenizer.spelled(made.tokens)
+            lacking = known(completions.place(made, spelled))
+            if lacking:
+                async with server.turns:
+                    for at in lacking:
+                        before = (*prompt, *made.tokens[:at])
+                        found, _ = await server.forcer.look_up(
+                            before, made.tokens[at], ask.top_logprobs
+                        )
+                        completions.fill(made, at, found, ask.top_logprobs)
+        reading = replies.Reading(
+            top=ask.top_logprobs,
+            offsets=ask.offsets,
+            thinking_end=self._endpoint.thinking_end,
+            secret=self._endpoint.api_key,
+        )
+        return known(completions.generation(made, reading))
 
     async def provenance(self) -> Provenance | Failure:
         """Build and fingerprint; a failure if the server does not have the model."""
@@ -193,42 +215,6 @@ class Llamacpp(ByIds):
 
     # -- how it is done ---------------------------------------------------------------------------
 
-    async def _generate(self, server: _Server, ask: GenerateAsk, seed: int) -> Generation:
-        prompt = await self._contexts.prompt(ask.messages)
-        extra = {"cache_prompt": self._config.cache_prompt, **self._config.extra_body}
-        made = await self._ask(
-            COMPLETION,
-            lambda: wire.generate(prompt, ask, seed, extra),
-            lambda body, secret: completions.draft(body, len(prompt), secret),
-        )
-        if not made.complete or ask.sampling.stop:
-            spelled = await self._tokenizer.spelled(made.tokens)
-            lacking = known(completions.place(made, spelled))
-            if lacking:
-                await self._look_up(server, prompt, made, lacking, ask.top_logprobs)
-        reading = replies.Reading(
-            top=ask.top_logprobs,
-            offsets=ask.offsets,
-            thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.api_key,
-        )
-        return known(completions.generation(made, reading))
-
-    async def _look_up(
-        self,
-        server: _Server,
-        prompt: Ids,
-        made: completions.Draft,
-        places: list[int],
-        n_listed: int,
-    ) -> None:
-        """Find what the tokens weigh that the server said nothing of."""
-        async with server.turns:
-            for at in places:
-                before = (*prompt, *made.tokens[:at])
-                reading, _ = await server.forcer.look_up(before, made.tokens[at], n_listed)
-                completions.fill(made, at, reading, n_listed)
-
     async def _score(self, ask: ScoreAsk) -> Scored:
         server = await self._server()
         if server is None:
@@ -253,28 +239,24 @@ class Llamacpp(ByIds):
             return known(await OpenaiCompatible.choose(self, ask))
         found = await self._labels(ask, self._config.choose_negligible)
         async with server.turns:
-            n_cached, n_requests = await self._look(server, found.walk, found.whole)
-        return found.choice(f"{self.kind}.n_probs", n_cached, n_requests)
-
-    async def _look(self, server: _Server, walk: Walk, whole: Ids) -> tuple[int, int]:
-        """Read what matters of a trie; prompt tokens cached at its root, and requests it took."""
-        n_vocab = server.model.n_vocab
-        usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
-        n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
-        reading, n_cached = await server.forcer.look(whole, n_listed)
-        walk.add([()], [reading])
-        n_requests = 1
-        while nodes := walk.unread():
-            reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed)
-            walk.add(nodes[:1], [reading])
-            n_requests += 1
-        for node, tokens in walk.missing().items():
-            for token in tokens:
-                step = await server.forcer.step((*whole, *node), token, 1)
+            walk, whole = found.walk, found.whole
+            n_vocab = server.model.n_vocab
+            usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
+            n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
+            reading, n_cached = await server.forcer.look(whole, n_listed)
+            walk.add([()], [reading])
+            n_requests = 1
+            while nodes := walk.unread():
+                reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed)
+                walk.add(nodes[:1], [reading])
                 n_requests += 1
-                if not math.isnan(step.logprobs[0]):
-                    walk.add([node], [trie.Reading({token: step.logprobs[0]})])
-        return n_cached, n_requests
+            for node, tokens in walk.missing().items():
+                for token in tokens:
+                    step = await server.forcer.step((*whole, *node), token, 1)
+                    n_requests += 1
+                    if not math.isnan(step.logprobs[0]):
+                        walk.add([node], [trie.Reading({token: step.logprobs[0]})])
+        return found.choice(f"{self.kind}.n_probs", n_cached, n_requests)
 
     # -- what the server is -----------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from backends._by_ids import ByIds, Labels
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import CONTROL_TIMEOUT_S, without_version
 from backends._sglang_tokenizer import GENERATE, SglangTokenizer
-from backends._tokens import Contexts, Failed, outcome
+from backends._tokens import Contexts, Failed, as_outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
@@ -89,11 +89,26 @@ class Sglang(ByIds):
 
     # -- what is asked ----------------------------------------------------------------------------
 
+    @as_outcome
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`; seeds count under deterministic inference only."""
         if (refused := self._turns(ask.messages)) is not None:
             return refused
-        return await outcome(self._draw(ask, seed))
+        config = self._config
+        prompt = await self._contexts.prompt(ask.messages)
+        reading = replies.Reading(
+            top=ask.top_logprobs,
+            # 0 draws greedily without scaling; top-p and top-k never touch the numbers.
+            raw=config.original_logprobs or ask.sampling.temperature in {0, 1},
+            offsets=ask.offsets,
+            thinking_end=self._endpoint.thinking_end,
+            secret=self._endpoint.api_key,
+        )
+        return await self._ask(
+            GENERATE,
+            lambda: wire.draw(prompt, ask, seed, config.extra_sampling, config.lora_path),
+            lambda body, _: wire.generation(body, reading, len(prompt)),
+        )
 
     async def provenance(self) -> Provenance | Failure:
         """Version; a failure without the model, or while the server is not ready."""
@@ -115,23 +130,6 @@ class Sglang(ByIds):
         return await self._metrics()
 
     # -- how it is done ----------------------------------------------------------------------------
-
-    async def _draw(self, ask: GenerateAsk, seed: int) -> Generation:
-        config = self._config
-        prompt = await self._contexts.prompt(ask.messages)
-        reading = replies.Reading(
-            top=ask.top_logprobs,
-            # 0 draws greedily without scaling; top-p and top-k never touch the numbers.
-            raw=config.original_logprobs or ask.sampling.temperature in {0, 1},
-            offsets=ask.offsets,
-            thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.api_key,
-        )
-        return await self._ask(
-            GENERATE,
-            lambda: wire.draw(prompt, ask, seed, config.extra_sampling, config.lora_path),
-            lambda body, _: wire.generation(body, reading, len(prompt)),
-        )
 
     async def _score(self, ask: ScoreAsk) -> Scored:
         given = await self._given(ask)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, without_version
-from backends._tokens import Cache, Failed, outcome
+from backends._tokens import Cache, Failed, as_outcome
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
 from orchestrator.backend import (
@@ -68,49 +68,11 @@ class Tgi(OpenaiCompatible):
 
     # -- what is asked ----------------------------------------------------------------------------
 
+    @as_outcome
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
         if (refused := self._turns(ask.messages)) is not None:
             return refused
-        return await outcome(self._draw(ask, seed))
-
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        """See `orchestrator.backend.Backend`; needs `--enable-prefill-logprobs`."""
-        refused = self._turns(ask.messages) or _unscorable(ask)
-        if refused is not None:
-            return refused
-        if not ask.text:
-            return replies.scored_nothing(f"{self.kind}.prefill", ask)
-        return await outcome(self._score(ask))
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
-        """See `orchestrator.backend.Backend`.
-
-        Labels of one token each are read from the alternatives. Where some are not listed, a
-        grammar that allows the labels alone lists them all, renormalised; a label that is in both
-        lists says by how much, which gives the others' probabilities over the whole vocabulary.
-        Longer labels are scored one by one.
-        """
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        if ask.prefix.token_ids and not ask.prefix.text:
-            return _NO_IDS
-        return await outcome(self._choose(ask))
-
-    async def provenance(self) -> Provenance | Failure:
-        """Version and commit."""
-        secret = self._endpoint.api_key
-        reply = await self._transport.get("/info", CONTROL_TIMEOUT_S)
-        stated = self._read(reply, lambda body: wire.version(body, secret))
-        return stated if isinstance(stated, Failure) else self._stated(*stated)
-
-    async def load(self) -> ServerLoad | None:
-        """Figures from `/metrics`; None where there are none."""
-        return await self._metrics()
-
-    # -- how it is done ----------------------------------------------------------------------------
-
-    async def _draw(self, ask: GenerateAsk, seed: int) -> Generation:
         prompt = await self._prompt(ask.messages)
         reading = replies.Reading(
             top=ask.top_logprobs,
@@ -127,7 +89,14 @@ class Tgi(OpenaiCompatible):
             lambda body, _: wire.generation(body, reading, ask, len(prompt.ids)),
         )
 
-    async def _score(self, ask: ScoreAsk) -> Scored:
+    @as_outcome
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Backend`; needs `--enable-prefill-logprobs`."""
+        refused = self._turns(ask.messages) or _unscorable(ask)
+        if refused is not None:
+            return refused
+        if not ask.text:
+            return replies.scored_nothing(f"{self.kind}.prefill", ask)
         prompt = await self._prompt(ask.messages)
         ids, logprobs = await self._forced(prompt, ask.text)
         if ask.token_ids and ids != ask.token_ids:
@@ -140,6 +109,58 @@ class Tgi(OpenaiCompatible):
             "separate" if separate else "joint",
             f"{self.kind}.prefill",
         )
+
+    @as_outcome
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Backend`.
+
+        Labels of one token each are read from the alternatives. Where some are not listed, a
+        grammar that allows the labels alone lists them all, renormalised; a label that is in both
+        lists says by how much, which gives the others' probabilities over the whole vocabulary.
+        Longer labels are scored one by one.
+        """
+        if (refused := self._turns(ask.messages)) is not None:
+            return refused
+        if ask.prefix.token_ids and not ask.prefix.text:
+            return _NO_IDS
+        prompt = await self._prompt(ask.messages)
+        if ask.prefix.text:
+            text = prompt.text + ask.prefix.text
+            prompt = Templated(text, await self._tokens(text, special=self._endpoint.plain))
+        groups = [
+            [await self._label(prompt.text, text) for text in label.spellings]
+            for label in ask.labels
+        ]
+        paths = [path for group in groups for path in group]
+        if len(set(paths)) != len(paths):
+            raise Failed(_SAME)
+        if trie.nested(paths):
+            raise Failed(_NESTED)
+        if all(len(path) == 1 for path in paths):
+            return await self._choose_by_list(prompt, ask.labels, groups)
+        found = []
+        for label in ask.labels:
+            sums = [
+                float((await self._forced(prompt, text))[1].sum(dtype=np.float64))
+                for text in dict.fromkeys(label.spellings)
+            ]
+            found.append(trie.total([(value, value) for value in sums])[0])
+        n_requests = sum(len(dict.fromkeys(label.spellings)) for label in ask.labels)
+        values, method = tuple(found), f"{self.kind}.prefill"
+        return Choice(values, values, method, len(prompt.ids), n_requests=n_requests)
+
+    async def provenance(self) -> Provenance | Failure:
+        """Version and commit."""
+        secret = self._endpoint.api_key
+        reply = await self._transport.get("/info", CONTROL_TIMEOUT_S)
+        stated = self._read(reply, lambda body: wire.version(body, secret))
+        return stated if isinstance(stated, Failure) else self._stated(*stated)
+
+    async def load(self) -> ServerLoad | None:
+        """Figures from `/metrics`; None where there are none."""
+        return await self._metrics()
+
+    # -- how it is done ----------------------------------------------------------------------------
 
     async def _forced(self, prompt: Templated, text: str) -> tuple[Ids, Any]:
         """The ids of a text after a prompt, and ln p of each.
@@ -156,24 +177,6 @@ class Tgi(OpenaiCompatible):
         if found.ids[:n_prompt] != prompt.ids or len(found.ids) == n_prompt or not n_prompt:
             raise Failed(_MERGED)
         return found.ids[n_prompt:], found.logprobs[n_prompt:]
-
-    async def _choose(self, ask: ChooseAsk) -> Choice:
-        prompt = await self._prompt(ask.messages)
-        if ask.prefix.text:
-            text = prompt.text + ask.prefix.text
-            prompt = Templated(text, await self._tokens(text, special=self._endpoint.plain))
-        groups = [
-            [await self._label(prompt.text, text) for text in label.spellings]
-            for label in ask.labels
-        ]
-        paths = [path for group in groups for path in group]
-        if len(set(paths)) != len(paths):
-            raise Failed(_SAME)
-        if trie.nested(paths):
-            raise Failed(_NESTED)
-        if all(len(path) == 1 for path in paths):
-            return await self._choose_by_list(prompt, ask.labels, groups)
-        return await self._choose_by_score(prompt, ask.labels)
 
     async def _choose_by_list(
         self, prompt: Templated, labels: Sequence[Label], groups: Sequence[Sequence[Ids]]
@@ -197,18 +200,6 @@ class Tgi(OpenaiCompatible):
         logprobs, upper = zip(*values, strict=True)
         method = f"{self.kind}.top_n_tokens" + ("+grammar" if n_requests > 1 else "")
         return Choice(logprobs, upper, method, len(prompt.ids), n_requests=n_requests)
-
-    async def _choose_by_score(self, prompt: Templated, labels: Sequence[Label]) -> Choice:
-        found = []
-        for label in labels:
-            sums = [
-                float((await self._forced(prompt, text))[1].sum(dtype=np.float64))
-                for text in dict.fromkeys(label.spellings)
-            ]
-            found.append(trie.total([(value, value) for value in sums])[0])
-        n_requests = sum(len(dict.fromkeys(label.spellings)) for label in labels)
-        values, method = tuple(found), f"{self.kind}.prefill"
-        return Choice(values, values, method, len(prompt.ids), n_requests=n_requests)
 
     async def _look(self, prompt: Templated, allowed: Sequence[str]) -> Listed:
         top_n, special = self._config.top_n_tokens, self._endpoint.plain

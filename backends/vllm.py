@@ -18,7 +18,7 @@ from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
 from backends._gate import Gate, gate_of
 from backends._openai_compatible import without_version
-from backends._tokens import Contexts, Failed, Ids, known, outcome
+from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import KEEPALIVE_S, Transport
 from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
@@ -131,9 +131,17 @@ class Vllm(ByIds):
         async with self._reading():
             return _checked(await super().generate(ask, seed))
 
+    @as_outcome
     async def provenance(self) -> Provenance | Failure:
         """Version and fingerprint, after a token was drawn; a failure without the model."""
-        return await outcome(self._find_provenance())
+        known(await self._served())
+        version, _ = known(await self._version())
+        model = self._endpoint.model
+        async with self._reading():
+            trial = await self._ask(COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
+        if not (trial.has_ids and trial.has_logprobs):
+            raise Failed(Failure("unsupported", _NOT_VLLM, permanent=True))
+        return self._stated(version, trial.fingerprint)
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""
@@ -243,7 +251,7 @@ class Vllm(ByIds):
         firsts = range(0, len(wanted), wire.MOST_EXACT_IDS)
         for first in firsts:
             some = wanted[first : first + wire.MOST_EXACT_IDS]
-            async with self._exact():
+            async with self._shared_gate().exact() if self._keeps_apart else nullcontext():
                 looked = await self._ask_exactly(prompts, some)
             walk.add(missing, looked.readings)
         return len(firsts)
@@ -275,16 +283,6 @@ class Vllm(ByIds):
                 self._cap = _cap(body)
         return self._cap
 
-    async def _find_provenance(self) -> Provenance:
-        known(await self._served())
-        version, _ = known(await self._version())
-        model = self._endpoint.model
-        async with self._reading():
-            trial = await self._ask(COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
-        if not (trial.has_ids and trial.has_logprobs):
-            raise Failed(Failure("unsupported", _NOT_VLLM, permanent=True))
-        return self._stated(version, trial.fingerprint)
-
     @contextmanager
     def _extra(self, n: int) -> Iterator[None]:
         """Count prompts that are under way beyond one for a request."""
@@ -296,9 +294,6 @@ class Vllm(ByIds):
 
     def _reading(self) -> AbstractAsyncContextManager[None]:
         return self._shared_gate().reading() if self._keeps_apart else nullcontext()
-
-    def _exact(self) -> AbstractAsyncContextManager[None]:
-        return self._shared_gate().exact() if self._keeps_apart else nullcontext()
 
     def _shared_gate(self) -> Gate:
         """The one of all connections to the server."""
