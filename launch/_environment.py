@@ -34,7 +34,12 @@ _SHORTEST_HIDDEN: Final = 4
 
 def inherited(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables of an environment that a server gets."""
-    return {name: value for name, value in variables.items() if _is_inherited(name)}
+    return {
+        name: value
+        for name, value in variables.items()
+        if not (name in _LEFTOVERS or is_secret_name(name))
+        and (name in INHERITED or name.startswith(INHERITED_PREFIXES))
+    }
 
 
 def taken(names: Collection[str], variables: Mapping[str, str]) -> dict[str, str]:
@@ -80,9 +85,3 @@ def refuse_secrets(env: Mapping[str, str], arguments: Collection[str]) -> None:
                 f"shown in the list of processes; set the server's own variable in your "
                 f"environment and name it by `env_from: [NAME]`"
             )
-
-
-def _is_inherited(name: str) -> bool:
-    if name in _LEFTOVERS or is_secret_name(name):
-        return False
-    return name in INHERITED or name.startswith(INHERITED_PREFIXES)

@@ -64,7 +64,25 @@ async def running(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT, or the fault "exit"; the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(
+        prog="python -m launch._fake_server",
+        description="A fake model server for tests, demonstrations and benchmarks.",
+        epilog=f"Requests need the key in {KEY_VARIABLE} where that is set.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument(
+        "--model", action="append", default=[], help="a name to answer to; any where none is given"
+    )
+    parser.add_argument("--rules", help="JSON, or a file with it")
+    parser.add_argument(
+        "--fixed",
+        action="append",
+        default=[],
+        metavar="ROUTE=FILE",
+        help="answer every request of a route (chat, choose, …) with a file",
+    )
+    parser.add_argument("--log", type=Path, help="append the hash of each request to this file")
+    options = parser.parse_args(arguments)
     try:
         rules = _with_fixed(load(options.rules), options.fixed)
         return asyncio.run(_serve(options, rules))
@@ -100,28 +118,6 @@ def _with_fixed(rules: Rules, fixed: Sequence[str]) -> Rules:
         route, _, path = pair.partition("=")
         added.append(Rule(route=route, fixed=path))
     return msgspec.structs.replace(rules, rules=(*added, *rules.rules))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch._fake_server",
-        description="A fake model server for tests, demonstrations and benchmarks.",
-        epilog=f"Requests need the key in {KEY_VARIABLE} where that is set.",
-    )
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument(
-        "--model", action="append", default=[], help="a name to answer to; any where none is given"
-    )
-    parser.add_argument("--rules", help="JSON, or a file with it")
-    parser.add_argument(
-        "--fixed",
-        action="append",
-        default=[],
-        metavar="ROUTE=FILE",
-        help="answer every request of a route (chat, choose, …) with a file",
-    )
-    parser.add_argument("--log", type=Path, help="append the hash of each request to this file")
-    return parser
 
 
 if __name__ == "__main__":

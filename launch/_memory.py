@@ -87,11 +87,16 @@ def weight_bytes(folder: Path, n_bytes: int | None = None, quantization: str | N
         LaunchError: If a header can't be read.
     """
     per_float = _QUANTISED.get(quantization or "")
-    total = 0.0
     if folder.is_file():
         n_numbers = sum(math.prod(part.shape) for part in _converted.described(folder).parts)
         return math.ceil(n_numbers * (per_float or n_bytes or _FLOAT_BYTES["F32"]))
-    for file in _weight_files(folder):
+    files, index = _safetensors.weight_files(folder), folder / _safetensors.INDEX
+    if index.is_file():
+        # Some repositories hold the same weights twice; the index names those of the model.
+        names = set(_safetensors.read_json(index).get("weight_map", {}).values())
+        files = [path for path in files if path.name in names]
+    total = 0.0
+    for file in files:
         for _, dtype, size in _safetensors.tensors(file):
             own = _FLOAT_BYTES.get(dtype)
             if own is None:
@@ -107,16 +112,6 @@ def ordinal(gpu: str) -> int:
     if visible is None:
         return int(gpu)
     return [name.strip() for name in visible.split(",")].index(gpu)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """The files that make up the model; some repositories hold the same weights twice."""
-    index = folder / _safetensors.INDEX
-    files = _safetensors.weight_files(folder)
-    if index.is_file():
-        names = set(_safetensors.read_json(index).get("weight_map", {}).values())
-        return [path for path in files if path.name in names]
-    return files
 
 
 def _number(config: Mapping[str, Any], folder: Path, *names: str) -> int:

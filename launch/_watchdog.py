@@ -36,7 +36,12 @@ def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
     grace_s, n_words = float(arguments[0]), int(arguments[1])
     last, command = arguments[2 : 2 + n_words], arguments[2 + n_words :]
-    wakeup = _catch_signals()
+    # Readable when a signal comes; each byte is a signal number.
+    wakeup, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in (*_STOP_SIGNALS, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
     parent = os.getppid()
     try:
         server = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
@@ -81,16 +86,6 @@ def clean_up(command: Sequence[str]) -> None:
             )
 
 
-def _catch_signals() -> int:
-    """A descriptor that becomes readable when a signal comes; each byte is a signal number."""
-    read_end, write_end = os.pipe()
-    os.set_blocking(write_end, False)
-    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    for number in (*_STOP_SIGNALS, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)
-    return read_end
-
-
 def _die_with_parent() -> None:
     """Have the kernel kill the server if the watchdog itself is killed (Linux only)."""
     if sys.platform == "linux":
@@ -103,7 +98,8 @@ def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
     """Return when the server has ended, by itself or because it was time."""
     owner: _Owner | None = _Owner(parent)
     deadline: float | None = None
-    while not _has_ended(pid):
+    # Looks at the server without reaping it.
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         timeout_s = _LOOK_S if deadline is None else deadline - time.monotonic()
         if timeout_s <= 0:
             _signal_group(pid, signal.SIGKILL)
@@ -142,11 +138,6 @@ class _Owner:
         if said.startswith(KEEP):
             self.lets_go = True
         return not self.lets_go and (has_ended or not said)
-
-
-def _has_ended(pid: int) -> bool:
-    """Return True if the server is dead, without reaping it."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -165,19 +165,19 @@ def adapters(folders: Mapping[str, str]) -> dict[str, str]:
     Raises:
         LaunchError: If a folder holds none.
     """
-    return {f"adapter.{name}": _adapter(folder) for name, folder in sorted(folders.items())}
-
-
-def _adapter(folder: str) -> str:
-    place = Path(folder)
-    if not (place / "adapter_model.safetensors").is_file():
-        raise LaunchError(
-            f"no adapter_model.safetensors in {folder}: not a LoRA adapter, or one in a format "
-            f"that is not loaded"
-        )
-    if (pickled := place / "new_embeddings.bin").exists():
-        raise LaunchError(f"{pickled} would be loaded, and may run code then; remove it")
-    return digest(sorted({*place.glob("adapter_*"), *_safetensors.weight_files(place)}))
+    found = {}
+    for name, folder in sorted(folders.items()):
+        place = Path(folder)
+        if not (place / "adapter_model.safetensors").is_file():
+            raise LaunchError(
+                f"no adapter_model.safetensors in {folder}: not a LoRA adapter, or one in a "
+                f"format that is not loaded"
+            )
+        if (pickled := place / "new_embeddings.bin").exists():
+            raise LaunchError(f"{pickled} would be loaded, and may run code then; remove it")
+        files = {*place.glob("adapter_*"), *_safetensors.weight_files(place)}
+        found[f"adapter.{name}"] = digest(sorted(files))
+    return found
 
 
 def tokenizer(weights: str) -> tuple[Path, str]:

@@ -38,22 +38,16 @@ class Config(Settings):
 def argv(config: Config, models: tuple[ServedModel, ...], port: int) -> tuple[str, ...]:
     """Command line of a server for models by name."""
     names = [part for model in models for part in ("--model", model.name)]
-    rules = _with_qualities(config.rules, models)
-    settings = [] if rules is None else ["--rules", _canonical(rules)]
-    return python_module("launch._fake_server", "--port", str(port), *names, *settings)
-
-
-def _with_qualities(
-    rules: list[JsonValue] | dict[str, JsonValue] | None, models: tuple[ServedModel, ...]
-) -> JsonValue:
-    """Rules that also say the qualities which weights end in; those of the rules go first."""
     stated = ((model.name, _QUALITY.search(model.weights)) for model in models)
     qualities: dict[str, JsonValue] = {name: float(match[1]) for name, match in stated if match}
     if not qualities:
-        return rules
-    table = rules if isinstance(rules, dict) else {"rules": rules or []}
-    given = table.get("quality")
-    return {**table, "quality": {**qualities, **(given if isinstance(given, dict) else {})}}
+        rules = config.rules
+    else:
+        table = config.rules if isinstance(config.rules, dict) else {"rules": config.rules or []}
+        given = table.get("quality")
+        rules = {**table, "quality": {**qualities, **(given if isinstance(given, dict) else {})}}
+    settings = [] if rules is None else ["--rules", _canonical(rules)]
+    return python_module("launch._fake_server", "--port", str(port), *names, *settings)
 
 
 def _canonical(value: JsonValue) -> str:

@@ -22,7 +22,11 @@ def complete(request: Request, quality: float) -> tuple[bytes, int]:
 
     Ids after the last assistant's mark have the log-probabilities that a chat gives them.
     """
-    prompts = _prompts(request.prompt)
+    given = request.prompt
+    if isinstance(given, list) and given and not isinstance(given[0], int):
+        prompts = [_ids(one) for one in given]
+    else:
+        prompts = [_ids(given)]
     limit = request.limit(16)
     if limit < 1 and not request.echo:
         raise RefusedError(400, f"max_tokens must be at least 1, got {limit}")
@@ -87,12 +91,6 @@ def _logprobs(model: str, ids: list[int]) -> list[float]:
     # With no mark everything is continuation of an empty prompt.
     chat = language.number(model, language.decode(ids[: split - 1])) if split else plain
     return values + [language.logprob(chat, at, i) for at, i in enumerate(ids[split:])]
-
-
-def _prompts(prompt: str | list[object] | None) -> list[list[int]]:
-    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-        return [_ids(one) for one in prompt]
-    return [_ids(prompt)]
 
 
 def _ids(prompt: object) -> list[int]:

@@ -145,21 +145,17 @@ class Speaker:
         if verdict.text is not None:
             ids = language.encode(verdict.text)
         else:
-            ids = self._write(request, prompt, index, verdict)
+            seed = (request.seed, request.temperature, index) if request.temperature > 0 else ()
+            key = language.number(self._rules.seed, prompt.context, prompt.begun, *seed)
+            n_words = _SHORTEST + key % (_LONGEST - _SHORTEST + 1)
+            quality = self.quality(request.model)
+            spread = 0.3 * (language.fraction("spread", key) - 0.5)
+            ids = language.write(key, min(max(quality + spread, 0.0), 1.0), n_words)
+            case = judge.read(prompt.judged, request.model, quality)
+            said = judge.verdict(prompt.judged, case, evenly=verdict.judge_evenly)
+            ids += language.encode(said)
         ids = [*ids, language.END][:limit]
         return ids, "stop" if ids[-1] == language.END else "length"
-
-    def _write(self, request: Request, prompt: Prompt, index: int, verdict: Verdict) -> list[int]:
-        seed = (request.seed, request.temperature, index) if request.temperature > 0 else ()
-        key = language.number(self._rules.seed, prompt.context, prompt.begun, *seed)
-        n_words = _SHORTEST + key % (_LONGEST - _SHORTEST + 1)
-        quality = self.quality(request.model)
-        spread = 0.3 * (language.fraction("spread", key) - 0.5)
-        ids = language.write(key, min(max(quality + spread, 0.0), 1.0), n_words)
-        case = judge.read(prompt.judged, request.model, quality)
-        return ids + language.encode(
-            judge.verdict(prompt.judged, case, evenly=verdict.judge_evenly)
-        )
 
     def _one_token(
         self, request: Request, prompt: Prompt, verdict: Verdict

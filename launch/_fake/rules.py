@@ -150,7 +150,11 @@ def load(given: object) -> Rules:
         return given or Rules()
     try:
         if isinstance(given, (str, Path)):
-            given = msgspec.json.decode(_text(given))
+            if isinstance(given, str) and given.lstrip()[:1] in {"{", "[", "n"}:
+                text = given.encode()
+            else:
+                text = Path(given).read_bytes()
+            given = msgspec.json.decode(text)
         if given is None:
             return Rules()
         rules = msgspec.convert({"rules": given} if isinstance(given, list) else given, Rules)
@@ -159,12 +163,6 @@ def load(given: object) -> Rules:
     if unknown := sorted(rules.quirks - set(QUIRKS)):
         raise UsageError(f"rules of the fake server: no quirk {', '.join(unknown)}")
     return rules
-
-
-def _text(given: str | Path) -> bytes:
-    if isinstance(given, str) and given.lstrip()[:1] in {"{", "[", "n"}:
-        return given.encode()
-    return Path(given).read_bytes()
 
 
 class Referee:

@@ -140,23 +140,21 @@ class FakeServer:
                 models = [{"id": name, "object": "model"} for name in self._models]
                 return respond(200, encode({"object": "list", "data": models}))
             case "/metrics":
-                return respond(200, self._metrics(), content_type="text/plain; version=0.0.4")
+                now = asyncio.get_running_loop().time()
+                lines = []
+                for model in self._models or tuple(self._by_model):
+                    waiting = self._places.waiting(model, now)
+                    escaped = model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+                    label = f'model_name="{escaped}"'
+                    running = self._running[model] - waiting
+                    lines.append(f"orchestrator:num_requests_running{{{label}}} {running}")
+                    lines.append(f"orchestrator:num_requests_waiting{{{label}}} {waiting}")
+                metrics = "\n".join([*lines, ""]).encode()
+                return respond(200, metrics, content_type="text/plain; version=0.0.4")
             case "/fake/stats":
                 return respond(200, encode(self.stats()))
             case _:
                 return respond(404, error_body(404, "Not Found", "NotFoundError"))
-
-    def _metrics(self) -> bytes:
-        now = asyncio.get_running_loop().time()
-        lines = []
-        for name in self._models or tuple(self._by_model):
-            waiting = self._places.waiting(name, now)
-            escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            label = f'model_name="{escaped}"'
-            running = self._running[name] - waiting
-            lines.append(f"orchestrator:num_requests_running{{{label}}} {running}")
-            lines.append(f"orchestrator:num_requests_waiting{{{label}}} {waiting}")
-        return "\n".join([*lines, ""]).encode()
 
     def _ask(self, route: str, received: HttpRequest) -> Action:
         digest = blake2b(received.body, digest_size=12, key=route.encode())

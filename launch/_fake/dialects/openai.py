@@ -42,11 +42,13 @@ class Openai(Dialect):
         model = self.model_of(body)
         ids = self.toy.received(self.toy.chat(body.get("messages"), opens=True))
         limit = number(body, "max_completion_tokens", number(body, "max_tokens", 1024))
+        given = body.get("stop")
+        stops = [given] if isinstance(given, str) else given if isinstance(given, list) else []
         how = Sampling(
             limit=int(limit),
             temperature=number(body, "temperature", 1.0),
             seed=body.get("seed"),
-            stops=_stops(body.get("stop")),
+            stops=tuple(map(str, stops)),
         )
         draw = self.toy.draw(model, ids, how, verdict)
         entries = None
@@ -176,12 +178,6 @@ def create(toy: Toy) -> Dialect:
 
 def _reasons(model: str) -> bool:
     return "reasoning" in model
-
-
-def _stops(given: object) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,)
-    return tuple(map(str, given)) if isinstance(given, list) else ()
 
 
 def _usage(n_prompt: int, n_new: int, n_thought: int) -> dict[str, object]:

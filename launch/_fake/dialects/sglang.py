@@ -89,9 +89,11 @@ class Sglang(Dialect):
                 *language.encode(str(last.get("content", ""))),
             ]
         else:
-            ids = self.toy.chat(
-                _last_as_user(messages), opens=bool(body.get("add_generation_prompt", True))
-            )
+            if isinstance(messages, list) and messages and messages[-1].get("role") == "assistant":
+                turns = [*messages[:-1], {**messages[-1], "role": "user"}]
+            else:
+                turns = messages
+            ids = self.toy.chat(turns, opens=bool(body.get("add_generation_prompt", True)))
         return {"tokens": ids, "count": len(ids), "max_model_len": self.toy.rules.context_tokens}
 
     def _one(
@@ -194,13 +196,6 @@ class Sglang(Dialect):
 def create(toy: Toy) -> Dialect:
     """A server of this kind."""
     return Sglang(toy)
-
-
-def _last_as_user(messages: object) -> object:
-    """A trailing assistant's message becomes a user's, as the real server has it."""
-    if isinstance(messages, list) and messages and messages[-1].get("role") == "assistant":
-        return [*messages[:-1], {**messages[-1], "role": "user"}]
-    return messages
 
 
 def _of(value: Any, at: int, name: str, *, batch: bool) -> Any:  # noqa: ANN401 (JSON)

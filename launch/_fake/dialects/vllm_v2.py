@@ -110,7 +110,14 @@ class Vllm(Dialect):
         choices, n_prompt, n_new = [], 0, 0
         for index, given in enumerate(_prompts(body.get("prompt"))):
             ids = self.toy.received(given)
-            draw = self._drawn(model, ids, how, body, verdict)
+            only: Any = body.get("allowed_token_ids")
+            if not only:
+                draw = self.toy.draw(model, ids, how, verdict)
+            elif only[0] == language.END:
+                draw = Draw([language.END], "", "stop")
+            else:
+                new = [only[0]] * how.limit
+                draw = Draw(new, language.decode(new), "length")
             n_prompt, n_new = n_prompt + len(ids), n_new + len(draw.ids)
             choice: dict[str, Any] = {
                 "index": index,
@@ -143,22 +150,6 @@ class Vllm(Dialect):
                 choice |= {"prompt_token_ids": ids, "token_ids": draw.ids}
             choices.append(choice)
         return self._reply("text_completion", model, choices, n_prompt, n_new)
-
-    def _drawn(
-        self,
-        model: str,
-        ids: list[int],
-        how: Sampling,
-        body: Mapping[str, Any],
-        verdict: Verdict,
-    ) -> Draw:
-        only = body.get("allowed_token_ids")
-        if not only:
-            return self.toy.draw(model, ids, how, verdict)
-        if only[0] == language.END:
-            return Draw([language.END], "", "stop")
-        new = [only[0]] * how.limit
-        return Draw(new, language.decode(new), "length")
 
     def _prompt(
         self, model: str, ids: list[int], body: Mapping[str, Any], verdict: Verdict
