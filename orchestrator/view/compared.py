@@ -35,27 +35,32 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
         b: The other.
         measure: Key of the measure by which items differ most; the first they share where unknown.
     """
+    # Settings that differ: path, and what it is in each; a dash where it is not there
+    left, right = dict(_leaves(a.result.settings)), dict(_leaves(b.result.settings))
+    settings = []
+    for path in dict.fromkeys((*left, *right)):
+        if left.get(path) != right.get(path):
+            values = [side.get(path, numbers.UNDEFINED) for side in (left, right)]
+            settings.append([safe_line(path), *(safe_block(one, _MAX_SETTING) for one in values)])
+    # Tables with equal columns that both reports have, their rows matched by their names
+    others = {(key, str(table["columns"])): table for key, table in _all_tables(b.overview)}
+    tables = []
+    for key, table in _all_tables(a.overview):
+        other = others.get((key, str(table["columns"])))
+        merged = None if other is None else _merged(table, other)
+        if merged is not None and merged["rows"]:
+            tables.append(merged)
     shared = [one for one in a.items.measures if one in b.items.measures]
     chosen = next((one for one in shared if one.key == measure), shared[0] if shared else None)
     return {
-        "settings": list(_settings(a.result.settings, b.result.settings))[:_MOST_SETTINGS],
-        "tables": list(_tables(a.overview, b.overview)),
+        "settings": settings[:_MOST_SETTINGS],
+        "tables": tables,
         "measures": shared,
         "measure": chosen and chosen.key,
         "items": [] if chosen is None else _items(a.items, b.items, chosen.key),
         "n_shared": len(a.items.table.join(b.items.table, on="item", how="semi")),
         "n_items": [len(a.items.table), len(b.items.table)],
     }
-
-
-def _settings(a: Mapping[str, object], b: Mapping[str, object]) -> Iterator[list[str]]:
-    """Settings that differ: path, and what it is in each; a dash where it is not there."""
-    left, right = dict(_leaves(a)), dict(_leaves(b))
-    for path in dict.fromkeys((*left, *right)):
-        one, other = left.get(path), right.get(path)
-        if one != other:
-            shown = (numbers.UNDEFINED if value is None else value for value in (one, other))
-            yield [safe_line(path), *(safe_block(value, _MAX_SETTING) for value in shown)]
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
@@ -67,16 +72,6 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _leaves(inner, f"{path}.{place}")
     else:
         yield path, str(value)
-
-
-def _tables(a: Data, b: Data) -> Iterator[Data]:
-    """The tables with equal columns that both reports have, their rows matched by their names."""
-    others = {(key, str(table["columns"])): table for key, table in _all_tables(b)}
-    for key, table in _all_tables(a):
-        other = others.get((key, str(table["columns"])))
-        merged = None if other is None else _merged(table, other)
-        if merged is not None and merged["rows"]:
-            yield merged
 
 
 def _all_tables(overview: Data) -> Iterator[tuple[tuple[str, str], Data]]:

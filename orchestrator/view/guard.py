@@ -115,9 +115,15 @@ class Guard:
         """Return the response that refuses a request; None for a request that may pass."""
         headers = Headers(scope=scope)
         is_visit = headers.get("sec-fetch-mode", "navigate") == "navigate"
-        refused = self._foreign(scope["method"], headers, is_visit=is_visit)
-        if refused is not None:
-            return refused
+        # This server's own page would never send the first three
+        host = headers.get("host", "")
+        if host not in self._hosts:
+            return _refused(421, "unknown host name for this server")
+        if scope["method"] not in {"GET", "HEAD"}:
+            return _refused(405, "this server is read-only")
+        is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
+        if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
+            return _refused(403, "requests from other pages are refused")
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         # The address without the token, escaped for an attribute.
         rest = urlencode([(name, value) for name, value in query.items() if name != TOKEN])
@@ -135,18 +141,6 @@ class Guard:
         if is_visit:
             return HTMLResponse(_PAGE.format(head="", text=_ENTER.format(path=path)), 401)
         return _refused(401, "open the link that orchestrator view printed")
-
-    def _foreign(self, method: str, headers: Headers, *, is_visit: bool) -> Response | None:
-        """The refusal of what this server's own page would never send."""
-        host = headers.get("host", "")
-        if host not in self._hosts:
-            return _refused(421, "unknown host name for this server")
-        if method not in {"GET", "HEAD"}:
-            return _refused(405, "this server is read-only")
-        is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
-        if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
-            return _refused(403, "requests from other pages are refused")
-        return None
 
     def _cookie_of(self, headers: Mapping[str, str]) -> str:
         jar: SimpleCookie = SimpleCookie()

@@ -180,15 +180,49 @@ def _begun(frames: FrameFiles) -> pl.DataFrame:
     return found.with_columns(preview=pl.lit(None, dtype=pl.String))
 
 
+# Measures of pairs: the columns they need, name, title, explanation, digits, and value of an item
+_OF_PAIRS: Final[tuple[tuple[set[str], str, str, str, int, pl.Expr], ...]] = (
+    (
+        {"prefer_a_ab", "prefer_a_ba"},
+        "gap",
+        "order gap",
+        "Largest difference of P(A better) between the two orders.",
+        2,
+        (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max(),
+    ),
+    (
+        {"p_ab", "p_ba"},
+        "flips",
+        "flips",
+        "Judgments whose winner changes with the order.",
+        0,
+        (winner("p_ab") * winner("p_ba") < 0).sum(),
+    ),
+    (
+        {"prefer_a"},
+        "margin",
+        "margin",
+        "Mean of |2 P(A better) - 1|: 1 is decided, 0 is even.",
+        2,
+        ((pl.col("prefer_a") - 0.5).abs() * 2).mean(),
+    ),
+)
+
+
 def _of_source(frames: FrameFiles, source: Source) -> list[tuple[Measure, pl.DataFrame]]:
     wanted = list(dict.fromkeys(("method", "item", "status", *_PAIRS, *source.scores)))
     rows = frames.columns(source.frame, wanted)
     if rows.is_empty() or "item" not in rows.columns:
         return []
     good = rows.filter((pl.col("method") == source.name) & (pl.col("status") == "ok"))
-    if "model_a" in rows.columns:
-        return _of_pairs(good, source.name)
     found = []
+    if "model_a" in rows.columns:
+        for needed, name, title, says, digits, value in _OF_PAIRS:
+            if needed <= set(good.columns):
+                key = f"{source.name}.{name}"
+                measure = Measure(key, _title(source.name, title), says, digits)
+                found.append((measure, _each(good, value, key)))
+        return found
     scores = [name for name in source.scores if good.schema.get(name) == pl.Float64]
     for name in scores[:_MOST_SCORES]:
         key = f"{source.name}.{name}"
@@ -203,23 +237,6 @@ def _of_source(frames: FrameFiles, source: Source) -> list[tuple[Measure, pl.Dat
         value = pl.col(scores[0]).filter(pl.col(scores[0]).is_finite())
         spread = value.max() - value.min()
         found.append((Measure(key, _title(source.name, "spread"), says), _each(good, spread, key)))
-    return found
-
-
-def _of_pairs(good: pl.DataFrame, name: str) -> list[tuple[Measure, pl.DataFrame]]:
-    found = []
-    if {"prefer_a_ab", "prefer_a_ba"} <= set(good.columns):
-        gap = (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max()
-        key, says = f"{name}.gap", "Largest difference of P(A better) between the two orders."
-        found.append((Measure(key, _title(name, "order gap"), says, 2), _each(good, gap, key)))
-    if {"p_ab", "p_ba"} <= set(good.columns):
-        flips = (winner("p_ab") * winner("p_ba") < 0).sum()
-        key, says = f"{name}.flips", "Judgments whose winner changes with the order."
-        found.append((Measure(key, _title(name, "flips"), says, 0), _each(good, flips, key)))
-    if "prefer_a" in good.columns:
-        margin = ((pl.col("prefer_a") - 0.5).abs() * 2).mean()
-        key, says = f"{name}.margin", "Mean of |2 P(A better) - 1|: 1 is decided, 0 is even."
-        found.append((Measure(key, _title(name, "margin"), says, 2), _each(good, margin, key)))
     return found
 
 
