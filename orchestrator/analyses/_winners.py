@@ -102,7 +102,16 @@ def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -
     if winner.exact_match:
         found = _by_reference(context, pairs, source)
     elif winner.field is not None:
-        found = _by_field(context, winner, pairs)
+        items = columns_of(context.frames, "items", ("item", "fields"))
+        if not items.width:
+            raise UsageError(f"{context.name}: this run has no columns of its dataset")
+        said: dict[str, str] = {}
+        for item, text in items.iter_rows():
+            value = json.loads(text).get(winner.field) if text else None
+            if value is not None:
+                said[item] = str(value)
+        rows = pairs.select("item", "model_a", "model_b").iter_rows()
+        found = np.array([_side(said.get(item), a, b, winner.values) for item, a, b in rows])
     else:
         found = _by_labels(winner, pairs)
     if len(pairs) and np.isnan(found).all():
@@ -130,19 +139,6 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
         )
     gap = joined["right_a"] - joined["right_b"]
     return gap.fill_null(np.nan).to_numpy().astype(np.float64)
-
-
-def _by_field(context: Context, winner: Winner, pairs: pl.DataFrame) -> Floats:
-    items = columns_of(context.frames, "items", ("item", "fields"))
-    if not items.width:
-        raise UsageError(f"{context.name}: this run has no columns of its dataset")
-    said: dict[str, str] = {}
-    for item, text in items.iter_rows():
-        value = json.loads(text).get(winner.field) if text else None
-        if value is not None:
-            said[item] = str(value)
-    rows = pairs.select("item", "model_a", "model_b").iter_rows()
-    return np.array([_side(said.get(item), a, b, winner.values) for item, a, b in rows])
 
 
 def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:

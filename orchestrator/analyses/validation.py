@@ -59,7 +59,16 @@ class ValidationAnalysis(Analysis[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a score, then what the true order rests on."""
-        known = _exact_match(answers_of(context.frames, ("model", "exact_match")))
+        # Models with the share of answers equal to the reference, best first
+        known = pl.DataFrame(schema={"model": pl.String, "share": pl.Float64, "n": pl.UInt32})
+        answers = answers_of(context.frames, ("model", "exact_match"))
+        if not answers.is_empty():
+            known = (
+                answers.filter(pl.col("exact_match").is_not_null())
+                .group_by("model", maintain_order=True)
+                .agg(share=pl.col("exact_match").mean(), n=pl.len())
+                .sort("share", descending=True, maintain_order=True)
+            )
         config = self.config
         order = config.order or tuple(known["model"].to_list())
         if len(order) < 2:
@@ -85,19 +94,6 @@ class ValidationAnalysis(Analysis[Config]):
             ),
             *([truth] if len(known) else []),
         ]
-
-
-def _exact_match(answers: pl.DataFrame) -> pl.DataFrame:
-    """Models with the share of answers equal to the reference, best first."""
-    shape = {"model": pl.String(), "share": pl.Float64(), "n": pl.UInt32()}
-    if answers.is_empty():
-        return pl.DataFrame(schema=shape)
-    return (
-        answers.filter(pl.col("exact_match").is_not_null())
-        .group_by("model", maintain_order=True)
-        .agg(share=pl.col("exact_match").mean(), n=pl.len())
-        .sort("share", descending=True, maintain_order=True)
-    )
 
 
 def _line(score: Score, order: tuple[str, ...], context: Context) -> list[Cell]:
