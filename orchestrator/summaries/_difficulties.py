@@ -85,7 +85,15 @@ def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
         tables = [{_key(row): _number(row, _PREDICTED) for row in rows} for rows in files]
         keys = [key for key in tables[0] if all(key in table for table in tables)]
         predicted = np.array([[table[key] for key in keys] for table in tables], dtype=np.float64)
-        own = None if board.weights is None else _weights(files, board.weights)
+        own = None
+        if board.weights is not None:
+            # Coefficients of the model and of the difficulty for each file, shape (M, 2)
+            by_model = {str(row.get("") or row.get("model")): row for row in _rows(board.weights)}
+            models = [str(rows[0].get("generator_2")) for rows in files]
+            if unknown := [model for model in models if model not in by_model]:
+                said = f"no weights of {', '.join(unknown)}"
+                raise StatisticsError(f"{Path(board.weights).name}: {said}")
+            own = np.array([[_number(by_model[m], (name,)) for name in _WEIGHTS] for m in models])
         found = difficulties_from_predictions(predicted, own)
         return dict(zip(keys, found.tolist(), strict=True))
     rows = gamed if settings.difficulties is None else _rows(settings.difficulties)
@@ -100,16 +108,6 @@ def _gamed(rows: Rows) -> Gamed:
     if not np.all((preference >= 0.0) & (preference <= 1.0)):
         raise StatisticsError("preferences of gamed rows must be in [0, 1]")
     return Gamed(length, difficulty, preference)
-
-
-def _weights(files: Sequence[Rows], path: str) -> Floats:
-    """Coefficients of the model and of the difficulty for each file, shape (M, 2)."""
-    by_model = {str(row.get("") or row.get("model")): row for row in _rows(path)}
-    models = [str(rows[0].get("generator_2")) for rows in files]
-    unknown = [model for model in models if model not in by_model]
-    if unknown:
-        raise StatisticsError(f"{Path(path).name}: no weights of {', '.join(unknown)}")
-    return np.array([[_number(by_model[m], (name,)) for name in _WEIGHTS] for m in models])
 
 
 def _text(file: Path) -> str:

@@ -107,7 +107,22 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
     """Tabulate the share of pairs of answers on which two judges give the same vote."""
     _, code = _codes(families)
     kin = code[:, None] == code[None, :]
-    agree, both = _same_votes(votes)
+    # Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)
+    n_models = len(votes.models)
+    table = np.full((len(votes.pairs), n_models), np.nan)
+    table[votes.row, votes.judge] = votes.preference
+    prompt_of = np.zeros(len(votes.pairs), np.int64)
+    prompt_of[votes.row] = votes.prompts
+    agree = np.zeros((votes.n_prompts, n_models, n_models))
+    both = np.zeros_like(agree)
+    order = np.argsort(prompt_of, kind="stable")
+    for of_prompt in np.split(order, np.flatnonzero(np.diff(prompt_of[order])) + 1):
+        prompt, given = prompt_of[of_prompt[0]], table[of_prompt]
+        known = (~np.isnan(given)).astype(np.float64)
+        both[prompt] = known.T @ known
+        for vote in (0.0, 0.5, 1.0):
+            alike = (given == vote).astype(np.float64)
+            agree[prompt] += alike.T @ alike
     upper = np.triu(np.ones_like(kin), 1).astype(np.bool_)
     rows: list[list[Cell]] = []
     for words, chosen in (("of one family", kin & upper), ("of two families", ~kin & upper)):
@@ -117,26 +132,6 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
         )
     notes = ["a tie is a vote of its own; intervals: Wilson, clustered by prompt"]
     return make_table("peer_elo.agreement", "Agreement of judges", _AGREEMENT, rows, notes=notes)
-
-
-def _same_votes(votes: Votes) -> tuple[Floats, Floats]:
-    """Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)."""
-    n_models = len(votes.models)
-    table = np.full((len(votes.pairs), n_models), np.nan)
-    table[votes.row, votes.judge] = votes.preference
-    prompt_of = np.zeros(len(votes.pairs), np.int64)
-    prompt_of[votes.row] = votes.prompts
-    agree = np.zeros((votes.n_prompts, n_models, n_models))
-    both = np.zeros_like(agree)
-    order = np.argsort(prompt_of, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(prompt_of[order])) + 1):
-        prompt, given = prompt_of[rows[0]], table[rows]
-        known = (~np.isnan(given)).astype(np.float64)
-        both[prompt] = known.T @ known
-        for vote in (0.0, 0.5, 1.0):
-            alike = (given == vote).astype(np.float64)
-            agree[prompt] += alike.T @ alike
-    return agree, both
 
 
 def _left_out(votes: Votes, families: list[str]) -> Table:
