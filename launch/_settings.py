@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Final, Protocol
@@ -43,6 +43,18 @@ class Settings(Protocol):
     @property
     def model_fields_set(self) -> set[str]:
         """Names of the settings that were given."""
+
+
+class SplitSettings(Settings, Protocol):
+    """Settings of a server that splits a model over GPUs."""
+
+    @property
+    def tensor_parallel_size(self) -> int:
+        """Number of GPUs that share one model."""
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Copies of the model in the server."""
 
 
 def in_folder(path: str, info: ValidationInfo) -> str:
@@ -152,3 +164,27 @@ def held_to(need: Footprint, n_gpus: int | None, fraction: float | None) -> Foot
     if n_gpus is not None:
         need = msgspec.structs.replace(need, splits=(n_gpus,))
     return msgspec.structs.replace(need, fraction=fraction or 0.0)
+
+
+def split_need(
+    settings: SplitSettings, measured: Callable[[], Footprint], fraction: float | None
+) -> Footprint | None:
+    """Return the GPU memory of a server; None if the recipe chose its GPUs, or copies of it.
+
+    Args:
+        settings: Of the server.
+        measured: Returns the need of its model.
+        fraction: Share of each GPU's memory; None to leave it to placement.
+
+    Raises:
+        LaunchError: As `measured`.
+    """
+    if names_its_gpus(settings) or settings.data_parallel_size > 1:
+        return None
+    is_split = "tensor_parallel_size" in settings.model_fields_set
+    return held_to(measured(), settings.tensor_parallel_size if is_split else None, fraction)
+
+
+def split_over(settings: Settings, gpus: Sequence[str]) -> dict[str, object]:
+    """Return the settings, by name, that split a model over these GPUs."""
+    return {"tensor_parallel_size": len(gpus), "env": settings.env | visible(gpus)}

@@ -213,30 +213,23 @@ class SglangLaunch(LaunchKind[Config]):
         Raises:
             LaunchError: If the weights are not there, or don't say what they need.
         """
-        if _settings.names_its_gpus(self.config) or self.config.data_parallel_size > 1:
-            return None
-        (model,) = models
-        need = _memory.footprint(
-            _weights.resolve(model.weights),
-            dtype=self.config.dtype,
-            max_model_len=self.config.context_length,
-            quantization=self.config.quantization,
-        )
-        is_split = "tensor_parallel_size" in self.config.model_fields_set
-        n_gpus = self.config.tensor_parallel_size if is_split else None
-        return _settings.held_to(need, n_gpus, self.config.mem_fraction_static)
+
+        def measured() -> Footprint:
+            (model,) = models
+            return _memory.footprint(
+                _weights.resolve(model.weights),
+                dtype=self.config.dtype,
+                max_model_len=self.config.context_length,
+                quantization=self.config.quantization,
+            )
+
+        return _settings.split_need(self.config, measured, self.config.mem_fraction_static)
 
     def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
         """The settings with which it runs on these GPUs and takes this share of their memory."""
-        return type(self)(
-            self.config.model_copy(
-                update={
-                    "mem_fraction_static": self.config.mem_fraction_static or memory_fraction,
-                    "tensor_parallel_size": len(gpus),
-                    "env": self.config.env | _settings.visible(gpus),
-                }
-            )
-        )
+        fraction = self.config.mem_fraction_static or memory_fraction
+        update = {"mem_fraction_static": fraction, **_settings.split_over(self.config, gpus)}
+        return type(self)(self.config.model_copy(update=update))
 
     def tokenizer(self, weights: str) -> tuple[Path, str]:
         """Find the file that spells tokens, with the tokenizer's hash in the identity.
