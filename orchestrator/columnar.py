@@ -75,18 +75,24 @@ def column_names(path: Path) -> list[str]:
 def _row_groups(file: Path, columns: Sequence[str] | None = None) -> tuple[int, ...]:
     """The most memory that each group of rows of a Parquet file takes, in bytes."""
     found = file.stat()
-    names = None if columns is None else frozenset(columns)
-    return _measured(file, (found.st_ino, found.st_mtime_ns, found.st_size), names)
+    # A file that changed is measured again.
+    stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+    return _summed(file, stamp, None if columns is None else frozenset(columns))
 
 
 @lru_cache(maxsize=256)
-def _measured(
-    file: Path,
-    stamp: tuple[int, ...],  # noqa: ARG001 (a file that changed is measured again)
-    columns: frozenset[str] | None,
-) -> tuple[int, ...]:
+def _summed(file: Path, stamp: tuple[int, ...], columns: frozenset[str] | None) -> tuple[int, ...]:
+    groups = _measured(file, stamp)
+    if columns is None:
+        return tuple(sum(group.values()) for group in groups)
+    return tuple(sum(group.get(name, 0) for name in columns) for group in groups)
+
+
+@lru_cache(maxsize=256)
+def _measured(file: Path, stamp: tuple[int, ...]) -> tuple[dict[str, int], ...]:  # noqa: ARG001
+    """The same by column: all at once, for the headers of a long file take long to read."""
     try:
-        return tuple(parquet_sizes.row_groups(file, columns))
+        return tuple(parquet_sizes.row_groups(file))
     except parquet_sizes.MalformedError as error:
         raise pl.exceptions.ComputeError(f"not a Parquet file: {error}") from error
 

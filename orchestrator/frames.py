@@ -1,6 +1,7 @@
 """Rows to polars frames and Parquet, with the schema that the method declares."""
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -220,6 +221,11 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     def __len__(self) -> int:
         return len(self._paths)
+
+    def digest(self, name: str) -> bytes:
+        """A digest of the bytes of a frame's file."""
+        with self._paths[name].open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").digest()
 
     def forget(self) -> None:
         """Let go of what was read."""

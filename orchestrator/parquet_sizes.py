@@ -7,7 +7,7 @@ https://parquet.apache.org/docs/file-format/, its headers are in Thrift's compac
 """
 
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -37,15 +37,11 @@ class MalformedError(Exception):
     """A file whose headers are not those of Parquet."""
 
 
-def row_groups(path: Path, columns: Collection[str] | None = None) -> Iterator[int]:
-    """Yield for each group of rows the most bytes of memory that it takes, decoded.
+def row_groups(path: Path) -> Iterator[dict[str, int]]:
+    """Yield for each group of rows the most bytes of memory that each column takes, decoded.
 
     A text that a dictionary holds once is counted once. Values that are made of the ones before
     them (DELTA_BYTE_ARRAY) are counted as long as they could be: as their page.
-
-    Args:
-        path: The file.
-        columns: Names of the columns to count; None for all.
 
     Raises:
         OSError: If the file can't be read.
@@ -64,11 +60,13 @@ def row_groups(path: Path, columns: Collection[str] | None = None) -> Iterator[i
             missing = footer[_N_ROWS] - sum(group[_GROUP_ROWS] for group in groups)
             for place, group in enumerate(groups):
                 n_rows = group[_GROUP_ROWS] + (max(missing, 0) if place == 0 else 0)
-                yield sum(
-                    _column_bytes(file, chunk[_COLUMN], n_rows, lengths)
-                    for chunk in group[_COLUMNS]
-                    if columns is None or chunk[_COLUMN][_PATH][0] in columns
-                )
+                sizes: dict[str, int] = {}
+                for chunk in group[_COLUMNS]:
+                    column = chunk[_COLUMN]
+                    name = column[_PATH][0]
+                    size = _column_bytes(file, column, n_rows, lengths)
+                    sizes[name] = sizes.get(name, 0) + size
+                yield sizes
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise MalformedError("its headers are damaged") from error
 

@@ -40,6 +40,7 @@ _FAILURES: Final = """SELECT f.permanent, model.text, cause.text, f.status, f.n,
     JOIN name cause ON cause.id=f.cause ORDER BY f.n DESC, 2, 3, 4"""
 _PLACES: Final = """SELECT position, unit FROM place
     WHERE plan=? AND position>? ORDER BY position LIMIT ?"""
+_SPAN: Final = "SELECT count(*), min(position), max(position) FROM place WHERE plan=?"
 _OPEN: Final = "SELECT id FROM unit WHERE status>=2 AND id>? ORDER BY id LIMIT ?"
 _ASTRAY: Final = """SELECT count(*) FROM place p LEFT JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND u.id IS NULL"""
@@ -141,6 +142,8 @@ def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
     while found := query(_OPEN, (last, _POSITIONS_AT_ONCE)):
         still_open.update(unit for (unit,) in found)
         last = grown(last, found[-1][0])
+    if not still_open and query(_SPAN, (plan_id,)) == [(n_units, 0, n_units - 1)]:
+        return bytearray(b"\x01") * n_units
     bitmap = bytearray(n_units)
     last = -1
     while found := query(_PLACES, (plan_id, last, _POSITIONS_AT_ONCE)):

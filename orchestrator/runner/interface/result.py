@@ -18,6 +18,7 @@ from orchestrator.paths import STORE_NAME
 from orchestrator.permission import is_permitted
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.results import Findings, as_text
+from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.similar_items import notes_on_frame
@@ -25,7 +26,6 @@ from orchestrator.runner.planning.stopping import Orders, declared_only, read_or
 from orchestrator.runner.results.cache import NAME as NUMBERS
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.runner.results.frames import (
-    analyse,
     answer_summary,
     completeness,
     missing_notes,
@@ -86,7 +86,7 @@ class Result:
     def rankings(self) -> list[RankingAnalysis]:
         """The ranking of each judge, and over all judges where there are several."""
         statistics = self.settings.get("statistics", {})
-        found = analyse(
+        found = rankings_of(
             self.frames,
             confidence_level=statistics.get("confidence_level", 0.95),
             n_resamples=statistics.get("n_resamples", 2000),

@@ -4,9 +4,8 @@ What methods ask goes through back-ends and their transports.
 """
 
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-import aiohttp
 import msgspec
 
 from orchestrator.network.bodies import CONTROL_BYTES, collect
@@ -14,6 +13,9 @@ from orchestrator.network.proxies import proxy_of
 from orchestrator.probing.replies import HttpReply
 from orchestrator.records import Failure
 from orchestrator.wire import failures
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _CONNECT_S: Final = 5.0
 
@@ -30,13 +32,16 @@ class Http:
     def __init__(self, base_url: str, api_key: str = "", timeout_s: float = 60.0) -> None:
         self._base_url = base_url
         self._secret = api_key
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
+        self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        # It takes 0.2 s to import, and commands that only read a run import this module too.
+        import aiohttp  # noqa: PLC0415
+
         self._session = aiohttp.ClientSession(
             headers={"Accept-Encoding": "identity"},
-            timeout=self._timeout,
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=proxy_of(self._base_url),
             # Inflated where the bytes are counted.
@@ -62,6 +67,8 @@ class Http:
         return await self._send("POST", path, table)
 
     async def _send(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
+        import aiohttp  # noqa: PLC0415 (as above)
+
         if self._session is None:
             raise RuntimeError("Http is used inside of `async with` only")
         body = None if table is None else msgspec.json.encode(table)

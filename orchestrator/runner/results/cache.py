@@ -24,12 +24,14 @@ class Keeping:
     Args:
         path: The file; it need not be there, and nobody else need be able to read it. What it
             holds is checked against the type that is asked for and computed anew where it differs.
+        most_bytes: Greatest length of the file; nothing is kept where it would be longer.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int = _MOST_BYTES) -> None:
         self._path = path
+        self._most_bytes = most_bytes
         try:
-            found = json.loads(files.read(path, _MOST_BYTES))
+            found = json.loads(files.read(path, most_bytes))
         except (OSError, ValueError, RecursionError):
             found = {}
         self._found: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -55,7 +57,10 @@ class Keeping:
         """Keep what this call used; a folder that can't be written is no fault."""
         if self._used == self._found:
             return
+        content = json.dumps(self._used).encode()
+        if len(content) > self._most_bytes:
+            return
         try:
-            files.write(self._path, json.dumps(self._used).encode())
+            files.write(self._path, content)
         except OSError as error:
             _log.debug("not kept: %s: %s", self._path, error)

@@ -1,0 +1,107 @@
+"""Rankings of a run, computed once for the same judgments and kept beside them."""
+
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+import scipy
+
+from orchestrator import __version__
+from orchestrator.analysis import RankingAnalysis
+from orchestrator.clusters import clusters_of
+from orchestrator.contracts.roles import roles_in
+from orchestrator.frames import ITEMS, FrameFiles
+from orchestrator.runner.results.cache import Keeping
+from orchestrator.runner.results.frames import analyse
+from orchestrator.statistics.trust import DEFAULTS, Thresholds
+
+NAME: Final = ".rankings"
+# Forty models in twenty categories take less than 1 MB a judge.
+_MOST_BYTES: Final = 16 << 20
+_KEY_BYTES: Final = 16
+_MODULES: Final = (
+    "analysis.py", "clusters.py", "judged.py", "runner/results/frames.py", "trust.py",
+)  # fmt: skip
+
+
+class _Rankings(msgspec.Struct, frozen=True):
+    of: list[RankingAnalysis]
+
+
+def rankings_of(
+    frames: FrameFiles,
+    *,
+    confidence_level: float,
+    n_resamples: int,
+    seed: int,
+    thresholds: Thresholds = DEFAULTS,
+) -> list[RankingAnalysis]:
+    """Return what `analyse` returns, computed only where no earlier call has kept it.
+
+    Args:
+        frames: Of a run.
+        confidence_level: In (0, 1).
+        n_resamples: Resamples of the items.
+        seed: Seed of the resamples.
+        thresholds: From which on a ranking is no result.
+    """
+    settings = repr((confidence_level, n_resamples, seed, thresholds))
+    key = _key(frames, settings)
+    if key is None:
+        return []
+
+    def compute() -> _Rankings:
+        found = analyse(
+            frames,
+            confidence_level=confidence_level,
+            n_resamples=n_resamples,
+            seed=seed,
+            thresholds=thresholds,
+        )
+        return _Rankings(found)
+
+    keeping = Keeping(frames.folder / NAME, _MOST_BYTES)
+    found = keeping.once(key, _Rankings, compute)
+    # Where the run went on meanwhile, the rankings may be those of newer files.
+    if _key(frames, settings) == key:
+        keeping.save()
+    return found.of
+
+
+def _key(frames: FrameFiles, settings: str) -> bytes | None:
+    """Digest of everything that the rankings come from; None where no frame is ranked."""
+    ranked = {
+        name: role
+        for name, role in roles_in(frames).items()
+        if role.pairs is not None and role.pairs.ranked
+    }
+    if not ranked:
+        return None
+    digest = hashlib.blake2b(_code(), digest_size=_KEY_BYTES)
+    digest.update(settings.encode())
+    for name, role in ranked.items():
+        digest.update(msgspec.json.encode((name, role)))
+        digest.update(frames.digest(name))
+    if clusters_of(frames).are_named:
+        digest.update(frames.digest(ITEMS))
+    return digest.digest()
+
+
+@cache
+def _code() -> bytes:
+    """Digest of the code that computes rankings, and of the versions that it computes with."""
+    root = resources.files("orchestrator")
+    statistics = (one for one in (root / "statistics").iterdir() if one.name.endswith(".py"))
+    parts = [
+        *(root / name for name in _MODULES),
+        *sorted(statistics, key=lambda one: one.name),
+    ]
+    versions = (__version__, np.__version__, pl.__version__, scipy.__version__)
+    digest = hashlib.blake2b(repr(versions).encode())
+    for part in parts:
+        digest.update(part.read_bytes())
+    return digest.digest()
