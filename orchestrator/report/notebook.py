@@ -77,30 +77,27 @@ class NotebookPainter:
 
     def _bundle(self) -> dict[str, str]:
         """The state as HTML, and as text for front ends without it."""
-        lines = self._lines()
         bar = ""
+        lines: list[str] = []
         if (progress := self._progress) is not None:
             total = max(1, progress.units_total - progress.units_not_needed)
             bar = _BAR.format(done=progress.units_stored + progress.units_done, total=total)
+            parts = [*unit_parts(progress), numbers.clock(progress.elapsed_s)]
+            eta_s = self._pace.eta_s()
+            if progress.stopping:
+                parts.append(f"stopping: {safe_line(progress.stopping)}")
+            elif progress.units_left and eta_s is not None:
+                parts.append(f"ETA {numbers.duration(eta_s)}")
+            lines.append(" · ".join(parts))
+            lines += [
+                f"{safe_line(model.name)}: {model.state}, {numbers.count(model.done)} requests"
+                for model in progress.models
+            ]
+        elif self._total:
+            lines.append(f"{numbers.count(self._total)} units")
+        lines += self._notes
         html = [f"<b>{escape(safe_line(self._title))}</b>", bar, *map(escape, lines)]
         return {
             "text/html": "<br>".join(part for part in html if part),
             "text/plain": "\n".join([safe_line(self._title), *lines]),
         }
-
-    def _lines(self) -> list[str]:
-        if self._progress is None:
-            counted = [f"{numbers.count(self._total)} units"] if self._total else []
-            return counted + self._notes
-        progress = self._progress
-        parts = [*unit_parts(progress), numbers.clock(progress.elapsed_s)]
-        eta_s = self._pace.eta_s()
-        if progress.stopping:
-            parts.append(f"stopping: {safe_line(progress.stopping)}")
-        elif progress.units_left and eta_s is not None:
-            parts.append(f"ETA {numbers.duration(eta_s)}")
-        models = [
-            f"{safe_line(model.name)}: {model.state}, {numbers.count(model.done)} requests"
-            for model in progress.models
-        ]
-        return [" · ".join(parts), *models, *self._notes]

@@ -7,7 +7,7 @@ from typing import Final
 
 from orchestrator import numbers
 from orchestrator.report.html.untrusted import safe_block
-from orchestrator.tables import Cell, Column, Measured, Table, cell_text
+from orchestrator.tables import Cell, Measured, Table, cell_text
 
 _WIDTH: Final = 72.0
 _MAX_CELL: Final = 400
@@ -61,13 +61,18 @@ def grid(table: Table, key: str) -> Grid:
         None if column.form == "number" else _axis([row[i] for row in table.rows])
         for i, column in enumerate(table.columns)
     ]
-    rows = [
-        [
-            _shown(column, value, axis)
-            for column, value, axis in zip(table.columns, row, axes, strict=True)
-        ]
-        for row in table.rows
-    ]
+    rows = []
+    for row in table.rows:
+        cells = []
+        for column, value, axis in zip(table.columns, row, axes, strict=True):
+            text, aside = _split(safe_block(cell_text(column, value), _MAX_CELL))
+            interval = _interval(value, axis) if isinstance(value, Measured) and axis else None
+            number = value.value if isinstance(value, Measured) else value
+            order = ""
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                order = repr(float(number)) if math.isfinite(number) else ""
+            cells.append(Shown(text, aside, column.form != "text", order, interval))
+        rows.append(cells)
     columns = [(column.name, column.form != "text") for column in table.columns]
     return Grid(key, table.title, table.basis, table.notes, columns, rows)
 
@@ -84,16 +89,6 @@ def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
     if len(ends) < _FEWEST or min(ends) == max(ends):
         return None
     return min(ends), max(ends)
-
-
-def _shown(column: Column, value: Cell, axis: tuple[float, float] | None) -> Shown:
-    text, aside = _split(safe_block(cell_text(column, value), _MAX_CELL))
-    interval = _interval(value, axis) if isinstance(value, Measured) and axis else None
-    order = ""
-    number = value.value if isinstance(value, Measured) else value
-    if isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number):
-        order = repr(float(number))
-    return Shown(text, aside, column.form != "text", order, interval)
 
 
 def _split(text: str) -> tuple[str, str]:
