@@ -23,7 +23,7 @@ from orchestrator.view.library import Library, Run
 from orchestrator.view.selection import exported, selected
 from orchestrator.view.snapshot import Snapshot
 
-Answer = Callable[[Request], Any]
+Answer = Callable[[Request], object]
 
 _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
@@ -89,7 +89,7 @@ class Api:
         snapshot = self._run(request).snapshot()
         return {"version": snapshot.version, **snapshot.overview}
 
-    def items(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""
         snapshot = self._run(request).snapshot()
         snapshot.prepare_search()
@@ -105,7 +105,7 @@ class Api:
             "categories": items.categories,
         }
 
-    def item(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    def item(self, request: Request) -> object:
         """One item, with its neighbours in the order that is wanted."""
         snapshot, index = self._item_of(request)
         rows = selected(snapshot, _wanted(request))
@@ -119,7 +119,7 @@ class Api:
             **page,
         }
 
-    def trace(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    def trace(self, request: Request) -> object:
         """Return the requests made for an item, down to the tokens."""
         snapshot, index = self._item_of(request)
         return snapshot.trace(index)

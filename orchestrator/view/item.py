@@ -56,7 +56,7 @@ def text(value: object) -> str | None:
     return None if value is None else safe_block(str(value), MAX_TEXT)
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 (a cell of a frame)
+def plain(value: object) -> object:
     """A value that JSON has; what is not finite is None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 (a cell of a frame)
     return safe_block(value, MAX_TEXT) if isinstance(value, str) else value
 
 
-def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, Any]]:
+def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, object]]:
     scan = frames.scan(name)
     if "item" not in scan.collect_schema():
         return []
@@ -89,7 +89,7 @@ def _section(roles: RowRoles) -> tuple[str, dict[str, str]]:
     return "", {}
 
 
-def _about(item: Row, answers: Sequence[Row]) -> dict[str, Any]:
+def _about(item: Row, answers: Sequence[Row]) -> dict[str, object]:
     first = answers[0] if answers else {}
     followups = _json(item.get("followups")) or []
     references = _json(item.get("references")) or [item.get("reference", first.get("reference"))]
@@ -133,7 +133,7 @@ class _Section:
     texts: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
 
-    def show(self, row: Row) -> dict[str, Any]:
+    def show(self, row: Row) -> dict[str, object]:
         names = ("method", "model", "model_a", "model_b", "judge", "cause", "status")
         return {
             **{name: _line(row[name]) for name in names if row.get(name) is not None},
@@ -179,7 +179,7 @@ _SECTIONS: Final = {
 }  # fmt: skip
 
 
-def _table(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _table(name: str, rows: Sequence[Row]) -> dict[str, object]:
     """Any frame: the columns that say something."""
     columns = [one for one in rows[0] if one != "item" and any(r[one] is not None for r in rows)]
     return {

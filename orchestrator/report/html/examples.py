@@ -19,7 +19,7 @@ _EVEN: Final = 0.5
 _BEST: Final = {"item": pl.String(), "place": pl.Int64(), "by": pl.Float64()}
 
 Row = Mapping[str, Any]
-Answers = Mapping[tuple[Any, ...], Row]
+Answers = Mapping[tuple[object, ...], Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,15 +243,15 @@ def _keys(row: Row) -> list[tuple[object, ...]]:
     return [(row["item"], row.get("turn") or 1, model) for model in models]
 
 
-def _answers(material: Material, wanted: set[tuple[Any, ...]]) -> Answers:
+def _answers(material: Material, wanted: set[tuple[object, ...]]) -> Answers:
     """Answers by item, turn and model; the first where there are several."""
-    found: dict[tuple[Any, ...], Row] = {}
+    found: dict[tuple[object, ...], Row] = {}
     items = list({item for item, _, _ in wanted})
     for frame, columns in answer_frames(material.frames).items() if wanted else ():
         turn = pl.col(columns["turn"]) if "turn" in columns else pl.lit(1, pl.Int64)
         keyed = lazy_of(material.frames, frame).select("item", turn.alias("turn"), columns["model"])
         of_items = keyed.with_row_index("place").filter(pl.col("item").is_in(items))
-        places: dict[tuple[Any, ...], int] = {}
+        places: dict[tuple[object, ...], int] = {}
         for place, *keys in of_items.collect(engine="streaming").sort("place").iter_rows():
             if tuple(keys) in wanted and tuple(keys) not in found:
                 places.setdefault(tuple(keys), place)
