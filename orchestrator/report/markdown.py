@@ -13,7 +13,7 @@ from orchestrator.report.words import (
     neighbour_amount,
     rank_words,
     rating_bounds,
-    subject,
+    title,
     verdict,
 )
 from orchestrator.statistics.ranking import RankingAnalysis
@@ -43,7 +43,7 @@ def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None =
         *([f"approximate: {few_words(analysis)}"] if analysis.approximate else []),
     ]
     # The title, then at once whether it can be trusted, and on what it rests
-    lines = [f"## {escaped(subject(analysis))}", ""]
+    lines = [f"## {escaped(title(analysis))}", ""]
     if analysis.warning:
         lines += [f"**{escaped(analysis.warning)}**", ""]
     if analysis.caution:

@@ -32,7 +32,7 @@ from orchestrator.report.words import (
     neighbour_words,
     rank_words,
     rating_bounds,
-    subject,
+    title,
     verdict,
 )
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
@@ -112,7 +112,7 @@ def headline(
         yield page.prose(analysis.warning, f"{HEADING} {BAD}")
     if analysis.caution:
         yield page.prose(analysis.caution, DOUBTFUL)
-    yield page.prose(subject(analysis), HEADING)
+    yield page.prose(title(analysis), HEADING)
     parts: list[Text | str] = [
         page.words(counted_words(analysis.n_items_used, analysis.n_clusters)),
         page.words(numbers.counted(analysis.n_judged, "judgment")),

@@ -27,6 +27,12 @@ def subject(analysis: RankingAnalysis) -> str:
     return f"{what} {UNTRUSTED}" if analysis.warning else what
 
 
+def title(analysis: RankingAnalysis) -> str:
+    """Return the heading of the ratings: of a ranking, or that there is none."""
+    words = subject(analysis)
+    return f"No r{words.removesuffix(UNTRUSTED).rstrip()[1:]}" if analysis.warning else words
+
+
 def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
     """State the models that can be told apart, in one or two sentences; empty for none compared.
 

@@ -81,14 +81,14 @@ def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):
     text = printed(ranking(doubtful), width=500)
     assert text.splitlines()[0] == doubtful.warning
     assert "●" not in text
-    assert "Ranking of 3 models by judge (untrusted)" in text
+    assert "No ranking of 3 models by judge\n" in text
     assert "Win rates (untrusted)" in text
     assert "expert over" not in text
 
 
 def test_markdown_warns_before_any_number(doubtful):
     lines = ranking_markdown(doubtful).splitlines()
-    assert lines[0] == r"## Ranking of 3 models by judge \(untrusted\)"
+    assert lines[0] == "## No ranking of 3 models by judge"
     assert lines[2] == f"**{escaped(doubtful.warning)}**"
     assert "| resolvable |" not in "\n".join(lines)
 
@@ -111,7 +111,8 @@ def test_the_page_the_viewer_and_the_notebook_begin_with_it(doubtful, table):
     figures = ranked.of_ranking(doubtful, ["expert", "apprentice", "novice"])
     assert figures[0].picture is None
     assert figures[0].says.startswith("No ranking")
-    assert all("(untrusted)" in figure.title for figure in figures)
+    assert figures[0].title == "No ranking of 3 models by judge"
+    assert all("(untrusted)" in figure.title for figure in figures[1:])
 
 
 def test_tables_of_methods_say_it_before_their_rows(table):

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from orchestrator import numbers
+from orchestrator.report import words
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, name
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
@@ -113,7 +114,7 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
         Column("judgments", "count"),
         Column("missing", "count"),
     ]
-    title = subject(analysis)
+    title = words.title(analysis)
     table = as_table(_key("ratings", analysis), title, columns, rows)
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
     says = f"Ratings on the Elo scale, mean 1000. {group_words(analysis)} {LEGEND}"
