@@ -111,7 +111,7 @@ def _locked(place: Path, stop: threading.Event | None) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if not said:
-                    _say("another process converts the same GGUF file; waiting for it")
+                    _say("the same GGUF file is being converted already; waiting for that")
                     said = True
             if stop is not None and stop.is_set():
                 raise StoppedError

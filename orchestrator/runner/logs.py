@@ -25,6 +25,7 @@ _OWN: Final = ("orchestrator", "backends", "launch")
 # What the event loop complains of belongs into the log too, not onto a live display.
 _FOREIGN: Final = ("asyncio",)
 _DOWNLOADS: Final = "orchestrator.datasets"
+_CONVERSIONS: Final = "launch._converted"
 _STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 # From how many on attempts that failed alike are worth a warning.
@@ -133,17 +134,19 @@ class _LogFile(logging.Handler):
 
 @contextmanager
 def downloads_said(say: Callable[[str], None]) -> Iterator[None]:
-    """Inside this block it is said what is downloaded, how large it is and where it is kept."""
-    logger = logging.getLogger(_DOWNLOADS)
-    handler = _Said(say)
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    """Inside this block, say what is downloaded or converted, how large it is and where it is."""
+    with ExitStack() as stack:
+        for name in (_DOWNLOADS, _CONVERSIONS):
+            handler = _Said(say)
+            if name == _CONVERSIONS:
+                # In a run its display says it.
+                handler.addFilter(lambda _: _RUN.get(None) is None)
+            logger = logging.getLogger(name)
+            stack.callback(logger.setLevel, logger.level)
+            stack.callback(logger.removeHandler, handler)
+            logger.addHandler(handler)
+            logger.setLevel(logging.INFO)
         yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 class _Said(logging.Handler):

@@ -82,3 +82,14 @@ def test_downloads_are_said_inside_the_block_and_not_after_it():
         logger.info("downloading %s", "x")
     logger.info("downloading %s", "y")
     assert said == ["downloading x"]
+
+
+def test_a_conversion_is_said_once_by_the_command_or_by_the_display_of_its_run(tmp_path):
+    said: list[str] = []
+    display = Notes()
+    logger = logging.getLogger("launch._converted")
+    with downloads_said(said.append):
+        logger.info("dequantising %s", "x", extra={"note": True})
+        with logged(tmp_path / "log.jsonl", display):
+            logger.info("dequantising %s", "y", extra={"note": True})
+    assert (said, display.notes) == (["dequantising x"], ["dequantising y"])
