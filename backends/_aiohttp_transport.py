@@ -5,6 +5,7 @@ without.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -76,8 +77,10 @@ class AiohttpTransport:
     async def close(self) -> None:
         """See `Transport`."""
         sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
-            await session.close()
+        # Cancelled while one is closed, it closes the other too.
+        async with contextlib.AsyncExitStack() as stack:
+            for session in sessions.values():
+                stack.push_async_callback(session.close)
 
     async def _send(
         self, method: str, path: str, body: bytes | None, timeout_s: float

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,6 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
     asyncio.set_event_loop(None)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipAccount(), "skip-account")
+        config.pluginmanager.register(LeakAccount(), "leak-account")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -111,6 +113,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, (is_lacking, reason) in NEEDED_BY_MARK.items():
             if item.get_closest_marker(mark) and is_lacking():
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class LeakAccount:
+    """Fails a session in which an event loop was closed while a connection was open."""
+
+    def __init__(self) -> None:
+        self.leaks: list[str] = []
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, nodeid: str
+    ) -> None:
+        said = str(warning_message.message)
+        if said.startswith("unclosed resource"):
+            self.leaks.append(f"{nodeid}: {said}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.leaks and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for leak in self.leaks:
+            terminalreporter.write_line(f"LEFT OPEN: {leak}", red=True)
 
 
 class SkipAccount:

@@ -135,6 +135,19 @@ async def test_cancelling_closes_the_connection(kind):
         assert server.stats()["in_flight"] == 0
 
 
+async def test_closing_that_is_cancelled_closes_all_connections():
+    async with connected(AiohttpTransport) as (transport, _):
+        await transport.post(CHAT, BODY, 5.0, whole)
+        await transport.get("/v1/models", 5.0)
+        sessions = list(transport._sessions.values())
+        assert len(sessions) == 2
+        async with asyncio.TaskGroup() as group:
+            closing = group.create_task(transport.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+        assert all(session.closed for session in sessions)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_many_requests_share_a_bounded_number_of_connections(kind):
     async with serving([{"latency_s": 0.02}], models=["m"]) as (url, server):

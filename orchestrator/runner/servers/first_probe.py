@@ -45,8 +45,10 @@ class FirstLook:
             if self._left:
                 try:
                     async with asyncio.TaskGroup() as group:
+                        # After a look that failed others come here before the run has stopped.
                         for name in self._left:
-                            group.create_task(self._keep(name))
+                            if name not in self._found:
+                                group.create_task(self._keep(name))
                 except BaseExceptionGroup as errors:
                     raise errors.exceptions[0] from None
                 self._left = ()
