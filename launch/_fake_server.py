@@ -84,7 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, help="append the hash of each request to this file")
     options = parser.parse_args(arguments)
     try:
-        rules = _with_fixed(load(options.rules), options.fixed)
+        rules = load(options.rules)
+        pairs = (pair.partition("=") for pair in options.fixed)
+        fixed = [Rule(route=route, fixed=path) for route, _, path in pairs]
+        rules = msgspec.structs.replace(rules, rules=(*fixed, *rules.rules))
         return asyncio.run(_serve(options, rules))
     except (OrchestratorError, OSError) as error:
         sys.stderr.write(f"{error}\n")
@@ -110,14 +113,6 @@ async def _serve(options: argparse.Namespace, rules: Rules) -> int:
         sys.stderr.flush()
         await server.stopped.wait()
     return EXIT_COMPLETE if asked_to_stop else EXIT_FAILED
-
-
-def _with_fixed(rules: Rules, fixed: Sequence[str]) -> Rules:
-    added = []
-    for pair in fixed:
-        route, _, path = pair.partition("=")
-        added.append(Rule(route=route, fixed=path))
-    return msgspec.structs.replace(rules, rules=(*added, *rules.rules))
 
 
 if __name__ == "__main__":

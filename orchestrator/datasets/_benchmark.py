@@ -35,9 +35,13 @@ def located(kind: str, file: File) -> Path:
     parts = PurePosixPath(file.name).parts
     if not parts or parts[0] == "/" or ".." in parts:
         raise DatasetError(f"{kind}: {file.name!r} is no name of a file below its folder")
-    own = _in_own_folder(kind, file)
-    if own is not None:
-        return own
+    folder = data_folder()
+    own = [] if folder is None else [folder / kind / name for name in (file.name, *file.others)]
+    for path in own:
+        if path.is_file():
+            if file.sha256 and sha256_of(path) != file.sha256:
+                _log.warning("%s: checksum differs from the published file; using it anyway", path)
+            return path
     cached = cache_folder() / kind / file.name
     if cached.is_file():
         return verified(cached, file.sha256)
@@ -65,19 +69,6 @@ def is_here(kind: str, file: File) -> bool:
     folders = [folder for folder in (data_folder(), cache_folder()) if folder is not None]
     names = (file.name, *file.others)
     return any((folder / kind / name).is_file() for folder in folders for name in names)
-
-
-def _in_own_folder(kind: str, file: File) -> Path | None:
-    folder = data_folder()
-    if folder is None:
-        return None
-    for name in (file.name, *file.others):
-        path = folder / kind / name
-        if path.is_file():
-            if file.sha256 and sha256_of(path) != file.sha256:
-                _log.warning("%s: checksum differs from the published file; using it anyway", path)
-            return path
-    return None
 
 
 def data_folder() -> Path | None:

@@ -96,7 +96,12 @@ def cut(body: bytes) -> tuple[bytes, Columns] | None:
     if not _well_formed(words, drawn, listed) or body[end - 1] not in b"]l":
         return None
     found = _columns(text, words, np.moveaxis(listed, 2, 0))
-    return None if found is None else (_without_lists(body, drawn, end), found)
+    if found is None:
+        return None
+    opened = (drawn[:, 9] + len('":[')).tolist()
+    closed = [*(drawn[1:, 0] - len("]},{")).tolist(), end + 1]
+    kept = [body[a:b] for a, b in zip(closed[:-1], opened[1:], strict=True)]
+    return b"".join((body[: opened[0]], *kept, body[closed[-1] :])), found
 
 
 def _quotes(text: Bytes, begin: int, end: int) -> Places:
@@ -146,13 +151,6 @@ def _follows(words: Words, places: Places, endings: Words, n_bytes: int) -> bool
     unused = np.uint64(8 * (WORD_BYTES - n_bytes))
     before = words[places - n_bytes] << unused
     return bool(((before == endings[0] << unused) | (before == endings[1] << unused)).all())
-
-
-def _without_lists(body: bytes, drawn: Places, end: int) -> bytes:
-    opened = (drawn[:, 9] + len('":[')).tolist()
-    closed = [*(drawn[1:, 0] - len("]},{")).tolist(), end + 1]
-    kept = [body[a:b] for a, b in zip(closed[:-1], opened[1:], strict=True)]
-    return b"".join((body[: opened[0]], *kept, body[closed[-1] :]))
 
 
 def _columns(text: Bytes, words: Words, at: Places) -> Columns | None:

@@ -147,7 +147,13 @@ def _stated(headers: Mapping[str, str]) -> float | None:
         return milliseconds / 1000
     if value := headers.get("retry-after", "").strip():
         seconds = _number(value)
-        return _seconds_until(value, headers.get("date", "")) if seconds is None else seconds
+        if seconds is not None:
+            return seconds
+        try:
+            then, now = map(parsedate_to_datetime, (value, headers.get("date", "")))
+            return (then - now).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return math.nan
     waits = [
         _duration(headers.get(f"x-ratelimit-reset-{what}", ""))
         for what in ("requests", "tokens")
@@ -169,13 +175,6 @@ def _duration(text: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():
         return None
     return math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
-
-
-def _seconds_until(then: str, now: str) -> float:
-    try:
-        return (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return math.nan
 
 
 def _permanent_cause(status: int, said: str) -> str:
