@@ -41,8 +41,14 @@ class Plugin(Generic[ConfigT]):
                 default = found.__bound__
             if isinstance(default, type) and issubclass(default, cls.Config):
                 cls.Config = default
+        elif isinstance(found, type) and issubclass(found, Settings):
+            cls._open, cls.Config = None, found
         else:
-            cls._open, cls.Config = None, _checked(cls, found)
+            said = getattr(found, "__name__", None) or repr(found)
+            raise TypeError(
+                f"{cls.__qualname__}: its brackets contain {said}; expected a class derived from "
+                "orchestrator.plugin.Settings, or no brackets if there are no settings"
+            )
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.config == other.config
@@ -67,18 +73,3 @@ def _in_brackets(cls: type[Plugin[Any]]) -> object:
         if origin._open in parameters:  # noqa: SLF001 (of the same class)
             return get_args(base)[parameters.index(origin._open)]  # noqa: SLF001 (of the same class)
     return None
-
-
-def _checked(cls: type, found: object) -> type[Settings]:
-    """The settings that stand in the brackets of a class.
-
-    Raises:
-        TypeError: If it is no such model.
-    """
-    if isinstance(found, type) and issubclass(found, Settings):
-        return found
-    said = getattr(found, "__name__", None) or repr(found)
-    raise TypeError(
-        f"{cls.__qualname__}: its brackets contain {said}; expected a class derived from "
-        "orchestrator.plugin.Settings, or no brackets if there are no settings"
-    )

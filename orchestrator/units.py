@@ -138,19 +138,6 @@ def make_part(
     return Part(kind, method, tuple(candidates), fingerprint, rows, name)
 
 
-def _union_of_observations(parts: Sequence[Part]) -> dict[str, int]:
-    """The most alternatives that any method observes of a model's answers.
-
-    A draw is sent once, so it is sent with all that somebody wants to see of it.
-    """
-    union: dict[str, int] = {}
-    for part in parts:
-        wanted = part.method.top_logprobs
-        for model in part.candidates:
-            union[model] = max(union.get(model, 0), wanted)
-    return union
-
-
 class Plan:
     """All units of a run.
 
@@ -208,7 +195,13 @@ class Plan:
         self.free_gates = frozenset(
             gate for gate, needs in zip(self._gates, self._needs, strict=True) if not needs
         )
-        self.observed_top = _union_of_observations(self.parts)
+        # The most alternatives that any method observes of a model's answers: a draw is sent once,
+        # so it is sent with all that somebody wants to see of it.
+        self.observed_top: dict[str, int] = {}
+        for part in self.parts:
+            for model in part.candidates:
+                known = self.observed_top.get(model, 0)
+                self.observed_top[model] = max(known, part.method.top_logprobs)
         self._kept: dict[int, Item] = {}
         self._contents: dict[int, bytes] = {}
         self._referenced: array[int] | None = None

@@ -1,7 +1,7 @@
 """Two runs compared on the items that they share: paired differences with intervals."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from os import PathLike
 from typing import Final
@@ -204,7 +204,13 @@ def _table(a: Score, b: Score, shared: pl.Series, confidence_level: float) -> Ta
         .join(b.means().select(*_KEYS, other="value"), on=_KEYS, nulls_equal=True)
         .with_columns(difference=pl.col("other") - pl.col("value"))
     )
-    rows = list(_rows(both, confidence_level))
+    rows = []
+    by_model = both.sort("model", maintain_order=True).group_by("model", maintain_order=True)
+    for (model,), points in by_model:
+        clusters = points[CLUSTER].rank("dense").to_numpy().astype(np.int64)
+        found = clustered_mean(points["difference"].to_numpy(), clusters, confidence_level)
+        mine, others = (float(np.mean(points[name].to_numpy())) for name in ("value", "other"))
+        rows.append((str(model), mine, others, measured(found)))
     n_alone = len(a.points["model"].unique()) - len(rows)
     less = " Less is better." if a.orientation < 0 else ""
     table = make_table(
@@ -216,13 +222,3 @@ def _table(a: Score, b: Score, shared: pl.Series, confidence_level: float) -> Ta
         notes=[f"{n_alone} models that occur only in A were excluded."] if n_alone else [],
     )
     return msgspec.structs.replace(table, source=a.name)
-
-
-def _rows(both: pl.DataFrame, level: float) -> Iterator[tuple[str, float, float, Measured]]:
-    for (model,), points in both.sort("model", maintain_order=True).group_by(
-        "model", maintain_order=True
-    ):
-        clusters = points[CLUSTER].rank("dense").to_numpy().astype(np.int64)
-        found = clustered_mean(points["difference"].to_numpy(), clusters, level)
-        a, b = (float(np.mean(points[name].to_numpy())) for name in ("value", "other"))
-        yield str(model), a, b, measured(found)

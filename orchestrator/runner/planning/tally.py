@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.contracts.method import Combination, Stage
+from orchestrator.contracts.method import Stage
 from orchestrator.driver import Driver
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.blocks import Blocks
-from orchestrator.units import Part, Plan
+from orchestrator.units import Plan
 
 Ints = NDArray[np.int64]
 Lookup = Callable[[bytes], Outcome | Failure | None]
@@ -158,14 +158,12 @@ class _Stages:
 
     def __init__(self, plan: Plan) -> None:
         self._planned = {mark_of(stage): stage for _, stage in plan.stages()}
-        self.of_unit = [self._of_unit(*combination) for combination in plan.combinations]
-
-    def _of_unit(self, part: Part, combination: Combination) -> list[Mark]:
-        """Return the stages of one unit; those of its method where it names one of its own."""
-        own = [mark_of(stage) for stage in part.stages(combination.models)]
-        if all(mark in self._planned for mark in own):
-            return own
-        return [mark_of(stage) for stage in part.stages()]
+        self.of_unit: list[list[Mark]] = []
+        for part, combination in plan.combinations:
+            own = [mark_of(stage) for stage in part.stages(combination.models)]
+            # A method may name stages of a unit that are none of its own.
+            is_planned = all(mark in self._planned for mark in own)
+            self.of_unit.append(own if is_planned else [mark_of(stage) for stage in part.stages()])
 
     def place(
         self, which: int, kind: str, model: str, n_turns: int, taken: Counter[Mark]

@@ -6,7 +6,6 @@ import resource
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
 from orchestrator.placement import GIB, Gpu, Inventory
 from orchestrator.recipe.schema import Resources
@@ -83,20 +82,19 @@ def find_gpus() -> list[tuple[str, Gpu]]:
     except pynvml.NVMLError as error:
         _log.debug("no GPU: %s", error)
         return []
+    found = []
     try:
-        return [_gpu(pynvml, number) for number in range(pynvml.nvmlDeviceGetCount())]
+        for number in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+            name, identifier = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+            gpu = Gpu(str(number), str(name), int(memory.total), int(memory.free))
+            found.append((str(identifier), gpu))
     except pynvml.NVMLError as error:
         _log.warning("cannot query the GPUs: %s", error)
         return []
+    else:
+        return found
     finally:
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
-
-
-def _gpu(pynvml: Any, number: int) -> tuple[str, Gpu]:  # noqa: ANN401 (the module, an extra)
-    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    name = str(pynvml.nvmlDeviceGetName(handle))
-    return str(pynvml.nvmlDeviceGetUUID(handle)), Gpu(
-        str(number), name, int(memory.total), int(memory.free)
-    )

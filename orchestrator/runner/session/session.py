@@ -229,8 +229,13 @@ class Session:
         elif self._w.waves is not None and not (self._turning or self.stopping):
             # The wave is over when nothing is asked of these servers, and nothing left to ask.
             is_idle = not (self._driver.n_open or self._pump_is_due or self._w.core.busy())
-            if is_idle:
-                self._turn(self._w.waves)
+            leaving = self._enter_wave(self._w.waves) if is_idle else ()
+            if leaving is None:
+                self.stop("the remaining units wait for a model that no server serves")
+            elif is_idle:
+                # Units of the next wave open as soon as the servers that leave have ended.
+                self._turning = True
+                self._scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
 
     def _enter_wave(self, waves: Waves) -> tuple[str, ...] | None:
         """Go on to the next wave with something to do; the models that leave, None for no wave."""
@@ -241,15 +246,6 @@ class Session:
         if leaving is not None:
             _log.info("wave %d of %d: %s", waves.number, len(waves), ", ".join(waves.present))
         return leaving
-
-    def _turn(self, waves: Waves) -> None:
-        """Open units of the next wave as soon as the servers that leave have ended."""
-        leaving = self._enter_wave(waves)
-        if leaving is None:
-            self.stop("the remaining units wait for a model that no server serves")
-            return
-        self._turning = True
-        self._scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
 
     async def _rest(self, models: Collection[str]) -> None:
         if self._w.rest is not None and models:
