@@ -189,7 +189,7 @@ def _failure(error: Exception, timeout_s: float, secret: str) -> Failure:
         case aiohttp.ServerDisconnectedError():
             said = "the server closed the connection before replying"
         case aiohttp.ClientPayloadError():
-            said = f"the reply broke off: {said}"
+            said = f"the reply ended early: {said}"
         case _:
             pass
     return Failure(cause, said, permanent=cause == "bad_request")

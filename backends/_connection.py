@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
             # A reply that does not say how long it is ends with the connection.
             self._hand_over(self._reply())
         elif self._n_bytes:
-            self._settle(Failure("connection", "the reply broke off"))
+            self._settle(Failure("connection", "the reply ended early"))
         elif exc is None or number in _CLOSED:
             self._settle(None)
         else:

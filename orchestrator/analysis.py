@@ -329,7 +329,7 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
     few = [model.model for model in models if 1 < model.n_clusters < APPROXIMATE_BELOW]
     if few:
         least = f"{APPROXIMATE_BELOW} {'items' if alone else 'clusters of items'}"
-        notes.append(f"intervals are approximate: under {least} for {', '.join(few)}")
+        notes.append(f"intervals are approximate: fewer than {least} for {', '.join(few)}")
     for model in models:
         bounded = model.low is not None or model.high is not None
         has_interval = bounded or model.low_open or model.high_open

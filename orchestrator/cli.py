@@ -43,7 +43,7 @@ _ALLOCATOR = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:20,muzzy_decay_ms:0")
 # every 700. The objects of libraries alone cost 0.2 s so.
 _COLLECT_EVERY = (20_000, 20, 20)
 _MAX_PORT = 65_535
-_LISTED = ("methods", "analyses", "backends", "datasets", "plugins", "recipes")
+_LISTED = ("methods", "analyses", "statistics", "backends", "datasets", "plugins", "recipes")
 
 
 def entry() -> None:

@@ -8,7 +8,7 @@ from typing import Final
 STORE_NAME: Final = "store.sqlite"
 """The store in a run's directory."""
 RUNS: Final = "runs"
-"""Where runs are kept, unless said otherwise."""
+"""Default folder of runs."""
 CACHE_VARIABLE: Final = "ORCHESTRATOR_CACHE"
 """The environment variable that names another cache folder."""
 

@@ -1,9 +1,9 @@
-"""Where the kinds of plug-ins are found.
+"""Discovery of plug-ins by kind.
 
-In this order: a file of this project (`kind: vllm` in the family "backends" is `backends/vllm.py`),
-an entry point of an installed package, a file beside the recipe (`kind: ./my_method.py`), and a
-module (`kind: package.module` or `package.module:Class`). Installing a package is trusting it; the
-last two are imported only where the caller allows code from outside (`allow_code`).
+Kinds are searched in this order: a file of this project (`kind: vllm` in the family "backends" is
+`backends/vllm.py`), an entry point of an installed package, a file beside the recipe
+(`kind: ./my_method.py`), and a module (`kind: package.module` or `package.module:Class`). An
+installed package is trusted; the last two are imported only with `allow_code`.
 """
 
 import contextlib

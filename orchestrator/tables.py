@@ -130,7 +130,7 @@ def clustered_words(n_clusters: int) -> str:
         f"tests over prompts are over clusters of prompts, {n_clusters:,} in all"
     )
     if n_clusters < APPROXIMATE_BELOW:
-        words += f"; they are approximate under {APPROXIMATE_BELOW}"
+        words += f"; they are approximate with fewer than {APPROXIMATE_BELOW}"
     return words
 
 

@@ -1,4 +1,4 @@
-"""What enters the keys of stored answers stays what it was: other keys would ask all anew."""
+"""Keys of stored answers stay the same: with other keys every request would be sent again."""
 
 import json
 import struct

@@ -82,7 +82,7 @@ class Config(Settings):
 
 
 class ConflictAnalysis(Analysis[Config]):
-    """How often ProbDiff and a judge (or people) disagree on what a rewriting did."""
+    """Disagreement of ProbDiff and judges (or people) on the effect of a rewriting."""
 
     def summarise(self, context: Context) -> list[Table]:
         """Conflicts by who judged and model, then how far those who judged agree."""

@@ -110,7 +110,7 @@ class _Jury:
 
 
 class JuryAnalysis(Analysis[Config]):
-    """How far several judges agree, and what they say together."""
+    """Agreement of several judges, and their combined verdicts."""
 
     def summarise(self, context: Context) -> list[Table]:
         """Agreement of every two judges and of all, the jury's ratings, each against the others."""

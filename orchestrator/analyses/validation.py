@@ -55,7 +55,7 @@ class Config(Settings):
 
 
 class ValidationAnalysis(Analysis[Config]):
-    """Which methods put models of known skill in the right order, and how surely."""
+    """Test of whether methods rank models of known skill correctly, with confidence."""
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a score, then what the true order rests on."""

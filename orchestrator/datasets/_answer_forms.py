@@ -113,7 +113,7 @@ def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str, ...], 
         try:
             ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
         except TypeError as error:
-            raise FormError("'choices' have indexes that are no numbers") from error
+            raise FormError("'choices' have indexes that are not numbers") from error
         return tuple(_turns(choice.get("turns"), "choices[].turns") for choice in ordered)
     for name in ("resps", "filtered_resps"):
         if name in row:

@@ -105,7 +105,7 @@ class AnswerFile:
     def _text_of(self, row: AnswerRow, item: Item, ask: GenerateAsk) -> Generation | Failure:
         if ask.repeat >= len(row.samples):
             n = len(row.samples)
-            said = f"{self._file} has {n} answers to {item.key!r}, number {ask.repeat + 1} is asked"
+            said = f"{self._file} has {n} answers to {item.key!r}, not {ask.repeat + 1}"
             return _no_answer(said)
         turns = row.samples[ask.repeat]
         number = 0 if row.turn else ask.turn - 1
@@ -135,7 +135,7 @@ def _in_field(item: Item, ask: AnyAsk, column: str) -> Generation | Failure:
         return _no_answer(f"the item {item.key!r} has no {column!r} for turn {ask.turn}")
     text = turns[ask.turn - 1]
     if not isinstance(text, str):
-        return _no_answer(f"the {column!r} of item {item.key!r} is no text")
+        return _no_answer(f"the {column!r} of item {item.key!r} is not text")
     return Generation(text, GIVEN)
 
 
@@ -164,7 +164,7 @@ def _check_generators(file: str, generator: str | None, there: dict[str, int], r
     names = ", ".join(repr(name) for name in list(there)[:_SHOWN])
     more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
     if generator is not None and generator not in there:
-        what = f"there are {names}{more}" if has_generator(rows.columns) else "it names none"
+        what = f"there are {names}{more}" if has_generator(rows.columns) else "it names no model"
         raise DatasetError(f"{file}: no answers by {generator!r}; {what}")
     if generator is None and len(there) > 1:
         raise DatasetError(f"{file}: answers by {names}{more}; choose one with 'generator'")

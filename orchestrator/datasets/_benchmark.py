@@ -34,7 +34,7 @@ def located(kind: str, file: File) -> Path:
     """
     parts = PurePosixPath(file.name).parts
     if not parts or parts[0] == "/" or ".." in parts:
-        raise DatasetError(f"{kind}: {file.name!r} is no name of a file below its folder")
+        raise DatasetError(f"{kind}: {file.name!r} is not a file name below its folder")
     folder = data_folder()
     own = [] if folder is None else [folder / kind / name for name in (file.name, *file.others)]
     for path in own:

@@ -21,7 +21,7 @@ FREE_BYTES: Final = 256 << 10
 CONTROL_BYTES: Final = 8 << 20
 """The longest reply to a question about a server: its models, its health, a probe."""
 UNASKED_ENCODING: Final = Failure(
-    "unparseable", "the server compressed its reply, which was not asked for", permanent=True
+    "unparseable", "the server compressed its reply although it was asked not to", permanent=True
 )
 
 _GZIP: Final = ("gzip", "x-gzip")
@@ -140,11 +140,11 @@ async def collect(
             if n_bytes > FREE_BYTES:
                 await _room(counted, body, server, n_bytes)
     except zlib.error as error:
-        return Failure("connection", f"the reply is no valid gzip: {failures.clean(str(error))}")
+        return Failure("connection", f"the reply is not valid gzip: {failures.clean(str(error))}")
     finally:
         counted.release(body)
     if inflater and not inflater.is_whole:
-        return Failure("connection", "the reply broke off")
+        return Failure("connection", "the reply ended early")
     return b"".join(parts)
 
 

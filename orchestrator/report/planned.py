@@ -34,7 +34,7 @@ class StageCount(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a run would send, by stage and model.
+    """Requests, tokens and cost of a planned run, by stage and model.
 
     Attributes:
         n_items: Number of items of the dataset.

@@ -215,8 +215,8 @@ class Core:
         """Declare a model dead; all its queued requests fail."""
         state = self.models[model]
         said = why.message[:_SAID]
-        _log.warning("giving up on %s for this call: %s", model, said, extra={"model": model})
-        state.dead = Failure("dead_server", f"{model} can't be used: {why.message}")
+        _log.warning("stopped using %s in this call: %s", model, said, extra={"model": model})
+        state.dead = Failure("dead_server", f"{model} cannot be used: {why.message}")
         waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
         state.delayed.clear()
         waiting.sort(key=lambda request: request.position)

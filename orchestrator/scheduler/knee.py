@@ -125,7 +125,7 @@ class Knee:
             tried = min(max(round(wanted), self._floor), self._ceiling)
             if tried != base.limit:
                 self._limit = tried
-                return f"trying whether {'more' if self._up else 'fewer'} do better"
+                return f"testing a {'higher' if self._up else 'lower'} limit"
         if self._up and not self._gained and not self._is_probe:
             self._up, self._step = False, _FIRST_STEP
             return self._try_next(now)
@@ -139,7 +139,7 @@ class Knee:
             self._knee = base
             self._base = None if self._limit != base.limit else base
         self._probe_at = now + self._probe_s
-        return "the best that was tried"
+        return "the best of the limits tried"
 
     def _watch(self, now: float, found: _Measured) -> str:
         """Decide if the search starts again."""
@@ -154,7 +154,7 @@ class Knee:
                 self._base = found
                 return ""
             self._limit, self._base = knee.limit, knee
-            return "more did harm"
+            return "the higher limit was slower"
         ratio = found.rate / base.rate if base.rate else math.inf
         if abs(ratio - 1) > _CHANGED:
             self._probe_s = _PROBE_S

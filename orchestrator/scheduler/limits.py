@@ -193,11 +193,15 @@ class Controller:
             kept = computed + _WANTED * max(computed, in_time)
             fits = asked * kept / (waiting + computed)
             wanted = max(fits, self.limit * _MOST_DOWN)
-            return self._turn_to(now, math.ceil(wanted), f"{waiting:.0f} wait in the server")
+            return self._turn_to(
+                now, math.ceil(wanted), f"{waiting:.0f} requests wait in the server"
+            )
         is_full = seen.queued and seen.in_flight >= self.limit
         if not is_full or len(self._queue) < _LOOKS_UP or waiting >= _TOO_FEW * computed:
             return None
-        return self._turn_to(now, math.ceil(self.limit * _MOST_UP), "nothing waits in the server")
+        return self._turn_to(
+            now, math.ceil(self.limit * _MOST_UP), "no requests wait in the server"
+        )
 
     def _turn_to(self, now: float, wanted: int, why: str) -> Change | None:
         direction = 1 if wanted > self.limit else -1

@@ -72,7 +72,7 @@ def cohen_kappa(
     """
     codes, (one, two), _ = complete_rows(prompts, (first, second))
     if not codes.size:
-        return Estimate(math.nan, None, 0, METHOD, "no item that both rated")
+        return Estimate(math.nan, None, 0, METHOD, "no item was rated by both")
     categories = np.unique((one, two))
     columns = [(one == two).astype(float), np.ones(codes.size)]
     columns += [(one == category).astype(float) for category in categories]
@@ -96,7 +96,9 @@ def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) 
         StatisticsError: If the shapes do not fit, or a count is negative or not finite.
     """
     if counts.ndim != 2 or prompts.shape != counts.shape[:1]:
-        raise StatisticsError(f"counts {counts.shape} and prompts {prompts.shape} do not fit")
+        raise StatisticsError(
+            f"shapes of counts {counts.shape} and prompts {prompts.shape} do not match"
+        )
     if not np.all(np.isfinite(counts)) or np.any(counts < 0):
         raise StatisticsError("counts of ratings must be finite and not negative")
     raters = counts.sum(axis=1)
@@ -114,11 +116,11 @@ def rater_counts(ratings: Floats, categories: Sequence[float]) -> Floats:
     """Ratings by category, as `fleiss_kappa` takes them: (n, R) codes to (n, K); nan is missing.
 
     Raises:
-        StatisticsError: If a rating is none of the categories.
+        StatisticsError: If a rating is not one of the categories.
     """
     hits = ratings[:, :, None] == np.asarray(categories, float)
     if not np.all(hits.any(axis=2) | np.isnan(ratings)):
-        raise StatisticsError("a rating is none of the categories")
+        raise StatisticsError("a rating is not one of the categories")
     result: Floats = hits.sum(axis=1).astype(np.float64)
     return result
 

@@ -109,7 +109,7 @@ def reweighted(x: Floats, y: Floats, clusters: Ints, kind: Kind, weights: Floats
         parts = [weights[i : i + rows] for i in range(0, len(weights), rows)]
         return np.concatenate([_weighted_spearman(x, y, part[:, clusters]) for part in parts])
     if x.size > QUADRATIC_POINTS:
-        raise StatisticsError(f"clusters are drawn for tau-b up to {QUADRATIC_POINTS} points")
+        raise StatisticsError(f"tau-b with clusters is limited to {QUADRATIC_POINTS} points")
     member = np.zeros((n_clusters, x.size))
     member[clusters, np.arange(x.size)] = 1.0
     dx, dy = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])

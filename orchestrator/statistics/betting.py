@@ -96,11 +96,13 @@ class Capital:
             steps = _log_growth(x, np.broadcast_to(self._null[at], x.shape), shares)
             steps = np.where(np.isnan(x)[..., None], 0.0, steps)
         elif sizes is not None:
-            raise StatisticsError("of exactly these items each is drawn for itself, not clusters")
+            raise StatisticsError(
+                "cluster sizes need an infinite population; of a finite one, items are drawn singly"
+            )
         else:
             left = self._population - self.n[at] - np.arange(len(x) + 1)[:, None]
             if np.any(left < 0):
-                raise StatisticsError(f"more values than the population of {self._population}")
+                raise StatisticsError(f"more values than the population has ({self._population})")
             total = self._population * self._null[at]
             steps = _log_growth(np.nan_to_num(x), (total - sums[:-1]) / np.maximum(left[:-1], 1))
             # Not even -1 for each value that is left would bring the sum down to the null.

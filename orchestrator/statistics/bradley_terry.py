@@ -126,7 +126,8 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
         if beyond.any():
             listed = [", ".join(names[beyond])]
             sentences.append(
-                f"{listed[0]} {verb} every comparison with the others: no {side} bound of rating"
+                f"{listed[0]} {verb} every comparison with the others: the rating has no {side} "
+                f"bound"
             )
     open_ends = np.isnan(strengths) & ~alone
     if open_ends.any() and n_groups <= 1:

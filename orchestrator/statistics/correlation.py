@@ -254,7 +254,7 @@ def points_of(columns: Sequence[Floats], prompts: Ints, names: Sequence[str], ki
         reason = f"{codes.size} points, fewer than {MIN_POINTS}"
     for name, column in zip(names, kept, strict=True):
         if reason is None and kind == "pearson" and not np.isfinite(column).all():
-            reason = f"{name} is infinite somewhere: it has ranks but no Pearson correlation"
+            reason = f"{name} has infinite values: only rank correlations are defined"
         elif reason is None and np.all(column == column[0]):
             reason = f"{name} is constant"
     if reason is None and kind != "pearson":

@@ -69,7 +69,7 @@ class Battles:
         if not np.all((self.score >= 0.0) & (self.score <= 1.0)):
             raise StatisticsError("scores must be in [0, 1]; drop battles without a result")
         if np.any(self.first == self.second):
-            raise StatisticsError("a model fights itself")
+            raise StatisticsError("a model is compared with itself")
 
     @property
     def n(self) -> int:
@@ -185,9 +185,7 @@ def rate_elo(battles: Battles, resampling: Resampling) -> EloRatings:
         reach = scipy.special.stdtrit(max(dof, 1.0), 0.5 + 0.5 * level) * error
         low, high = values - reach, values + reach
         if np.isnan(error).any():
-            notes = (
-                "no interval where the order of battles hides what prompts change, or none does",
-            )
+            notes = ("no interval where the variance between prompts is estimated as 0",)
     return EloRatings(
         values,
         order_low,

@@ -151,9 +151,9 @@ def student_interval(  # noqa: PLR0913 (what an interval rests on, by keyword)
     if sizes is not None:
         dof = float(degrees_of_freedom(sizes[:, None])[0]) + 1 - n_strata
     if dof < 1:
-        return f"{n_prompts} independent prompts of too unlike sizes for an interval"
+        return f"{n_prompts} independent prompts of too unequal sizes for an interval"
     if math.isnan(standard_error):
-        return "undefined where prompts are left out: no interval"
+        return "undefined when some prompts are left out: no interval"
     if standard_error <= _NO_SPREAD:
         return "no spread over prompts: no interval"
     if scale is not PLAIN and abs(value) >= 1.0 - _NO_SPREAD:

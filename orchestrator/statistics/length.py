@@ -139,7 +139,7 @@ def standardised_length(baseline: Floats, model: Floats) -> Floats:
     difference = baseline - model
     spread = float(difference.std(ddof=1)) if difference.size > 1 else 0.0
     if not spread > 0.0:
-        raise StatisticsError("lengths differ by the same everywhere: nothing to control for")
+        raise StatisticsError("length differences do not vary: nothing to control for")
     result: Floats = difference / spread
     return result
 

@@ -104,7 +104,7 @@ def compare_accuracies(
     """
     codes, (one, two), n_missing = complete_rows(prompts, (first, second))
     if not codes.size:
-        reason = "no points that both have"
+        reason = "no points in common"
         return Comparison(None, None, None, None, None, 0, 0, n_missing, METHOD, reason)
     parts = sums_by_prompt(codes, (np.ones(codes.size), one, two))
     counts = len(parts), codes.size, n_missing

@@ -125,7 +125,9 @@ def sum_by_prompt(
         StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
     """
     if not np.all((preference >= 0.0) & (preference <= 1.0)):
-        raise StatisticsError("preferences must be in [0, 1]; drop failed judgments, do not fill")
+        raise StatisticsError(
+            "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
+        )
     if np.any(first == second):
         raise StatisticsError("a model was compared with itself")
     n_prompts, n_models = shape

@@ -34,7 +34,7 @@ def bootstrapped(
         return Estimate(math.nan, None, 0, METHOD, "no values")
     value, n = float(statistic(values)), int(prompts.max()) + 1
     if math.isnan(value):
-        return Estimate(math.nan, None, n, METHOD, "it is undefined for these values")
+        return Estimate(math.nan, None, n, METHOD, "undefined for these values")
     if n < 2:
         return Estimate(value, None, n, METHOD, "one independent prompt: no interval")
     drawn = np.array(
@@ -45,7 +45,7 @@ def bootstrapped(
         ]
     )
     if np.isnan(drawn).any():
-        return Estimate(value, None, n, METHOD, "it is undefined for some resamples: no interval")
+        return Estimate(value, None, n, METHOD, "undefined for some resamples: no interval")
     tail = 0.5 * (1.0 - resampling.confidence_level)
     low, high = np.quantile(drawn, [tail, 1.0 - tail])
     return Estimate(

@@ -66,7 +66,10 @@ class OrderTest:
         largest: int = 1,
     ) -> None:
         if n_models < 2 or not 0.0 < error < 1.0:
-            raise StatisticsError(f"no order of {n_models} models with an error of {error}")
+            raise StatisticsError(
+                "a ranking needs at least 2 models and an error between 0 and 1, "
+                f"got {n_models} and {error}"
+            )
         self._n_models = n_models
         self._error = error
         self._top = top
@@ -161,7 +164,7 @@ def cluster_totals(
         return differences, None
     counts = np.asarray(sizes, np.int64)
     if counts.sum() != len(differences) or np.any(counts < 1) or np.any(counts > largest):
-        raise StatisticsError(f"{len(differences)} prompts are not in clusters of {counts}")
+        raise StatisticsError(f"cluster sizes {counts} do not fit {len(differences)} prompts")
     if not counts.size:
         return differences, np.zeros(differences.shape)
     starts = np.cumsum(counts) - counts

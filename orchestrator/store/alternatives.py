@@ -80,7 +80,7 @@ def expand(blob: bytes, n_bytes: int, layout: Layout) -> bytes:
     if n_distinct:
         index = _from_planes(content[at : at + n_index], f"<u{width}")
         if index.size and int(index.max()) >= n_distinct:
-            raise StoreError("stored arrays are damaged: an index without an id")
+            raise StoreError("stored arrays are damaged: an index has no id")
         listed = np.cumsum(listed, dtype=np.uint32)[index]
     ids = listed.reshape(layout.shape[::-1]).T
     logprobs = np.cumsum(steps, axis=0, dtype=np.uint32).T

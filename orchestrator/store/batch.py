@@ -96,7 +96,7 @@ class Batch:
                     row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
                     self._execute(_SERVER, row)
                 case _:
-                    raise TypeError(f"no table for {type(entry).__name__}")
+                    raise TypeError(f"no table stores {type(entry).__name__}")
         if outcomes:
             self._add_outcomes(outcomes)
         if units:

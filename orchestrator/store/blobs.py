@@ -35,7 +35,8 @@ MOST_BYTES: Final = 64 << 20
 """The longest body of a record: no reply is longer. Longer ones are neither written nor read."""
 MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
 """The longest arrays of an outcome: a number takes four bytes, in a reply at least two."""
-REPAIR: Final = "`orchestrator repair RUN` keeps what can be read, and the run asks the rest again"
+REPAIR: Final = "`orchestrator repair RUN` keeps what is readable; the next run requests the rest "
+"again"
 
 
 class Content(NamedTuple):
@@ -78,7 +79,7 @@ def check_length(n_bytes: int, most_bytes: int) -> None:
         ValueError: If it is exceeded.
     """
     if n_bytes > most_bytes:
-        raise ValueError(f"{n_bytes:,} bytes, and a record holds at most {most_bytes:,}")
+        raise ValueError(f"{n_bytes:,} bytes, more than the {most_bytes:,} that a record can have")
 
 
 def shorten(blobs: Sequence[bytes]) -> list[bytes]:
@@ -145,16 +146,16 @@ def check_belonging(blob: bytes, belonging: bytes) -> None:
 def _checked_body(blob: bytes) -> memoryview:
     if not isinstance(blob, bytes):
         # A bit of a record's header makes a number of a blob.
-        raise damaged("a stored record is", "it is of another type")
+        raise damaged("a stored record is", "wrong type")
     view = memoryview(blob)
     if len(blob) < _PREFIX_BYTES:
-        raise damaged("a stored record is", "it has no version")
+        raise damaged("a stored record is", "no version")
     if blob[0] == _UNCHECKED:
         return view[_PREFIX_BYTES:]
     if blob[0] != VERSION:
         raise StoreError(
-            f"a stored record has format {blob[0]}, this version reads {VERSION}: "
-            f"use the version that wrote the run. If none did it is damaged: {REPAIR}"
+            f"a stored record has format {blob[0]}, this version reads {VERSION}: use the version "
+            f"that wrote the run. If there is none, the record is damaged: {REPAIR}"
         )
     rest = _PREFIX_BYTES + _SUM_BYTES
     if blob[_PREFIX_BYTES:rest] != _sum(blob[1:2] + blob[rest:]):
@@ -180,7 +181,7 @@ def expand_arrays(arrays: bytes, n_bytes: int) -> bytes:
     if len(arrays) == n_bytes:
         return arrays
     if len(arrays) > n_bytes:
-        raise damaged("stored arrays are", f"{len(arrays)} bytes hold no {n_bytes}")
+        raise damaged("stored arrays are", f"{len(arrays)} bytes do not decompress to {n_bytes}")
     planes = np.frombuffer(decompressed(arrays, n_bytes), np.uint8)
     return planes.reshape(4, -1).T.tobytes()
 
@@ -216,7 +217,7 @@ def decompressed(frame: bytes, n_bytes: int) -> bytes:
     except (zstandard.ZstdError, ValueError) as error:
         raise damaged("stored arrays are", error) from error
     if len(content) != n_bytes:
-        raise damaged("stored arrays are", f"{len(content)} bytes where {n_bytes} belong")
+        raise damaged("stored arrays are", f"{len(content)} bytes instead of {n_bytes}")
     return content
 
 

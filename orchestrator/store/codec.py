@@ -114,7 +114,7 @@ def pack(outcome: Outcome | Failure) -> Packed:
         blobs.check_length(len(arrays), blobs.MOST_ARRAYS_BYTES)
         return Packed(blobs.seal(_encode_head(head)), arrays)
     except (TypeError, ValueError, AttributeError, OverflowError, struct.error) as error:
-        raise StoreError(f"a {type(outcome).__name__} can't be stored: {error}") from error
+        raise StoreError(f"a {type(outcome).__name__} cannot be stored: {error}") from error
 
 
 def layout(packed: Packed) -> Layout | None:
@@ -130,7 +130,7 @@ def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
     """
     record = _read_head(head)
     if not isinstance(arrays, bytes):
-        raise blobs.damaged("stored arrays are", "they are of another type")
+        raise blobs.damaged("stored arrays are", "wrong type")
     blobs.check_belonging(head, key + arrays)
     try:
         return _put_together(record, arrays)

@@ -148,9 +148,9 @@ def known_keys(query: reading.Query) -> KeyFilter:
     n_outcomes = lookup.n_counted(query)
     for keys in lookup.all_keys(query):
         if {*map(type, keys)} - {bytes} or {*map(len, keys)} - {KEY_BYTES}:
-            raise damaged("the index of outcomes is", "it holds what is no key")
+            raise damaged("the index of outcomes is", "an entry is not a key")
         known.add_all(keys)
         n_keys += len(keys)
     if n_keys < n_outcomes:
-        raise damaged("the index of outcomes is", f"it has {n_keys:,} of {n_outcomes:,} keys")
+        raise damaged("the index of outcomes is", f"{n_keys:,} of {n_outcomes:,} keys")
     return known

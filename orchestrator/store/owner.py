@@ -168,7 +168,7 @@ def _beat(path: Path, owner: Owner, ended: threading.Event) -> None:
             with contextlib.suppress(OSError):
                 path.touch()
         else:
-            logger.error("%s: another process took this run over; stop one of them", path)
+            logger.error("%s: another process has taken over this run; stop one of them", path)
 
 
 def _mtime(path: Path) -> float:
@@ -181,6 +181,5 @@ def _mtime(path: Path) -> float:
 def _is_held(path: Path, owner: Owner | None) -> RunDirectoryError:
     who = "another process" if owner is None else str(owner)
     return RunDirectoryError(
-        f"{path.parent} is being written by {who}: wait for it, stop it, "
-        "or start another run with --fresh"
+        f"{path.parent} is in use by {who}: wait for it, stop it, or start another run with --fresh"
     )

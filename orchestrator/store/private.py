@@ -30,7 +30,8 @@ def check_entry(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         if path.is_symlink():
             raise RunDirectoryError(
-                f"{path} is a link; a run directory holds none: remove it, or use another --run-dir"
+                f"{path} is a link, which a run directory must not have: remove it, or use "
+                f"another --run-dir"
             )
         if fault := owner_fault(path):
             raise RunDirectoryError(f"{fault}: remove it, or use another --run-dir")

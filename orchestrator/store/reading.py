@@ -168,7 +168,7 @@ def check_places(query: Query, plan_id: int, n_read: int | None = None) -> None:
     """
     ((n_astray,),) = query(_ASTRAY, (plan_id,))
     if n_astray:
-        raise damaged("the order of units is", f"{n_astray:,} positions have a unit that is gone")
+        raise damaged("the order of units is", f"{n_astray:,} positions have a missing unit")
     ((n_places, n_units),) = query(_COUNTED, (plan_id, plan_id))
     if n_read not in {None, n_places} or n_places > n_units:
         said = f"of {n_units:,} units {n_places:,} have a position, {n_read or 0:,} are in a frame"
@@ -203,7 +203,7 @@ def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[St
             yield StoredUnit(position, status, decode_rows(blob))
     n_twice = len(seen) - len(np.unique(np.asarray(seen)))
     if n_twice:
-        raise damaged("the order of units is", f"{n_twice:,} stand at two positions")
+        raise damaged("the order of units is", f"{n_twice:,} units have two positions")
 
 
 def grown(last: T, now: T) -> T:
@@ -213,7 +213,7 @@ def grown(last: T, now: T) -> T:
         StoreError: If it is not greater: who reads in order would never end.
     """
     if not now > last:  # type: ignore[operator]  # numbers or bytes
-        raise damaged("an index is", "it is not in order")
+        raise damaged("an index is", "not sorted")
     return now
 
 

@@ -25,7 +25,7 @@ def pack_rows(rows: Sequence[Sequence[object]]) -> bytes:
             body = _encode([[_surrogates_to_ext(value) for value in row] for row in rows])
         return blobs.seal(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise StoreError(f"a row can't be stored: {error}") from error
+        raise StoreError(f"a row cannot be stored: {error}") from error
 
 
 def compress_rows(packed: Sequence[bytes]) -> list[bytes]:

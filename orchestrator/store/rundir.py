@@ -118,7 +118,7 @@ class RunDirectory:
         if _mark(path) is not None or not (path / STORE_NAME).exists():
             return []
         _replace(path / _MARK, msgspec.json.encode(_guessed(path)), durable=True)
-        return [f"{_MARK} was damaged or missing, and was rewritten"]
+        return [f"rewrote {_MARK}, which was damaged or missing"]
 
     # -- paths -------------------------------------------------------------------------------------
 
@@ -264,8 +264,8 @@ class RunDirectory:
                 files.real_folder(folder)
         except OSError as error:
             raise RunDirectoryError(
-                f"{error.filename or self.path}: {error.strerror or error}: a run directory has a "
-                f"folder there; remove what is in its place"
+                f"{error.filename or self.path}: {error.strerror or error}: a run directory needs "
+                f"a folder here; remove what is in its place"
             ) from error
         # Killed processes left these of files that they were writing.
         for folder in (self.path, self.revisions):
@@ -324,8 +324,8 @@ def _next(path: Path) -> tuple[Path, _Mark]:
 def _make(path: Path) -> None:
     if not is_text(path.absolute()):
         raise RunDirectoryError(
-            f"{path.absolute()}: the path is not UTF-8, which frames can't be written to: rename "
-            f"the folder, or use another --run-dir"
+            f"{path.absolute()}: frames cannot be written to a path that is not UTF-8: rename the "
+            f"folder, or use another --run-dir"
         )
     try:
         fault = make_private(path)
@@ -342,7 +342,7 @@ def _make(path: Path) -> None:
         raise RunDirectoryError(_unmarked(path))
     if _MARK not in found and any(not name.startswith(begun) for name in found):
         raise RunDirectoryError(
-            f"{path} holds files but no run: use an empty or new folder as --run-dir"
+            f"{path} has files but no run: use an empty or new folder as --run-dir"
         )
 
 
@@ -370,10 +370,11 @@ def _read_mark(path: Path) -> _Mark:
     if mark is None and (path / STORE_NAME).exists():
         raise RunDirectoryError(_unmarked(path))
     if mark is None:
-        raise RunDirectoryError(f"{path}: no run is kept here")
+        raise RunDirectoryError(f"no run found at {path}")
     if mark.format > _FORMAT:
         raise RunDirectoryError(
-            f"{path} was made by a newer orchestrator: use that, or start again with --fresh"
+            f"{path} was written by a newer version of orchestrator: use that version, or start "
+            f"again with --fresh"
         )
     return mark
 

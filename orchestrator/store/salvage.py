@@ -240,7 +240,7 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
     except schema.OtherVersionError:
         raise
     except (StoreError, RunDirectoryError) as error:
-        raise StoreError(f"{error}. Nothing of it can be read, so only --fresh is left") from error
+        raise StoreError(f"{error}. None of it can be read; start again with --fresh") from error
 
 
 def _fill_up(path: Path) -> None:
@@ -371,5 +371,5 @@ def _put_in_place(path: Path, target: Path) -> Path:
         target.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        raise StoreError(f"{path} can't be replaced: {error.strerror or error}") from error
+        raise StoreError(f"{path} cannot be replaced: {error.strerror or error}") from error
     return aside

@@ -122,7 +122,9 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
         (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if journal != "wal":
-            logger.warning("%s: no write-ahead log here, writing will be slower", path)
+            logger.warning(
+                "%s: this file system has no write-ahead log; writing will be slower", path
+            )
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit={_WAL_KEPT_BYTES}")
@@ -131,7 +133,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         if is_new:
             _create(connection)
         elif _pragma(connection, "user_version") == 1:
-            logger.info("%s: brought from schema 1 to %d", path, SCHEMA_VERSION)
+            logger.info("%s: upgraded from schema 1 to %d", path, SCHEMA_VERSION)
             _change(connection, _FROM_1)
         check_objects(connection, path)
         connection.execute(_OPEN_UNITS)
@@ -155,7 +157,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         StoreError: If it can't be opened.
     """
     if not path.exists():
-        raise RunDirectoryError(f"{path} does not exist: nothing was run there yet")
+        raise RunDirectoryError(f"{path} does not exist: no run has been started there")
     if is_foreign(path.parent):
         return _open_foreign(path)
     published = snapshot_path(path)
@@ -165,7 +167,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         code = _code(error)
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and published.exists():
-            logger.info("%s is held by its run: reading the copy of %s", path, published.name)
+            logger.info("%s is locked by its run: reading the copy of %s", path, published.name)
             path = published
         elif code not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} or file_size(
             wal_path(path)
@@ -197,7 +199,7 @@ def _open_foreign(path: Path) -> sqlite3.Connection:
                 path, mode = copy_of(path, wal_path(path)), "ro"
         return _open_reader(path, mode, BUSY_S, BoundedConnection)
     except OSError as error:
-        raise StoreError(f"{path} can't be copied: {error.strerror or error}") from error
+        raise StoreError(f"{path} cannot be copied: {error.strerror or error}") from error
     except sqlite3.Error as error:
         raise explain(path, error) from error
 
@@ -236,19 +238,21 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     match _code(error):
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
             advice = (
-                "the disk is full or failing. What was committed is kept: "
-                "make room and run the same command again"
+                "the disk is full or failing. Committed data is safe: free space and run the same "
+                "command again"
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CONSTRAINT:
             # Nothing is ever put twice, so a constraint fails only where an index is wrong.
-            advice = f"the file is damaged or no store. {REPAIR}; or start again with --fresh"
+            advice = f"the file is damaged or not a store. {REPAIR}; or start again with --fresh"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            advice = "another process holds the file. Stop it, or wait until it ends"
+            advice = "another process has locked the file. Stop it, or wait until it ends"
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            advice = "the file or its folder can't be opened. Check that they exist and are yours"
+            advice = "the file or its folder cannot be opened. Check that they exist and belong "
+            "to you"
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_TOOBIG:
-            advice = "it takes longer, or is larger, than anything of a store; copy the run if you "
-            advice += "trust it, and read the copy"
+            advice = "reading it exceeds the limits of a store in time or size; if you trust the "
+            "run, copy it "
+            advice += "and read the copy"
         case sqlite3.SQLITE_ERROR:
             # Statements are fixed, so what they name is missing.
             advice = f"the file is damaged. {REPAIR}"
@@ -256,7 +260,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
             # A text that is none; Python says it without a code.
             advice = f"the file is damaged. {REPAIR}"
         case _:
-            advice = "run the same command again; what was committed is kept"
+            advice = "run the same command again; committed data is safe"
     return StoreError(f"{path}: {error}: {advice}")
 
 
@@ -279,11 +283,11 @@ def _open_reader(path: Path, mode: str, busy_s: float, kind: type[C], *, whole: 
     try:
         connection.execute("PRAGMA query_only=1")
         if _check(connection, path):
-            raise RunDirectoryError(f"{path} is empty: nothing was run there yet")
+            raise RunDirectoryError(f"{path} is empty: no run has been started there")
         if (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
             raise OtherVersionError(
                 f"{path} has schema {version} of an earlier version; nothing was changed. Run its "
-                "recipe once more, which updates it, keeps every outcome and asks what is missing"
+                f"recipe again: this upgrades it, keeps every outcome and requests what is missing"
             )
         if whole:
             check_objects(connection, path)
@@ -321,8 +325,8 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
         # Indexes that a table's keys make have no statement.
         if not is_known and not (kind == "index" and sql is None):
             raise StoreError(
-                f"{path} holds the {kind:.20} {name!r:.80}, which is no part of a store: the file "
-                f"is damaged, or made to mislead. {REPAIR}"
+                f"{path} has the {kind:.20} {name!r:.80}, which is not part of a store: the file "
+                f"is damaged or malicious. {REPAIR}"
             )
         missing.discard(name)
     if missing:
@@ -336,13 +340,13 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
     if application_id == APPLICATION_ID:
         if version > SCHEMA_VERSION:
             raise OtherVersionError(
-                f"{path} has schema {version}, this version knows {SCHEMA_VERSION}: "
-                "use a newer orchestrator, or start again with --fresh"
+                f"{path} has schema {version}, this version supports {SCHEMA_VERSION}: use a "
+                f"newer orchestrator, or start again with --fresh"
             )
         return False
     (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application_id or version or n_tables:
-        raise RunDirectoryError(f"{path} is a database of another program: use another directory")
+        raise RunDirectoryError(f"{path} is another program's database: use another directory")
     return True
 
 

@@ -172,7 +172,9 @@ class Store:
         failure, content = None, compression.content(packed)
         if isinstance(outcome, Failure):
             if not outcome.permanent:
-                raise StoreError(f"a failure of the moment is no outcome: {outcome.cause}")
+                raise StoreError(
+                    f"transient failures cannot be stored as outcomes: {outcome.cause}"
+                )
             failure = failure_entry(number, key, model, outcome)
         cause = number("") if failure is None else failure.cause
         self._put(

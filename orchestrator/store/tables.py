@@ -66,8 +66,8 @@ class Tables:
         self._next_publish = time.monotonic() + _PUBLISH_S
         if exclusive:
             logger.warning(
-                "%s is kept locked, as its (network) file system needs: other commands see a copy "
-                "that is a minute old or more",
+                "%s stays locked, as its (network) file system requires: other commands read a "
+                "copy, which is a minute old or more",
                 path,
             )
 
@@ -154,8 +154,8 @@ class Tables:
         wal_bytes = schema.file_size(schema.wal_path(self._path))
         if wal_bytes > WAL_WARNING_BYTES and not self._wal_is_long:
             logger.warning(
-                "%s: the write-ahead log is %d MB long: a reader keeps it from being moved into "
-                "the file, or the disk is slow",
+                "%s: the write-ahead log has grown to %d MB: a reader blocks checkpoints, or the "
+                "disk is slow",
                 self._path,
                 wal_bytes >> 20,
             )

@@ -113,9 +113,9 @@ def _gamed(rows: Rows) -> Gamed:
 def _text(file: Path) -> str:
     # A named pipe would be waited for.
     if not file.is_file():
-        raise OSError("it is no file")
+        raise OSError("not a file")
     if file.stat().st_size > _MOST_BYTES:
-        raise OSError(f"it is larger than {_MOST_BYTES:,} bytes")
+        raise OSError(f"larger than {_MOST_BYTES:,} bytes")
     return file.read_text(encoding="utf-8-sig")
 
 
@@ -124,7 +124,7 @@ def _key(row: Mapping[str, object]) -> Key:
         value = row.get(column)
         if value is not None:
             return kind, str(value)
-    raise StatisticsError("a row names no item: give a column item, index or instruction")
+    raise StatisticsError("a row has no item: add a column item, index or instruction")
 
 
 def _number(row: Mapping[str, Any], names: Sequence[str]) -> float:
@@ -158,5 +158,5 @@ def _rows(path: str) -> Rows:
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         raise StatisticsError(f"{file.name} cannot be read: {error}") from error
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise StatisticsError(f"{file.name} holds no rows")
+        raise StatisticsError(f"{file.name} has no rows")
     return rows

@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 _BIAS: Final = (
     Column("family"),
     Column("models", "count"),
-    Column("votes of kin for it", "percent"),
-    Column("votes of others for it", "percent"),
+    Column("votes of its family", "percent"),
+    Column("votes of others", "percent"),
     Column("difference", "signed"),
 )
 _AGREEMENT: Final = (Column("judges"), Column("same vote", "percent"), Column("pairs", "count"))
@@ -80,10 +80,11 @@ def _bias(context: Context, votes: Votes, families: list[str]) -> Table:
             ]
         )
     notes = [
-        "on pairs of one model of the family and one that is not; the difference is what kin give "
-        "it beyond what others do (jackknife over prompts)"
+        "pairs of one model of the family and one outside it; shares of votes for the model of "
+        "the family; difference: its family's share minus the others' (jackknife over prompts)"
     ]
-    return make_table("peer_elo.families", "Votes for kin", _BIAS, rows, notes=notes)
+    title = "Votes for models of the same family"
+    return make_table("peer_elo.families", title, _BIAS, rows, notes=notes)
 
 
 def _difference(parts: Floats, confidence_level: float) -> Measured:
@@ -91,7 +92,7 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
     parts = parts[parts[:, 1::2].sum(axis=1) > 0]
     n = len(parts)
     if not n or not np.all(parts[:, 1::2].sum(axis=0) > 0):
-        return Measured(None, n=n, why="there are no such votes")
+        return Measured(None, n=n, why="no such votes")
 
     def shares(sums: Floats) -> Floats:
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -130,7 +131,7 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
         rows.append(
             [words, measured(clustered_share(same, n, context.confidence_level)), int(n.sum())]
         )
-    notes = ["a tie is a vote of its own; intervals: Wilson, clustered by prompt"]
+    notes = ["a tie counts as a vote; intervals: Wilson, clustered by prompt"]
     return make_table("peer_elo.agreement", "Agreement of judges", _AGREEMENT, rows, notes=notes)
 
 
@@ -155,8 +156,8 @@ def _left_out(votes: Votes, families: list[str]) -> Table:
                 None if not np.isfinite(change) else float(change),
             ]
         )
-    notes = ["Bradley-Terry; without a family, none of its models votes on anything"]
-    title = "Ratings without kin"
+    notes = ["Bradley-Terry; without votes of its family: no model of the family votes on any pair"]
+    title = "Ratings without votes of the same family"
     return make_table("peer_elo.without_kin", title, _LEFT_OUT, rows, notes=notes)
 
 
@@ -167,4 +168,6 @@ def _strengths(votes: Votes, kept: NDArray[np.bool_]) -> Floats:
 
 
 def _cell(value: float) -> Measured:
-    return Measured(None, why="it can't be placed") if np.isnan(value) else Measured(float(value))
+    return (
+        Measured(None, why="not enough comparisons") if np.isnan(value) else Measured(float(value))
+    )

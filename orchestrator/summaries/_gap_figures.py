@@ -81,7 +81,7 @@ def _gaps(method: str, rows: pl.DataFrame) -> Figure:
     )
     basis = (
         f"n = {numbers.counted(len(d), 'answer')} with a d · histogram of the changed ones, of "
-        "which 4 % lie beyond its ends"
+        f"which 4 % lie outside its range"
     )
     says = (
         "d is the mean log-probability of the rewriting minus that of the answer. A confident "

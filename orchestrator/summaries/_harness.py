@@ -164,7 +164,8 @@ def _models(context: Context, title: str) -> Table:
         lines,
         basis=_basis(rows),
         notes=[
-            "a win counts where both orders agree, else it is a tie; adjusted: ties count one half",
+            "a verdict counts as a win if both orders agree, else as a tie; adjusted: ties count "
+            "one half",
             *_notes(rows, read=read),
         ],
     )
@@ -245,14 +246,14 @@ def _notes(rows: pl.DataFrame, *, read: bool) -> Sequence[str]:
     if len(bad):
         causes = bad["cause"].fill_null("unknown").value_counts(sort=True)
         said = ", ".join(f"{cause} {n:,}" for cause, n in causes.iter_rows())
-        notes.append(f"missing verdicts are in no number: {said}")
+        notes.append(f"missing verdicts are excluded from all numbers: {said}")
     filled = len(rows.filter(OK & ~pl.col("parsed").fill_null(value=True)))
     if filled:
-        notes.append(f"{filled:,} texts without a clear verdict count as the convention says")
+        notes.append(f"{filled:,} texts without a clear verdict are counted by the convention")
     if read:
         low = len(rows.filter(pl.col("coverage") < 0.5))
         notes.append(
-            "read from the probabilities of the labels where the verdict stands"
+            "read from the probabilities of the labels at the position of the verdict"
             + (f"; {low:,} with less than half of the mass on them" if low else "")
         )
     return notes

@@ -24,7 +24,7 @@ _SMALL: Final = 5e-4
 _ESTIMATORS: Final = (
     Column("estimator"),
     Column("ties", "percent"),
-    Column("decides as the mean", "percent"),
+    Column("agrees with the mean", "percent"),
     Column("order of the models"),
 )
 _RATES: Final = (
@@ -65,7 +65,7 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
         _ESTIMATORS,
         rows,
         basis=_basis(found),
-        notes=["order: by mean win rate, ties as half; = joins models with the same rate"],
+        notes=["order: by mean win rate, ties count one half; =: same rate"],
         judge=judge,
     )
 
@@ -80,8 +80,8 @@ def rates_table(found: Preferences, context: Context, key: str, judge: str) -> T
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
-        "ratings: Bradley-Terry, mean 1000, 400 points are odds of 10; intervals over prompts, for "
-        "this judge",
+        "ratings: Bradley-Terry, mean 1000, 400 points are odds of 10:1; intervals over prompts, "
+        "for this judge",
     ]
     return make_table(
         f"{key}.win_rates",

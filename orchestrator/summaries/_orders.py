@@ -19,7 +19,7 @@ _COLUMNS: Final = (
 SETTLED: Final = "settled"
 UNSETTLED: Final = "not resolvable"
 OPEN: Final = "not settled yet"
-IDLE: Final = "can't matter"
+IDLE: Final = "cannot matter"
 
 
 def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
@@ -56,23 +56,23 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
     n_settled = sum(1 for pair in pairs if pair.better)
     about = _about(block, of_dataset=of_dataset, by_cluster=n_clusters is not None)
     notes = [
-        f"settled: the chance that any order of this table is wrong is at most {100 * error:g} %, "
-        f"although one looked after every {about}, for this judge",
-        "mean difference: from -1 to 1 on a prompt; over the prompts asked of this pair, with a "
-        "confidence sequence: all of them hold together, at every look (an order may be settled "
-        "although its interval holds 0, since for orders Holm's procedure needs less)",
+        f"settled: the probability that any order in this table is wrong is at most "
+        f"{100 * error:g} %, for this judge, with a look after every {about}",
+        "mean difference: -1 to 1 a prompt, over the prompts asked of this pair, with a "
+        "confidence sequence valid for all pairs and looks at once (an order may be settled "
+        "although its interval includes 0: Holm's procedure for orders needs less evidence)",
     ]
     if any(pair.n_missing for pair in pairs):
         n_missing = sum(pair.n_missing for pair in pairs)
         notes.append(
-            f"{n_missing:,} comparisons failed and are not filled in: an order is about the "
-            "prompts on which there is one"
+            f"{n_missing:,} comparisons failed and are excluded: an order is about the prompts "
+            f"that have one"
         )
     if top is not None:
-        who = f"who is among the best {top}, that is, has fewer than {top} better models"
+        who = f"the best {top} models (those with fewer than {top} better ones)"
         if top == 1:
-            who = "who is the best, that is, has no better model"
-        notes.append(f"asked for: {who}; a pair can't matter once that is known of both")
+            who = "the best model"
+        notes.append(f"asked for: {who}; a pair cannot matter once this is known of both models")
     return make_table(
         f"{method}.orders",
         "Orders by sequential test" + (f", judged by {judge}" if judge else ""),

@@ -60,8 +60,7 @@ class ScoresSummary(Summary[MethodSettings]):
         if n_failed := len(rows.filter(pl.col("status") != "ok")):
             basis = f"{basis} · {n_failed:,} failed"
         notes = [
-            "better: whether a higher or a lower score means a better answer, as the method "
-            "declares",
+            "better: direction in which the score means a better answer, as declared by the method",
             "missing: failed rows, and rows without a value",
             METHODS,
         ]

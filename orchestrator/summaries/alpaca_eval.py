@@ -117,7 +117,7 @@ class AlpacaEvalSummary(Summary[Config]):
             means = [column.cast(pl.Float64).mean() for column in columns_of_lengths]
             lengths.append([str(model), str(judge), *means])  # type: ignore[list-item]
         notes = [
-            "win rate: mean of preference - 1; s.e. as published: every row taken as independent",
+            "win rate: mean of preference - 1; s.e.: as published, with rows taken as independent",
             _about(controlled),
             METHODS,
         ]
@@ -150,15 +150,16 @@ def _controls(context: Context, settings: LengthControl | None) -> Difficulties 
 def _about(controlled: Difficulties | str | None) -> str:
     if controlled is None:
         return (
-            "no length-controlled win rate: it needs the difficulties of the instructions "
-            "(`length_control`), and without them it is another number than AlpacaEval's"
+            "no length-controlled win rate: set `length_control` to the difficulties of the "
+            "instructions, without which it would not be AlpacaEval's number"
         )
     if isinstance(controlled, Difficulties) and controlled.gamed is None:
         return (
-            "length-controlled: AlpacaEval's fit with difficulties, without the rows of its gamed "
-            "baselines, which hold the effect of length: near the published number, not the same"
+            "length-controlled: AlpacaEval's fit with difficulties but without its rows of gamed "
+            "baselines, which identify the effect of length: close to the published number, not "
+            "equal"
         )
-    return "length-controlled: AlpacaEval's fit; interval over prompts, the fit made anew for each"
+    return "length-controlled: AlpacaEval's fit; interval over prompts, refitted for each"
 
 
 def _percent(value: float) -> float | None:
@@ -200,7 +201,7 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
         # All resamples are the same.
         return Measured(found.win_rate / 100.0, why="one independent prompt: no interval")
     if found.low is None or found.high is None or found.low == found.high:
-        why = "the penalty leaves nothing of the model beside length: no interval"
+        why = "the penalty shrinks the model's effect to 0: no interval"
         return Measured(found.win_rate / 100.0, why=why)
     return Measured(found.win_rate / 100.0, found.low / 100.0, found.high / 100.0)
 

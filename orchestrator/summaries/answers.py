@@ -21,7 +21,7 @@ _COLUMNS = (
 
 
 class AnswersSummary(Summary[MethodSettings]):
-    """How many, how many failed, how many are right."""
+    """Numbers of answers, of failures and of correct answers."""
 
     reads = (
         "item",

@@ -60,7 +60,8 @@ class ConsistencySummary(Summary[MethodSettings]):
             for (model, again), part in good.group_by("model", "again", maintain_order=True)
         ]
         notes = [
-            "x is the answer, x1 what is said when asked again, x2 when asked once more",
+            "x: the answer; x1 and x2: answers to the same question, asked a second and a third "
+            "time",
             METHODS,
         ]
         similar = good["similarity"].is_not_null()

@@ -78,7 +78,7 @@ class GlassBoxSummary(Summary[Config]):
         basis, notes, title = prompt_words(rows), _notes(config), "Glass-box features"
         return [
             make_table("glass_box", title, _FEATURES, features, basis=basis, notes=notes),
-            make_table("glass_box.answers", "What was read", _ANSWERS, read, basis=basis),
+            make_table("glass_box.answers", "Features read", _ANSWERS, read, basis=basis),
         ]
 
     def figures(self, context: Context) -> list[Figure]:
@@ -112,29 +112,29 @@ class GlassBoxSummary(Summary[Config]):
         shown = points(table, 0, 1)
         axis = f"Spearman's rho with {gold}"
         picture = Picture("intervals", shown, axis, options={"zero": 0.0}) if shown else None
-        says = "Each feature is oriented as its paper predicts; left of 0 it is misleading."
+        says = "Features are oriented as their paper predicts; below 0 a feature is misleading."
         return [Figure(table.key, title, basis_of(aligned, level), says, table, picture)]
 
 
 def _notes(config: Config) -> list[str]:
     notes = [
-        "better: whether more (+) or less (-) of it should mean a better answer; what it does mean "
-        "is shown by the analysis meta_evaluation, which holds the features to gold",
+        "better: whether more (+) or less (-) should mean a better answer; the analysis "
+        "meta_evaluation compares the features with gold",
         METHODS,
     ]
     if config.scorer is None:
-        who = "each model reads its own answers: means of different models are not measured alike"
+        who = "each model scores its own answers: means of different models are not comparable"
     else:
-        who = f"read by {config.scorer}"
+        who = f"scored by {config.scorer}"
     notes.append(who)
     if "combo" in config.groups:
         notes.append(
             f"combo: sum of the z-scores of {', '.join(config.combo)} over all answers of this "
-            f"table, each turned so that more is better"
+            f"table, with signs such that more is better"
         )
     if "bounds" in config.groups:
         notes.append(
-            "softmax_entropy_low and _high bound the entropy from the "
-            f"{config.alternatives} most likely tokens; they are no estimates"
+            "softmax_entropy_low and _high are bounds of the entropy from the "
+            f"{config.alternatives} most likely tokens, not estimates"
         )
     return notes

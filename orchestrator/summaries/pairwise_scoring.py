@@ -76,10 +76,10 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                     ]
                 )
         notes = [
-            "mean score: of both orders, the second one in a reply behind the most likely first "
-            "one; interval over prompts",
-            f"coverage: probability on the scores in both places, multiplied; low is under "
-            f"{UNRELIABLE_BELOW:g}",
+            "mean score: over both orders; the second score of a reply is read after the most "
+            "likely first one; interval over prompts",
+            f"coverage: product of the probabilities on the scores at both positions; low is "
+            f"below {UNRELIABLE_BELOW:g}",
         ]
         tables = [
             make_table(

@@ -53,7 +53,7 @@ _RATINGS: Final = (
 _ELO: Final = (
     Column("model"),
     Column("Elo", "rating"),
-    Column("over orders alone", "rating"),
+    Column("over orders only", "rating"),
     Column("wins", "count"),
     Column("ties", "count"),
 )
@@ -125,7 +125,7 @@ def _basis(votes: Votes) -> str:
     if missing := sum(votes.n_missing.values()):
         parts.append(f"{missing:,} answers missing")
     if votes.n_truncated:
-        parts.append(f"{votes.n_truncated:,} answers cut to compare them")
+        parts.append(f"{votes.n_truncated:,} answers truncated for comparison")
     if votes.n_failed:
         parts.append(f"{votes.n_failed:,} without votes")
     return " · ".join(parts)
@@ -161,8 +161,8 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
         )
     notes = [
         f"rating: {METHOD}; ties count half; it does not depend on the order of the votes",
-        "rank: with the range that no difference contradicts, for all models at once",
-        "missing: answers that are left out; length: mean characters of an answer",
+        "rank: with its range (simultaneous for all models)",
+        "missing: answers that are excluded; length: mean characters of an answer",
         *rated.notes,
     ]
     title = "Ratings by peers"
@@ -185,8 +185,8 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
             [votes.models[i], none, none, int(wins[i]), int(ties[i])] for i in order
         ]
         notes = [
-            f"{len(votes.prompts):,} votes in sequence are too many for a report; "
-            f"orchestrator.statistics.elo.rate_elo takes them"
+            f"{len(votes.prompts):,} votes in sequence are too many for a report; use "
+            f"orchestrator.statistics.elo.rate_elo"
         ]
         return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
     elo = rate_elo(votes.battles(), Resampling(n_orders, context.rng(), context.confidence_level))
@@ -201,9 +201,9 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
         for i in order
     ]
     notes = [
-        f"K = 4, median over {elo.n_orders:,} orders of the votes, once with the interval over "
-        f"prompts and once with the spread that the order alone makes",
-        "wins do not count ties",
+        f"K = 4, median over {elo.n_orders:,} orders of the votes, with the interval over prompts "
+        f"and with the spread over orders only",
+        "wins exclude ties",
         *elo.notes,
     ]
     return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
@@ -252,10 +252,10 @@ def _length(context: Context, votes: Votes) -> Table:
         ["Spearman of win rate with length", spearman, found.n_points],
     ]
     notes = [
-        "length in characters, relative to the mean of the item's answers; 0.5 and 0 where length "
-        "plays no part",
-        "a longer answer can only raise the precision of another against it: read ratings of "
-        "models that write at different length with care, or set beta above 0",
+        "length in characters, relative to the mean of the item's answers; 0.5 and 0 mean no "
+        "effect of length",
+        "a longer answer can only raise another answer's precision against it: if lengths differ, "
+        "read the ratings with care or set beta above 0",
     ]
     title = "Votes and length"
     return make_table("peer_elo.length", title, _LENGTH, rows, basis=_basis(votes), notes=notes)
@@ -299,7 +299,7 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     notes = [f"top model: {top}; mean over prompts, Student's t"]
     if baseline is not None:
         notes.append(f"similarities are rescaled by the baseline {baseline}")
-    title = "Nearness to the top model"
+    title = "Similarity to the top model"
     basis = _basis(votes)
     return make_table("peer_elo.nearest", title, _NEAREST, found, basis=basis, notes=notes)
 

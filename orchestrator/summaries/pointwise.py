@@ -84,11 +84,12 @@ class PointwiseRatingSummary(Summary[Config]):
         lowest, highest = self.config.scale
         title, basis = f"Scores from {lowest} to {highest}", prompt_words(rows)
         notes = [
-            "mean score: of the whole distribution; interval over prompts (jackknife, Student's t)",
-            "mode, median, 1st percentile: means over answers of each distribution's own, for "
-            "contrast",
+            "mean score: mean of the whole distribution; interval over prompts (jackknife, "
+            "Student's t)",
+            "mode, median, 1st percentile: of each answer's distribution, averaged over answers, "
+            "for comparison",
         ]
-        low = f"coverage: probability on the scores; low is under {UNRELIABLE_BELOW:g}"
+        low = f"coverage: probability on the scores; low is below {UNRELIABLE_BELOW:g}"
         tables = [
             make_table("pointwise.scores", title, _SCORES, scores, basis=basis, notes=notes),
             make_table(

@@ -106,8 +106,8 @@ class ProbDiffSummary(Summary[Config]):
         ]
         title = "Confidence by threshold"
         notes = [
-            "confidence: share of all texts, an undefined d counts as a fail (as published); over "
-            "changed: of the texts that the rewriting changed and that have a d"
+            "confidence: share of all texts, with an undefined d as a fail (as published); over "
+            "changed: share of the changed texts with a d"
         ]
         tables = [
             _models(context, rows, found, self.config),
@@ -167,11 +167,11 @@ def _models(
             ]
         )
     notes = [
-        f"d: mean log-probability a token of the rewriting minus that of the answer, in nats; "
+        f"d: mean log-probability per token of the rewriting minus that of the answer, in nats; "
         f"larger is better; confidence: share with d >= {config.deltas[0]:g}",
-        "an unchanged answer has d = 0 and passes: read the confidence beside `over changed`, "
-        "which leaves these out",
-        "no d: empty texts; they fail in the confidence, as published",
+        "an unchanged answer has d = 0 and passes: compare the confidence with `over changed`, "
+        "which excludes these",
+        "no d: empty texts; they count as fails in the confidence, as published",
         METHODS,
     ]
     drawn = drawn_at(config, rows["category"])
@@ -213,17 +213,21 @@ def _temperature_note(drawn: Sequence[DrawnAt]) -> str:
     """Describe the effect of temperatures alone on d (the paper's Table 9)."""
     if len(drawn) == 1:
         (one,) = drawn
-        effect = "colder raises" if one.rewriting < one.answer else "warmer lowers"
+        effect = (
+            "lower temperature alone raises"
+            if one.rewriting < one.answer
+            else "higher temperature alone lowers"
+        )
         return (
             f"answers were drawn at temperature {one.answer:g}, rewritings at {one.rewriting:g}: "
-            f"drawing {effect} d by itself"
+            f"the {effect} d"
         )
     said = ", ".join(
         f"{one.answer:g} and {one.rewriting:g} ({', '.join(one.categories)})" for one in drawn
     )
     return (
-        f"answers and rewritings were drawn at temperatures {said}: a rewriting drawn colder than "
-        f"its answer has a higher d by itself, one drawn warmer a lower d"
+        f"answers and rewritings were sampled at temperatures {said}: a lower temperature of the "
+        f"rewriting alone raises d, a higher one lowers it"
     )
 
 
@@ -240,11 +244,9 @@ def _vocabulary_note(context: Context) -> str:
     if len(split.filter((pl.col("n") > 1) & (pl.col("model") > 1))):
         return (
             "these models split the same text into different numbers of tokens: d is a mean over "
-            "tokens, so their d and one delta for all are not comparable"
+            "tokens, so neither d nor one delta is comparable between them"
         )
-    return (
-        "d is a mean over tokens: models are comparable only where their vocabularies are the same"
-    )
+    return "d is a mean over tokens: only models with the same vocabulary are comparable"
 
 
 def _categories(
@@ -315,8 +317,8 @@ def _texts(good: pl.DataFrame) -> Table:
         _TEXTS,
         lines,
         notes=[
-            "marker leaks: rewritings that repeat a heading of the prompt; they are scored as they "
-            "are",
-            "tokens: mean over pairs of texts that were both scored",
+            "marker leaks: rewritings that repeat a heading of the prompt; they are scored "
+            "unchanged",
+            "tokens: mean over pairs in which both texts were scored",
         ],
     )

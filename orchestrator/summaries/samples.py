@@ -80,9 +80,9 @@ class SamplesSummary(Summary[MethodSettings]):
                 curve = [float(value) for value in np.mean(of_questions, axis=0)]
             curves.append([str(model), *curve])
         notes = [
-            "ell: mean log-probability a token, in nats; variance: of ell within a question, mean "
-            "over questions; a better model is said to have the smaller one",
-            "distinct: share of texts that occur for the first time",
+            "ell: mean log-probability per token, in nats; variance: of ell within a question, "
+            "mean over questions; expected to be smaller for better models",
+            "distinct: share of samples whose text had not occurred before",
             METHODS,
         ]
         return [

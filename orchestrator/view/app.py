@@ -213,6 +213,4 @@ async def _page(request: Request) -> Response:  # noqa: ARG001 (every address is
 
 
 async def _nothing(request: Request) -> Response:  # noqa: ARG001 (one protocol for all)
-    return Response(
-        _written({"error": "there is nothing here"}), 404, media_type="application/json"
-    )
+    return Response(_written({"error": "page not found"}), 404, media_type="application/json")

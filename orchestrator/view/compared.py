@@ -99,7 +99,7 @@ def _merged(a: Data, b: Data) -> Data | None:
     for place in (*worded, *numeric):
         is_number = place in numeric
         columns += [[f"{titles[place]}, A", is_number], ["B", is_number]]
-        columns += [["B less A", True]] if is_number else []
+        columns += [["B - A", True]] if is_number else []
     both = [name for name in mine if name in others]
     rows = []
     for name in both:

@@ -31,7 +31,7 @@ _USUAL: Final = ("stop", "length")
 _LEAST_SECRET: Final = 12
 _KEY_REPEATED: Final = Failure(
     "server_error",
-    "the answer repeats the key that it was asked with, which is not to be stored",
+    "the answer repeats the API key of the request; it is not stored",
     permanent=True,
 )
 
@@ -253,7 +253,7 @@ def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
     else:
         found = located(tokens, text, last=reasoned)
     if reasoned:
-        said = "the tokens of the reasoning can't be told from those of the answer"
+        said = "the tokens of the reasoning cannot be told from those of the answer"
         return Failure("no_logprobs", said, permanent=True) if found is None else found
     if found is not None:
         return range(found.stop)

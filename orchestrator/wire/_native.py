@@ -123,7 +123,7 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
     if reply.error or reply.logprobs is None:
         return error_in(body, secret)
     if len(reply.logprobs) != n_labels:
-        said = f"{n_labels} labels were asked and {len(reply.logprobs)} answered"
+        said = f"{n_labels} labels were requested and {len(reply.logprobs)} returned"
         return Failure("unparseable", said, permanent=True)
     values = tuple(map(logprob, reply.logprobs))
     # Where the server knows nothing, the only bound is that of any probability: ln 1.
@@ -134,12 +134,12 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
 
 def _mismatch(given: tuple[int, ...] | None, ask: ScoreAsk, n_logprobs: int) -> str:
     if given is None:
-        return "the server does not say which ids it scored"
+        return "the reply does not name the ids that were scored"
     asked = given[: len(given) - ask.end_of_turn]
     if len(asked) + ask.end_of_turn != len(given) or (ask.token_ids and asked != ask.token_ids):
-        return "the server scored other ids than asked"
+        return "the server scored other ids than requested"
     if n_logprobs != len(given):
-        return f"the server gave {n_logprobs} log-probabilities for {len(given)} ids"
+        return f"the server returned {n_logprobs} log-probabilities for {len(given)} ids"
     return ""
 
 
@@ -151,7 +151,7 @@ def _features(
         return None
     given = reply.features or {}
     if missing := sorted(set(asked) - given.keys()):
-        said = f"the server gives no {', '.join(missing)}; the embedded server does"
+        said = f"the server does not return {', '.join(missing)}; the embedded server does"
         return Failure("unsupported", said, permanent=True)
     found: dict[str, FloatArray] = {}
     for name in asked:
@@ -161,7 +161,7 @@ def _features(
             if name in TOKEN_FEATURES
             else array.ndim != 2 or array.size > _MOST_HEADS
         ):
-            said = f"the server's {name} has another shape, or a number out of range"
+            said = f"the server's {name} has the wrong shape, or a number out of range"
             return Failure("unparseable", said, permanent=True)
         found[name] = array
     return found

@@ -109,7 +109,9 @@ class Decoder(Generic[T]):
             if isinstance(parsed, dict) and parsed.get("error"):
                 return failures.in_reply(parsed, secret)
             said = failures.clean(f"{error}: {_start(body, secret)}", secret)
-            return Failure("unparseable", f"the reply has another shape: {said}", permanent=True)
+            return Failure(
+                "unparseable", f"the reply has an unexpected shape: {said}", permanent=True
+            )
 
 
 def loads(body: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
@@ -121,7 +123,7 @@ def loads(body: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
     try:
         return json.loads(body, parse_int=_integer)
     except (RecursionError, MemoryError) as error:
-        raise ValueError(f"no JSON that can be read: {type(error).__name__}") from None
+        raise ValueError(f"unreadable JSON: {type(error).__name__}") from None
 
 
 def _integer(digits: str) -> int | float:
@@ -137,7 +139,7 @@ def error_in(body: bytes, secret: str) -> Failure:
         parsed = None
     if isinstance(parsed, dict) and (parsed.get("error") or parsed.get("object") == "error"):
         return failures.in_reply(parsed, secret)
-    return Failure("unparseable", f"the reply holds no answer: {_start(body, secret)}")
+    return Failure("unparseable", f"the reply has no answer: {_start(body, secret)}")
 
 
 def too_large(n_bytes: int, most_bytes: int = MAX_BODY_BYTES) -> Failure:
@@ -163,7 +165,7 @@ def cleaned(wide: NDArray[np.float64]) -> FloatArray | Failure:
     if wide.size and np.fmax.reduce(wide, axis=None) > ROUNDING:
         return Failure(
             "no_logprobs",
-            "the server gives numbers above 0 as log-probabilities; they may be logits",
+            "the server returns log-probabilities above 0; they may be logits",
             permanent=True,
         )
     return wide.astype(np.float32)

@@ -89,7 +89,7 @@ def in_reply(parsed: Mapping[str, object], secret: str = "") -> Failure:
     error = parsed.get("error")
     code = error.get("code") if isinstance(error, dict) else parsed.get("code")
     said = clean(_message(parsed), secret)
-    message = f"the reply holds an error: {said}" if said else "the reply holds an error"
+    message = f"the reply is an error: {said}" if said else "the reply is an error"
     if isinstance(code, int) and not isinstance(code, bool) and code in _PERMANENT:
         return Failure(_permanent_cause(code, said), message, permanent=True, status=200)
     if isinstance(code, int) and code in _OF_THE_MOMENT:

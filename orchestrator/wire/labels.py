@@ -26,8 +26,8 @@ from orchestrator.wire._parsing import (
 
 METHOD: Final = "top_logprobs"
 ADVICE: Final = (
-    "; kinds embedded, vllm, sglang and llamacpp can; "
-    "or choose labels of one token, such as A, B, C"
+    "; use a server of kind embedded, vllm, sglang or llamacpp, or labels of one token, such as "
+    "A, B, C"
 )
 """End of a refusal of longer labels; left out where a method's own advice follows."""
 NEGLIGIBLE: Final = math.log(1e-4)
@@ -111,7 +111,7 @@ def read_labels(
     """
     spellings = _spellings(labels)
     if spellings is None:
-        said = "two labels have a spelling in common, so they can't be told apart"
+        said = "two labels share a spelling, so they cannot be told apart"
         return Failure("bad_request", said, permanent=True)
     read = [_read(forms, logprobs, bound) for forms in spellings]
     unread = [(at, label.begun) for at, label in enumerate(read) if label.begun]
@@ -179,7 +179,7 @@ def _refuse(
         if others
         else f"label {labels[at].name!r} is more than one token (the first is {shown!r})"
     )
-    said = f"{what}; from the alternatives of one token such labels can't be read{ADVICE}"
+    said = f"{what}; such labels cannot be read from the alternatives of one token{ADVICE}"
     return Failure("unsupported", said, permanent=True)
 
 

@@ -33,7 +33,7 @@ FRAGMENT: Final = "fragment"
 _LEAST: Final = -1e30
 _FLOOR: Final = -103.0
 """The server computes p in float32, so ln p below this is given as that of zero."""
-_UNSAID: Final = "llama-server says nothing of a token that ends inside a character"
+_UNSAID: Final = "llama-server omits tokens that end inside a character"
 
 
 class _Timings(msgspec.Struct, gc=False):
@@ -88,11 +88,11 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
         return reply
     entries = reply.completion_probabilities or []
     if tuple(reply.tokens or ()) != tokens:
-        return Failure("unparseable", "the server drew other tokens than it was made to")
+        return Failure("unparseable", "the server sampled tokens other than those forced")
     if len(entries) != len(tokens):
         return Failure(FRAGMENT, _UNSAID)
     if [entry.id for entry in entries] != list(tokens):
-        said = "the server's log-probabilities are of other tokens than it drew"
+        said = "the server's log-probabilities belong to other tokens than the sampled ones"
         return Failure("unparseable", said, permanent=True)
     values = [_value(entry.logprob) for entry in entries]
     listed = [
@@ -188,7 +188,7 @@ def place(made: Draft, spelled: Sequence[bytes]) -> list[int] | Failure:
             shown.append(at)
     del shown[len(found) :]
     if [made.tokens[at] for at in shown] != [entry.id for entry in found]:
-        said = "the server's log-probabilities can't be told apart by token"
+        said = "the server's log-probabilities cannot be told apart by token"
         return Failure("unparseable", said, permanent=True)
     entries: list[ListedEntry | None] = [None] * len(made.tokens)
     for at, entry in zip(shown, found, strict=True):

@@ -74,7 +74,7 @@ class _Info(msgspec.Struct, gc=False):
 _NOTHING: Final = _Meta()
 _NO_NUMBER: Final = Failure(
     "unparseable",
-    "the server gives no log-probability for a token that it was asked about",
+    "the server returned no log-probability for a requested token",
     permanent=True,
 )
 _generated: Final = Decoder(_Generated)
@@ -260,7 +260,7 @@ def forced(
         return _no_logprobs(len(wanted) + 1, listed)
     scored = [(math.nan, -1, None) if one is None else one for one in listed[1:]]
     if any(seen not in {own, 0} for own, (_, seen, _) in zip(wanted, scored, strict=True)):
-        return Failure("unparseable", "the server scored other ids than asked", permanent=True)
+        return Failure("unparseable", "the server scored other ids than requested", permanent=True)
     values = logprob_array([value for value, _, _ in scored])
     if isinstance(values, Failure):
         return values
@@ -288,7 +288,7 @@ def looked(
     for reply, prompt, tokens in zip(replies, prompts, wanted, strict=True):
         meta = reply.meta_info
         if meta is None:
-            return Failure("unparseable", "a reply of the batch holds no answer")
+            return Failure("unparseable", "a reply of the batch has no answer")
         if (fault := _fault(meta, len(prompt), secret)) is not None:
             return fault
         rows = meta.output_token_ids_logprobs
@@ -328,7 +328,7 @@ def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
     finish = meta.finish_reason
     if finish is not None and finish.type == "abort":
         said = failures.clean(finish.message, secret)
-        return Failure("server_error", f"the server gave the request up: {said}".rstrip(": "))
+        return Failure("server_error", f"the server aborted the request: {said}".rstrip(": "))
     if meta.prompt_tokens == n_prompt:
         return None
     said = f"{n_prompt} prompt tokens were sent and {meta.prompt_tokens} were read by the server"

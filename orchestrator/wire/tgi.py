@@ -32,7 +32,8 @@ Ids = tuple[int, ...]
 _REASONS: Final = {"eos_token": "stop", "stop_sequence": "stop", "length": "length"}
 NO_PREFILL: Final = Failure(
     "unsupported",
-    "this TGI gives no log-probabilities of prompts; start it with --enable-prefill-logprobs",
+    "this TGI server returns no log-probabilities of prompts; start it with "
+    "--enable-prefill-logprobs",
     permanent=True,
 )
 
@@ -261,7 +262,7 @@ def prefilled(body: bytes, secret: str) -> Prefilled | Failure:
     if isinstance(values, Failure):
         return values
     if np.isnan(values[1:]).any():
-        said = "the server gives no log-probability for a token of the prompt"
+        said = "the server returned no log-probability for a token of the prompt"
         return Failure("unparseable", said, permanent=True)
     return Prefilled(tuple(one.id for one in tokens), values)
 

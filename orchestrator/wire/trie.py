@@ -36,7 +36,7 @@ def close(paths: Sequence[Path], end_of_turn: int) -> list[Path]:
     open_ones = nested(paths)
     closed = [(*path, end_of_turn) if path in open_ones else path for path in paths]
     if nested(closed):
-        raise PathsError("a label begins with another one and the end of the turn")
+        raise PathsError("a label begins with another label followed by the end of the turn")
     return closed
 
 
@@ -62,7 +62,7 @@ class Trie(msgspec.Struct, frozen=True):
         if not all(distinct):
             raise PathsError("a label has no tokens")
         if nested(distinct):
-            raise PathsError("a label begins with another one")
+            raise PathsError("a label begins with another label")
         found: dict[Path, dict[int, None]] = {}
         for depth in range(max(map(len, distinct), default=0)):
             for path in distinct:

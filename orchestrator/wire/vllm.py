@@ -180,7 +180,7 @@ def forced(
     scored = rows[n_prompt:]
     own = [(row or {}).get(str(token)) for row, token in zip(scored, ids[n_prompt:], strict=True)]
     if None in own:
-        said = "the server gives no log-probability for a token that it was asked to score"
+        said = "the server returned no log-probability for a token to be scored"
         return Failure("unparseable", said, permanent=True)
     values = logprob_array([entry.logprob if entry else None for entry in own])
     top = _top(scored, top_logprobs) if top_logprobs else None
@@ -249,26 +249,26 @@ _MOST_UNLISTED: Final = -0.5
 """More than ln 0.5, by more than numbers differ between two steps of a server."""
 _NOT_FORCED: Final = Failure(
     "unsupported",
-    "the server draws other tokens than those it is told to (allowed_token_ids); raise "
-    "--max-logprobs and choose_top_logprobs, so that labels are among the alternatives",
+    "the server samples tokens outside allowed_token_ids; raise --max-logprobs and "
+    "choose_top_logprobs to have the labels among the alternatives",
     permanent=True,
 )
 _PROCESSED: Final = Failure(
     "unsupported",
-    "the server's log-probabilities are those after sampling settings (--logprobs-mode "
-    "processed_logprobs); say `raw_logprobs: false` in its settings, or start it with raw_logprobs",
+    "the server's log-probabilities include sampling settings (--logprobs-mode "
+    "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with raw_logprobs",
     permanent=True,
 )
 _NOT_BY_ID: Final = Failure(
     "unsupported",
-    "the server gives no log-probabilities of given ids (logprob_token_ids); "
-    "raise --max-logprobs and choose_top_logprobs, so that labels are among the alternatives",
+    "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
+    "--max-logprobs and choose_top_logprobs to have the labels among the alternatives",
     permanent=True,
 )
 MIXED_UP: Final = Failure(
     "server_error",
-    "vLLM mixed up the alternatives of this request with the token ids of another one (a fault of "
-    "its V1 runner); other clients of the server ask for logprob_token_ids",
+    "vLLM mixed up the alternatives of this request with the token ids of another one (a bug of "
+    "its V1 runner); another client of the server is using logprob_token_ids",
 )
 """Failure of a corrupted reply; the same request sent again is answered well."""
 
@@ -311,7 +311,7 @@ def _answers(
         return Failure("unparseable", said, permanent=True)
     choices = sorted(reply.choices, key=lambda choice: choice.index)
     if [choice.index for choice in choices] != list(range(n_choices)):
-        said = f"{n_choices} prompts were sent and {len(choices)} answered"
+        said = f"{n_choices} prompts were sent and {len(choices)} choices received"
         return Failure("unparseable", said, permanent=True)
     return choices, usage
 
@@ -331,7 +331,7 @@ def _listings(
             return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
         read = _by_id(listed[0])
         if read is None:
-            said = "the server gives no log-probabilities of token ids"
+            said = "the server does not return log-probabilities of token ids"
             return Failure("unparseable", said, permanent=True)
         listings.append(read)
     return listings, usage.n_cached
@@ -365,7 +365,7 @@ def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs |
     values = np.full((len(rows), k), np.nan, dtype=np.float32)
     for place, row in enumerate(rows):
         if not all(map(_ID.fullmatch, row or ())):
-            said = "the server lists alternatives that are not named by their ids"
+            said = "the server lists alternatives without their token ids"
             return Failure("unparseable", said, permanent=True)
         # The prompt's own token comes first, whether or not it is among the best.
         pairs = [(int(token), logprob(entry.logprob)) for token, entry in (row or {}).items()]

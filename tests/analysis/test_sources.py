@@ -60,4 +60,4 @@ def test_a_judge_that_would_have_said_something_else_is_reported(frames):
     rows = [{**frames.judged(f"i{k}", "x", "y", 0.9), "coverage_ab": 1e-5, "coverage_ba": 1e-5}
             for k in range(4)]  # fmt: skip
     (analysis,) = ranked({"judgments": frames.frame(rows)})
-    assert "in 100 % of its readings under half" in analysis.warning
+    assert "in 100 % of its readings less than half" in analysis.warning

@@ -160,7 +160,7 @@ def test_no_damage_becomes_a_number_and_what_can_be_read_is_kept(arena, note, ca
         )
         same_frames(found, expected)
     said = (
-        "… damaged … `orchestrator repair RUN` keeps what can be read" if n_refused else "nothing"
+        "… damaged … `orchestrator repair RUN` keeps what is readable" if n_refused else "nothing"
     )
     note(
         name, times=N_RANDOM, exit=", ".join(sorted(exits)), said=said,

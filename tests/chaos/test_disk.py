@@ -65,7 +65,7 @@ def test_a_full_disk(arena, note, tmp_path):
             assert mount(f"remount,size={used + 60}k")
             ended = arena.run(run_dir)
         assert ended.code == EXIT_FAILED, ended
-        assert "make room and run the same command again" in ended.words
+        assert "free space and run the same command again" in ended.words
         assert "Traceback" not in ended.words
         oracle.look()
         recorded = oracle.n_recorded
@@ -74,7 +74,7 @@ def test_a_full_disk(arena, note, tmp_path):
         assert arena.run(run_dir).code == EXIT_COMPLETE
         oracle.check()
     noted(note, "disk full" if mount else "bound on file sizes", ended, oracle, recorded,
-          "the disk is full or failing. What was committed is kept: make room and run the same "
+          "the disk is full or failing. Committed data is safe: free space and run the same "
           "command again")  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def test_a_reader_that_holds_a_snapshot_for_long(arena, note, monkeypatch):
         reader.start()
         ended = arena.run(run_dir)
         assert ended.code == EXIT_COMPLETE, ended
-        assert "the write-ahead log is" in ended.words
+        assert "the write-ahead log has grown" in ended.words
         wal = schema.wal_path(run_dir / "store.sqlite")
         assert wal.stat().st_size > 100_000
         released.set()
@@ -137,7 +137,7 @@ def test_a_reader_that_holds_a_snapshot_for_long(arena, note, monkeypatch):
         assert not wal.exists()
         oracle.check()
     noted(note, "a reader that holds a snapshot throughout", ended, oracle, oracle.n_recorded,
-          "the write-ahead log is … MB long: a reader keeps it from being moved into the file",
+          "the write-ahead log has grown to … MB: a reader blocks checkpoints",
           "log moved into the file by the next command; frames equal")  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_a_file_system_without_shared_memory(arena, note, tmp_path):
         assert ended.code == EXIT_COMPLETE, ended
         oracle.check()
     noted(note, "a file system without shared memory, and kill -9", ended, oracle, recorded,
-          "store.sqlite is kept locked, as its (network) file system needs …")  # fmt: skip
+          "store.sqlite stays locked, as its (network) file system requires …")  # fmt: skip
 
 
 def as_owner(run_dir, host, age_s):
@@ -193,9 +193,7 @@ def test_a_lock_of_another_host(arena, note, tmp_path, age_s, code):
             (run_dir / "owner.json").unlink()
             assert end_of(arena.start(run_dir, **network)).code == EXIT_COMPLETE
         oracle.check()
-    said = (
-        "is being written by process 1 on another-machine" if code else "nothing; it is taken over"
-    )
+    said = "is in use by process 1 on another-machine" if code else "nothing; it is taken over"
     noted(note, f"a lock of another host, silent for {age_s} s", ended, oracle, recorded, said)
 
 
@@ -209,9 +207,9 @@ def test_two_processes_on_one_run(arena, note):
         assert codes[0] == EXIT_COMPLETE
         assert set(codes) <= {EXIT_COMPLETE, EXIT_USAGE}
         refused = [ended for ended in both if ended.code == EXIT_USAGE]
-        assert all("is being written by" in ended.words for ended in refused), both
+        assert all("is in use by" in ended.words for ended in refused), both
         assert refused
         oracle.check()
     noted(note, "three processes on one run", refused[0], oracle, 0,
-          "… is being written by process …: wait for it, stop it, or start another run",
+          "… is in use by process …: wait for it, stop it, or start another run",
           "one runs, the others are refused; frames equal")  # fmt: skip

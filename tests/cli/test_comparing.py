@@ -11,7 +11,7 @@ def test_the_command_says_what_the_function_says(command, recipe):
     code, out, err = command("compare", "a", "b")
     assert code == EXIT_COMPLETE
     assert "4 items of both runs; A has 6, B 4." in err
-    assert "B less A" in out
+    assert "B - A" in out
     found = orchestrator.compare("runs/a", "runs/b")
     assert command("compare", "a", "runs/b", "--format", "json")[1] == found.to_json()
     assert command("compare", "a", "b", "--format", "markdown")[1] == found.to_markdown()

@@ -70,6 +70,15 @@ def test_statistics_are_listed_with_those_of_packages_and_recipes(command, insta
     assert any(line.startswith("span ") for line in shown)
 
 
+def test_statistics_have_a_listing_of_their_own(command, installed):
+    code, out, _ = command("statistics", "--json")
+    assert code == EXIT_COMPLETE
+    assert {one["kind"] for one in json.loads(out)} == {"quantile", "share_above", "span"}
+    shown = command("statistics")[1].splitlines()
+    assert shown[0].startswith("quantile ")
+    assert "from acme 1.2" in shown[-1]
+
+
 def test_code_that_a_recipe_names_is_listed_and_not_run(command, recipe, here, monkeypatch):
     (here / "my method.py").write_text(BROKEN)
     (here / "p_listed").mkdir()

@@ -61,7 +61,7 @@ def test_a_store_with_views_or_triggers_is_refused_at_once(command, here, statem
         began = time.monotonic()
         code, _, err = command(name, "runs/other", *(("--to", "out") if name == "export" else ()))
         assert code == 1
-        assert "no part of a store" in err
+        assert "not part of a store" in err
         assert time.monotonic() - began < 5
 
 
@@ -70,7 +70,7 @@ def test_a_run_is_not_gone_on_with_over_views_and_triggers(command, recipe, here
     changed(hostile_run(here / "runs" / "made"), *statements)
     code, _, err = command("run", recipe(), "--display", "none")
     assert code == 1
-    assert "no part of a store" in err
+    assert "not part of a store" in err
 
 
 def test_repair_writes_nothing_into_a_run_of_another_user(command, here, foreign):

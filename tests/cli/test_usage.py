@@ -4,7 +4,7 @@ import pytest
 
 COMMANDS = (
     "run", "plan", "check", "report", "export", "status", "runs", "serve", "probe", "servers",
-    "methods", "backends", "datasets", "recipes",
+    "methods", "statistics", "backends", "datasets", "recipes",
 )  # fmt: skip
 
 
@@ -269,7 +269,7 @@ def test_serving_what_is_not_there_is_a_wrong_command(command, here):
         assert command("serve", model)[0] == 2
 
 
-@pytest.mark.parametrize("family", ["methods", "backends", "datasets", "recipes"])
+@pytest.mark.parametrize("family", ["methods", "statistics", "backends", "datasets", "recipes"])
 def test_lists_have_one_line_each(command, family):
     code, out, _ = command(family)
     assert code == 0

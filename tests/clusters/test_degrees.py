@@ -66,7 +66,7 @@ def test_unlike_clusters_make_a_longer_interval():
 def test_clusters_that_leave_no_degree_of_freedom_give_no_interval():
     said = student_interval(0.0, 1.0, 4, 0.95, sizes=np.array([20.0, 20.0, 1.0, 1.0]), n_strata=2)
     # Two of them have nearly all points, so it is not said to be one.
-    assert said == "4 independent prompts of too unlike sizes for an interval"
+    assert said == "4 independent prompts of too unequal sizes for an interval"
 
 
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=30))

@@ -77,12 +77,12 @@ def test_missing_items_leave_their_cluster_smaller_and_a_cluster_without_any_out
 
 @pytest.mark.parametrize("sizes", [[1, 1], [2, 3], [0, 4], [4, 1]])
 def test_clusters_that_are_not_these_prompts_are_refused(sizes):
-    with pytest.raises(StatisticsError, match="not in clusters"):
+    with pytest.raises(StatisticsError, match="do not fit"):
         cluster_totals(np.zeros((4, 1)), sizes, 3)
 
 
 def test_clusters_are_not_drawn_from_exactly_these_items():
-    with pytest.raises(StatisticsError, match="each is drawn for itself"):
+    with pytest.raises(StatisticsError, match="items are drawn singly"):
         Capital(1, population=4).add(np.zeros((2, 1)), sizes=np.ones((2, 1)))
 
 

@@ -81,7 +81,7 @@ def test_few_clusters_are_said(frames):
         cluster=pl.col("cluster").rank("dense").mod(5).cast(pl.String)
     )}  # fmt: skip
     table = next(one for one in summarise(few, hostile.SETTINGS) if one.key == "answers")
-    assert table.notes[-1].endswith("5 in all; they are approximate under 20")
+    assert table.notes[-1].endswith("5 in all; they are approximate with fewer than 20")
 
 
 def test_nothing_is_said_where_every_item_stands_alone():

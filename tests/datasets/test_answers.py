@@ -200,7 +200,7 @@ def test_items_with_the_same_words_keep_their_own_answers(file):
 
 def test_a_repeat_that_the_file_has_not_is_a_failure(file):
     found = failure(file({"key": "1", "text": "a"}), item(), repeat=1)
-    assert "has 1 answers to '1', number 2 is asked" in found.message
+    assert "has 1 answers to '1', not 2" in found.message
 
 
 def test_a_rewriting_is_not_answered_from_a_file(file):

@@ -43,7 +43,7 @@ def test_a_config_whose_name_would_leave_the_folder_is_refused(web, tmp_path, na
 
 
 def test_a_revision_never_leaves_the_folder_of_its_repository():
-    with pytest.raises(DatasetError, match="no name of a file below its folder"):
+    with pytest.raises(DatasetError, match="not a file name below its folder"):
         opened("huggingface", repository=REPOSITORY, revision="..", files=("a.jsonl",))
 
 

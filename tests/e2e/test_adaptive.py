@@ -22,5 +22,5 @@ def test_a_server_that_grows_gets_more_and_the_end_says_so(tmp_path):
     assert {one["signal"] for one in limits if one["n_changes"]} == {"queue"}
     reasons = [change["why"] for one in limits for change in one["last"]]
     assert any("wait in the server" in why for why in reasons)
-    assert "nothing waits in the server" in reasons
+    assert "no requests wait in the server" in reasons
     assert "concurrent requests" in done.stdout + done.stderr

@@ -1,10 +1,12 @@
 """`orchestrator new` writes files that work as they are, also where only the wheel is installed."""
 
+import json
 import os
 import site
 import subprocess
 import sys
 import sysconfig
+import urllib.request
 import venv
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from tests.view.pages import served
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("method", "dataset", "backend")
@@ -142,4 +145,12 @@ def test_a_method_outside_the_checkout_where_the_wheel_is_installed(installed, t
     assert skipped not in run("report", "brevity").stderr
     assert run("check", "brevity.yaml").returncode == EXIT_COMPLETE
     assert "nothing to delete" in run("gc", "brevity").stdout
+    with served(here / "runs", tmp_path / "state", (orchestrator,), here) as link:
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        assert b"static/app.js" in opener.open(link(), timeout=30).read()
+        api = f"{link().partition('?')[0]}api/runs/brevity"
+        with opener.open(api, timeout=30) as reply:
+            assert json.load(reply)["warnings"] is not None
+        with opener.open(f"{api}/items/0", timeout=30) as reply:
+            assert json.load(reply)["answers"]
     assert not list(here.rglob("__pycache__"))

@@ -108,7 +108,7 @@ def test_a_server_that_never_answers_is_started_twice_and_its_model_given_up_at_
     assert result.returncode == EXIT_PARTIAL, result.stderr
     starts = [line["message"] for line in log_of(tmp_path / "run")].count("starting server weak")
     assert starts == 2
-    (given_up,) = [line for line in warnings(tmp_path / "run") if "giving up on" in line]
+    (given_up,) = [line for line in warnings(tmp_path / "run") if "stopped using" in line]
     assert "the server 'weak' exited with code 1" in given_up
     assert "twice for the same reason" in given_up
     answers = frames(tmp_path / "run")["answers"]

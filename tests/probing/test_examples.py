@@ -99,5 +99,5 @@ def test_questions_have_names_of_their_own():
 def test_advice_is_given_once():
     found = examples.choice(ASK, LONG)
     assert "is more than one token" in found.said
-    assert "kinds embedded" not in found.said
+    assert "kind embedded" not in found.said
     assert "vLLM" in found.remedy

@@ -1,4 +1,4 @@
-"""A judge that does not answer in the form asked: each format says so first, and claims nothing."""
+"""Judges that do not answer in the requested form: each format warns first and claims nothing."""
 
 import json
 
@@ -43,7 +43,7 @@ def warnings_of(rows):
 
 
 def test_no_order_and_no_rank_is_claimed(doubtful):
-    assert "judge does not answer in the form asked" in doubtful.warning
+    assert "judge does not answer in the requested form" in doubtful.warning
     assert "100 % of its readings" in doubtful.warning
     assert "mean 3e-05" in doubtful.warning
     assert not doubtful.order_resolvable
@@ -116,7 +116,7 @@ def test_the_page_the_viewer_and_the_notebook_begin_with_it(doubtful, table):
 
 
 def test_tables_of_methods_say_it_before_their_rows(table):
-    assert "small does not answer in the form asked" in table.warning
+    assert "small does not answer in the requested form" in table.warning
     assert "67 % of its readings" in table.warning
     shown = printed(generic_table(table), width=500).splitlines()
     assert shown[0].startswith("Scores (untrusted)")

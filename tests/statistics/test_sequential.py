@@ -140,7 +140,7 @@ def test_bounds_are_about_the_prompts_with_a_difference_where_some_are_missing()
 
 @pytest.mark.parametrize("settings_", [{"n_models": 1}, {"error": 0.0}, {"error": 1.0}])
 def test_impossible_tests_are_refused(settings_):
-    with pytest.raises(StatisticsError, match="no order"):
+    with pytest.raises(StatisticsError, match="a ranking needs at least 2 models"):
         OrderTest(**{"n_models": 2, "error": 0.05, **settings_})
 
 

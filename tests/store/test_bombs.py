@@ -88,10 +88,10 @@ def test_what_is_written_can_be_read() -> None:
 
 def test_what_could_not_be_read_is_not_written() -> None:
     text = "a" * blobs.MOST_BYTES
-    with pytest.raises(StoreError, match=r"at most 67,108,864"):
+    with pytest.raises(StoreError, match=r"more than the 67,108,864"):
         codec.pack(Generation(text, "stop"))
-    with pytest.raises(StoreError, match=r"at most 67,108,864"):
+    with pytest.raises(StoreError, match=r"more than the 67,108,864"):
         rows.pack_rows([(text,)])
     ids = np.zeros(blobs.MOST_ARRAYS_BYTES // 4 + 1, np.int32)
-    with pytest.raises(StoreError, match=r"at most 134,217,728"):
+    with pytest.raises(StoreError, match=r"more than the 134,217,728"):
         codec.pack(Generation("", "stop", token_ids=ids))

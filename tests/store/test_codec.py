@@ -183,7 +183,7 @@ def test_an_index_without_an_id_is_damage() -> None:
     arrays = compression.encode(Generation("", "stop", top=top)).arrays
     body = bytearray(blobs.decompressed(arrays[3:], 4 * 4 + 400 + 4 * 400))
     body[4 * 4 + 7] = 200
-    with pytest.raises(StoreError, match="an index without an id"):
+    with pytest.raises(StoreError, match="an index has no id"):
         codec.decode(head, arrays[:3] + blobs.compressed([bytes(body)])[0])
 
 

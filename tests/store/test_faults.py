@@ -38,7 +38,7 @@ def test_full_disk_is_told_with_path_and_advice(path: Path) -> None:
     fill_up(store)
     error = put_until_it_fails(store)
     assert str(path) in str(error)
-    assert "make room" in str(error)
+    assert "free space" in str(error)
     store.close()
 
 
@@ -160,7 +160,7 @@ def test_empty_file_left_by_a_kill_becomes_a_store(path: Path) -> None:
 
 
 def test_missing_store_can_not_be_read(path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="nothing was run"):
+    with pytest.raises(RunDirectoryError, match="no run has been started"):
         Store.open(path, read_only=True)
     assert not path.exists()
 

@@ -188,5 +188,5 @@ def test_a_store_of_a_newer_schema_lends_nothing(there: Path) -> None:
 
 def test_a_file_that_is_no_database_lends_nothing(there: Path) -> None:
     (there / "store.sqlite").write_bytes(b"no database, " * 1000)
-    with pytest.raises(StoreError, match="damaged or no store"):
+    with pytest.raises(StoreError, match="damaged or not a store"):
         Lender(there)

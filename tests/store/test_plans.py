@@ -121,7 +121,7 @@ def test_a_unit_at_two_positions_is_damage(path: Path) -> None:
     connection.execute("UPDATE place SET unit=(SELECT min(unit) FROM place)")
     connection.commit()
     connection.close()
-    with Store.open(path) as store, pytest.raises(StoreError, match="2 stand at two positions"):
+    with Store.open(path) as store, pytest.raises(StoreError, match="2 units have two positions"):
         list(store.iter_rows(plan, "answers"))
 
 
@@ -134,7 +134,10 @@ def test_a_unit_that_is_gone_is_damage(path: Path) -> None:
     connection.execute("UPDATE place SET unit=99 WHERE position=1")
     connection.commit()
     connection.close()
-    with Store.open(path) as store, pytest.raises(StoreError, match="1 positions have a unit that"):
+    with (
+        Store.open(path) as store,
+        pytest.raises(StoreError, match="1 positions have a missing unit"),
+    ):
         store.check_places(plan)
 
 

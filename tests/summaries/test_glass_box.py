@@ -63,7 +63,7 @@ def test_bounds_have_no_direction_and_are_said_to_be_bounds(context_of):
     found = lines(features)
     assert found["softmax_entropy_low"]["better"] == ""
     assert "softmax_entropy_high" not in found
-    assert any("no estimates" in note for note in features.notes)
+    assert any("not estimates" in note for note in features.notes)
 
 
 def test_nothing_is_said_of_no_rows(context_of):

@@ -55,7 +55,7 @@ def test_a_rating_is_the_mean_over_questions_and_turns_and_leaves_out_what_is_mi
     assert other["rating"].value == pytest.approx(6.0)
     assert (other["turn 1"], other["turn 2"]) == (6.0, 6.0)
     assert (other["ratings"], other["missing"]) == (3, 1)
-    assert "missing verdicts are in no number: no_verdict 1" in ratings[0].notes
+    assert "missing verdicts are excluded from all numbers: no_verdict 1" in ratings[0].notes
     assert ratings[0].basis == "2 prompts \u00b7 1 missing"
 
 
@@ -94,7 +94,7 @@ def test_verdicts_that_a_convention_made_are_counted(context_of):
     context = context_of("self_generation", self_generation, rows)
     (table,) = summarise(context)
     assert table.notes[0].startswith("each model rates itself")
-    assert "1 texts without a clear verdict count as the convention says" in table.notes
+    assert "1 texts without a clear verdict are counted by the convention" in table.notes
 
 
 def test_the_overall_score_of_align_bench_is_its_macro_average(context_of):

@@ -177,7 +177,7 @@ def test_difficulties_are_fitted_from_a_leaderboards_own_predictions(
     [
         (("item", "difficulty"), ("k0", 1.0), "199 of 200 judged items have no difficulty"),
         (("item", "difficulty"), ("k0", "hard"), "no number in difficulty"),
-        (("who", "difficulty"), ("k0", 1.0), "names no item"),
+        (("who", "difficulty"), ("k0", 1.0), "has no item"),
         (("item", "difficulty"), None, "holds no rows"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_pipe_in_place_of_the_file_is_not_waited_for(world, context_of, tmp_pa
     os.mkfifo(tmp_path / "pipe.csv")
     control = {"difficulties": str(tmp_path / "pipe.csv")}
     (line,) = lines(table(world, control, context_of))
-    assert line["length-controlled"].why == "pipe.csv cannot be read: it is no file"
+    assert line["length-controlled"].why == "pipe.csv cannot be read: not a file"
 
 
 def test_equal_lengths_everywhere_say_why_nothing_is_controlled(world, context_of, by_item):

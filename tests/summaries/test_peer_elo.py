@@ -96,7 +96,7 @@ def test_the_basis_says_what_all_rests_on(tables_of):
     table = tables_of(rows)["peer_elo"]
     assert table.basis == (
         f"{N_ITEMS} prompts · {N_ITEMS * 12 - 1} votes · 1 votes undefined · 1 answers missing · "
-        "3 answers cut to compare them · 1 without votes"
+        "3 answers truncated for comparison · 1 without votes"
     )
     assert dict(zip(column(table, "model"), column(table, "missing"), strict=True))["e"] == 1
 
@@ -112,7 +112,7 @@ def test_a_model_that_never_answered_has_no_rating(tables_of):
 def test_elo_has_an_interval_over_prompts_apart_from_the_spread_over_orders(tables_of):
     table = tables_of(rows_of())["peer_elo.elo"]
     for prompts, orders in zip(
-        column(table, "Elo"), column(table, "over orders alone"), strict=True
+        column(table, "Elo"), column(table, "over orders only"), strict=True
     ):
         assert prompts.value == orders.value
         assert prompts.high - prompts.low > orders.high - orders.low
@@ -163,7 +163,7 @@ def test_kin_that_vote_for_each_other_are_seen_and_rated_without_their_votes(tab
     tables = tables_of(rows_of(kin=("c", "d")), families=families)
     (own,), (others,), (difference,) = (
         column(tables["peer_elo.families"], name)
-        for name in ("votes of kin for it", "votes of others for it", "difference")
+        for name in ("votes of its family", "votes of others", "difference")
     )
     assert own.value > 0.9
     assert others.value < 0.5

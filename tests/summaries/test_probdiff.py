@@ -132,7 +132,7 @@ def test_models_that_split_one_text_differently_are_said_to_be_incomparable(tabl
 
 def test_equal_tokens_do_not_prove_one_vocabulary(tables):
     notes = " ".join(tables([row("1", "a", 0.0), row("1", "b", 0.0)])["probdiff"].notes)
-    assert "only where their vocabularies are the same" in notes
+    assert "only models with the same vocabulary" in notes
 
 
 def test_colder_rewritings_are_pointed_out(tables):
@@ -188,11 +188,11 @@ def test_what_was_drawn_alike_in_every_category_that_is_there_needs_no_note(tabl
     assert temperature_notes(same) == []
     (note,) = temperature_notes(tables(rows, answer=by_category)["probdiff"])
     assert note.startswith("answers were drawn at temperature 0.7, rewritings at 0.1: ")
-    assert note.endswith("drawing colder raises d by itself")
+    assert note.endswith("the lower temperature alone raises d")
 
 
 def test_a_warmer_rewriting_is_not_called_colder(tables):
     rows = [row("1", "m", 0.0)]
     drawn = {"answer": {"temperature": 0}, "revision": {"temperature": 0.5}}
     (note,) = temperature_notes(tables(rows, **drawn)["probdiff"])
-    assert note.endswith("drawing warmer lowers d by itself")
+    assert note.endswith("the higher temperature alone lowers d")

@@ -1,4 +1,4 @@
-"""What the summary of a context's method says."""
+"""Tables of the summary of a context's method."""
 
 from orchestrator import contracts
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,18 @@ from tests.conftest import ROOT
 
 
 @contextmanager
-def served(path: Path, state: Path) -> Iterator[Any]:
-    """The command: a function that gives the last link it printed."""
-    command = [sys.executable, "-m", "orchestrator", "view", str(path), "--port", "0"]
+def served(
+    path: Path,
+    state: Path,
+    program: Sequence[str | Path] = (sys.executable, "-m", "orchestrator"),
+    folder: Path = ROOT,
+) -> Iterator[Any]:
+    """The command, run in a folder: a function that gives the last link it printed."""
     environment = {**os.environ, "ORCHESTRATOR_STATE": str(state)}
     process = subprocess.Popen(
-        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
-    )
+        [*program, "view", path, "--port", "0"],
+        cwd=folder, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
     assert process.stderr is not None
     stream = process.stderr
     links: list[str] = []

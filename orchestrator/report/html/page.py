@@ -242,7 +242,7 @@ def _parts(material: Material) -> Iterator[Section]:
     counted = [one for one in found if one is not None]
     yield Section(
         "basis",
-        "What it rests on",
+        "Data and requests",
         [rests.coverage(material)],
         tables=[*counted, rests.models(material)],
         folded=rests.probes(material),

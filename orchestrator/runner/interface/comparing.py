@@ -27,7 +27,7 @@ _COLUMNS: Final = (
     Column("model"),
     Column("A", "number"),
     Column("B", "number"),
-    Column("B less A", "signed"),
+    Column("B - A", "signed"),
 )
 
 
@@ -123,7 +123,7 @@ def compare(
     """Compare two runs on the items of both, model by model and score by score.
 
     Only items that both runs have, with the same text, are used, and of these the points that both
-    have a value for. Differences are paired: the interval is of the mean of B less A over items
+    have a value for. Differences are paired: the interval is of the mean of B - A over items
     (over clusters of items where the dataset names them), and is mostly narrower than the intervals
     of the two means suggest.
     Each interval stands for itself; with many of them some miss by chance. Scores of pairwise
@@ -215,7 +215,7 @@ def _table(a: Score, b: Score, shared: pl.Series, confidence_level: float) -> Ta
     less = " Less is better." if a.orientation < 0 else ""
     table = make_table(
         f"compare.{a.name}",
-        f"{a.name}: B less A",
+        f"{a.name}: B - A",
         _COLUMNS,
         rows,
         basis=f"{both['item'].n_unique():,} items · paired · {METHOD}.{less}",

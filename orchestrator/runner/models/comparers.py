@@ -54,7 +54,7 @@ def local_models(
             if name in found and found[name].identity != identity:
                 raise UsageError(
                     f"{part.name}: another method compares texts by another {name!r}; encoders "
-                    f"whose folders have one name can't be told apart in tables"
+                    f"whose folders have one name cannot be told apart in tables"
                 )
             spec = ModelSpec(
                 name=name,

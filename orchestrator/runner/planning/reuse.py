@@ -78,7 +78,7 @@ def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lender
         opened = []
         for run in runs:
             if own is not None and own.exists() and Path(run.path).samefile(own):
-                raise run.error(f"{run.said!r} is this run; give a different run")
+                raise run.error(f"{run.said!r} is this run; give a different one")
             try:
                 lender = Lender(Path(run.path))
             except OrchestratorError as error:
@@ -186,7 +186,7 @@ class Copies:
         if not self._accept_change:
             raise ServerChangedError(
                 f"{said}. Their numbers may differ. Continue with --accept-server-change, or "
-                f"remove {opened.run.said} out of 'reuse'"
+                f"remove {opened.run.said} from 'reuse'"
             )
         _log.warning("%s", said, extra={"model": model})
         # Once it is accepted, no later call asks again.

@@ -49,7 +49,7 @@ const show = async () => {
   const found = ROUTES.map(([pattern, make]) => [path.match(pattern), make]).find(([match]) => match);
   const slow = setTimeout(() => main.replaceChildren(h("p", { class: "wait", role: "status" }, "Reading …")), 250);
   try {
-    if (!found) throw new Error("There is no such page.");
+    if (!found) throw new Error("Page not found.");
     const [match, make] = found;
     const parts = match.slice(1).map(decodeURIComponent);
     const made = await make({ parts, query, go, remember, isCurrent: () => mine === visit });
@@ -64,7 +64,7 @@ const show = async () => {
     if (parts[0]) watch(parts[0], mine);
   } catch (error) {
     if (mine !== visit || error.name === "AbortError") return;
-    main.replaceChildren(h("div", { class: "fault", role: "alert" }, h("h1", {}, "This can't be shown"),
+    main.replaceChildren(h("div", { class: "fault", role: "alert" }, h("h1", {}, "This page cannot be shown"),
       h("p", {}, error.message), h("p", {}, h("a", { href: "/" }, "All runs"))));
     drawBar({ title: "", trail: [] });
   } finally {
@@ -75,7 +75,7 @@ const show = async () => {
 const drawBar = (made, run) => {
   const trail = [["/", "Runs"], ...(made.trail ?? [])];
   bar.replaceChildren(
-    h("nav", { "aria-label": "Where you are" }, h("ol", {}, trail.map(([href, text], index) =>
+    h("nav", { "aria-label": "Breadcrumb" }, h("ol", {}, trail.map(([href, text], index) =>
       h("li", {}, index === trail.length - 1 && made.trail?.length ? h("span", { "aria-current": "page" }, name(text)) : h("a", { href }, name(text)))))),
     run ? h("span", { id: "state", role: "status" }) : "",
     h("span", { class: "gap" }),
@@ -100,7 +100,7 @@ const watch = async (run, mine) => {
     if (page?.version && state.version !== page.version) await page.refresh?.();
     if (state.alive) wait = LIVE_MS;
   } catch {
-    if (mine === visit) document.getElementById("state").textContent = "the viewer does not answer";
+    if (mine === visit) document.getElementById("state").textContent = "no connection to the viewer";
   }
   if (mine === visit) timer = setTimeout(() => watch(run, mine), wait);
 };
@@ -120,7 +120,7 @@ if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 // -- keys ----------------------------------------------------------------------------------------
 
 const KEYS = [
-  ["j, ↓, →", "next row, or next item"], ["k, ↑, ←", "row or item before"], ["Enter", "open the row"],
+  ["j, ↓, →", "next row, or next item"], ["k, ↑, ←", "previous row, or previous item"], ["Enter", "open the row"],
   ["/", "search"], ["u, Esc", "one level up"], ["g", "first row"], ["G", "last row"], ["s", "swap the orders of a judgment"],
   ["d", "answers with differences"], ["t", "answers by tokens"], ["m", "answers as Markdown"], ["p", "answers as plain text"],
   ["?", "these keys"],

@@ -79,7 +79,7 @@ export const labels = (one) => {
 export const read = (prompt) => [said(prompt.messages), prompt.reads.map((one) => [
   one.prefix && h("div", { class: "message assistant" }, h("h5", {}, "assistant, so far"), h("pre", { dir: "auto" }, one.prefix)),
   one.failed ? h("p", { class: "bad" }, `failed: ${one.failed}`) : labels(one)]),
-h("p", { class: "note" }, "Labels as the judge gives them: A is the answer that it was shown first.")];
+h("p", { class: "note" }, "Labels as the judge sees them: A is the answer shown first.")];
 
 const similarity = (one) => h("div", { class: "scroll" }, h("table", { class: "data" }, h("caption", {}, `precision / recall by ${one.encoder}: text of the row in text of the column`),
   h("tbody", {}, one.precision.map((row, i) => h("tr", {}, h("th", { scope: "row" }, `text ${i + 1}`), row.map((value, j) => h("td", { class: "n" }, `${fixed(value, 3)} / ${fixed(one.recall[i][j], 3)}`)))))));

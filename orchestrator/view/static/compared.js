@@ -16,7 +16,7 @@ export const compared = async ({ query, go }) => {
     found.measures.map((one) => h("option", { value: one.key, selected: one.key === found.measure }, one.title))));
   const table = (one, index) => h("details", { class: "folded", open: index < 2 }, h("summary", {}, name(one.title), one.source && [" ", h("span", { class: "aside" }, one.source)]), grid(one));
   const items = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Items that differ most" }, h("table", { class: "data" },
-    h("thead", {}, h("tr", {}, ["item", "prompt", "A", "B", "B less A"].map((text, at) => h("th", { scope: "col", class: at > 1 ? "n" : null }, text)))),
+    h("thead", {}, h("tr", {}, ["item", "prompt", "A", "B", "B - A"].map((text, at) => h("th", { scope: "col", class: at > 1 ? "n" : null }, text)))),
     h("tbody", {}, found.items.map((one) => h("tr", {}, h("th", { scope: "row" }, name(one.name)), h("td", { class: "clip" }, name(one.preview)),
       [0, 1].map((at) => h("td", { class: "n" }, h("a", { href: `${path([a, b][at])}/item/${one.index[at]}`, "aria-label": `${one.name} in ${"AB"[at]}` }, fixed(one.values[at], chosen.digits)))),
       h("td", { class: "n" }, signed(one.values[2], chosen.digits)))))));
@@ -24,10 +24,10 @@ export const compared = async ({ query, go }) => {
     title: `${a} and ${b}`,
     trail: [["", `${a} and ${b}`]],
     content: h("div", { class: "wide" }, h("div", { class: "head" }, h("div", {}, h("p", { class: "kind" }, "Two runs"), h("h1", {}, name(a), " and ", name(b)))),
-      run("A", a, found.n_items[0]), run("B", b, found.n_items[1]), h("p", { class: "note" }, `${count(found.n_shared)} items are in both.`),
-      part("Tables of both", h("p", { class: "note" }, "Differences stand without intervals: runs over the same items are not independent, and what either interval says of itself does not say whether the two differ."),
+      run("A", a, found.n_items[0]), run("B", b, found.n_items[1]), h("p", { class: "note" }, `${count(found.n_shared)} items are in both runs.`),
+      part("Tables of both runs", h("p", { class: "note" }, "Differences have no intervals here: runs over the same items are dependent, so the intervals of the two runs do not show whether they differ. `orchestrator compare` computes paired intervals."),
         found.tables.length ? found.tables.map(table) : h("p", {}, "These runs have no tables with the same columns.")),
-      part("Items that differ most", h("div", { class: "tools" }, choice), found.items.length ? items : h("p", {}, "No item of both has another value.")),
+      part("Items that differ most", h("div", { class: "tools" }, choice), found.items.length ? items : h("p", {}, "No shared item has a different value.")),
       part("Settings that differ", found.settings.length
         ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings" }, h("table", { class: "data rows settings" }, h("thead", {}, h("tr", {}, ["setting", "A", "B"].map((text) => h("th", { scope: "col" }, text)))),
           h("tbody", {}, found.settings.map(([key, one, two]) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, key)), h("td", {}, one), h("td", {}, one.length < 40 || two.length < 40 ? two : differences(one, two)))))))

@@ -8,9 +8,9 @@ export const get = async (path, signal) => {
     reply = await fetch(path, { signal, headers: { Accept: "application/json" } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Fault("The viewer does not answer. Was it ended?");
+    throw new Fault("No connection to the viewer. Is `orchestrator view` still running?");
   }
-  const said = await reply.json().catch(() => ({ error: `the server said ${reply.status}` }));
+  const said = await reply.json().catch(() => ({ error: `the viewer replied with status ${reply.status}` }));
   if (!reply.ok) throw new Fault(said.error);
   return said;
 };

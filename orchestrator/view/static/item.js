@@ -14,12 +14,12 @@ const block = (label, text, kind = "") => h("div", { class: `text ${kind}` }, h(
 
 // -- answers -------------------------------------------------------------------------------------
 
-const verdict = (right) => (right === true ? h("b", { class: "good" }, "✓ as the reference") : right === false ? h("span", { class: "bad" }, "✗ not the reference") : null);
+const verdict = (right) => (right === true ? h("b", { class: "good" }, "✓ equals the reference") : right === false ? h("span", { class: "bad" }, "✗ differs from the reference") : null);
 
 const byTokens = (one, trace, by) => {
   if (!trace) return h("p", { class: "faint" }, "Reading …");
   const tokens = tokensOf(trace, drawOf(trace, one.model, one.turn, one.method));
-  if (!tokens) return [h("p", { class: "note" }, trace.why ? "What was asked can't be followed here; see Requests." : "The tokens of this answer were not observed."), h("pre", { dir: "auto" }, one.text)];
+  if (!tokens) return [h("p", { class: "note" }, trace.why ? "The requests of this answer cannot be traced here; see Requests." : "The tokens of this answer were not observed."), h("pre", { dir: "auto" }, one.text)];
   const there = measures(tokens);
   return tokenView(tokens, there.includes(by) ? by : "logprob", `Tokens of the answer of ${one.model}`);
 };
@@ -85,17 +85,17 @@ const decision = (p, one) => {
   return who === null ? "–" : who === 0 ? "tie" : who > 0 ? one.model_a : one.model_b;
 };
 
-/** What the judge was shown in one order, to be unfolded. */
+/** The prompt of the judge in one order, folded. */
 const shown = (one, key, trace, rows) => {
   const unit = trace && unitOf(trace, one);
   const same = ["method", "judge", "model_a", "model_b"];
   const before = rows.filter((row) => row.turn < one.turn && same.every((part) => row[part] === one[part]));
   const prompts = unit ? promptsOf(trace, unit).slice(before.reduce((sum, row) => sum + (row.same_text ? 1 : 2), 0)) : [];
   const prompt = one.same_text ? prompts[0] : prompts[key === "ab" ? 0 : 1];
-  return prompt && h("details", { class: "behind" }, h("summary", {}, "What the judge read, and its labels"), read(prompt));
+  return prompt && h("details", { class: "behind" }, h("summary", {}, "Prompt of the judge, and its labels"), read(prompt));
 };
 
-/** Whose row it is, where several methods say the same kind of thing. */
+/** The method of a row, if several methods have such rows. */
 const whose = (one, rows) => rows.some((other) => other.method !== one.method) && [h("span", { class: "aside" }, name(one.method)), " "];
 
 const judgment = (one, order, trace, rows) => {
@@ -111,7 +111,7 @@ const judgment = (one, order, trace, rows) => {
       one.n_traces > 0 && ` · ${count(one.n_traces)} traces${one.n_silent ? `, ${count(one.n_silent)} without a verdict` : ""}`),
     orders.map(([key, says, p, prefer, coverage]) => h("div", { class: "order", data: { order: key } },
       h("h4", {}, says), bar(p, labels),
-      h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · says ${p ? "" : "nothing"}`, p && name(decision(p, one)), " · ", h("span", { class: coverage < 0.5 ? "bad" : null }, `probability on the labels ${share(coverage)}`)),
+      h("p", { class: "basis" }, `P(A better) ${fixed(prefer, 2)} · ${p ? "verdict: " : "no verdict"}`, p && name(decision(p, one)), " · ", h("span", { class: coverage < 0.5 ? "bad" : null }, `probability on the labels ${share(coverage)}`)),
       shown(one, key, trace, rows))));
 };
 
@@ -212,7 +212,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
     const first = answers.find((one) => one.model === base) ?? answers[0];
     const there = trace ? measures(answers.map((one) => tokensOf(trace, drawOf(trace, one.model, one.turn, one.method)))
       .reduce((all, one) => ({ logprobs: all.logprobs ?? one?.logprobs, features: { ...all.features, ...one?.features } }), {})) : [];
-    return part("Answers", h("div", { class: "tools" }, segmented("How answers are shown", VIEWS, view, (next) => { view = next; redraw(); }),
+    return part("Answers", h("div", { class: "tools" }, segmented("Display of answers", VIEWS, view, (next) => { view = next; redraw(); }),
       view === "differences" && answers.length > 1 && h("label", {}, "against ", h("select", { change: (event) => { base = event.target.value; redraw(); } },
         [...new Set(answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one)))),
       view === "tokens" && [colouring(there, by, (next) => { by = next; redraw(); }), legend(there.includes(by) ? by : "logprob")]),
@@ -235,7 +235,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
       about.fields.length > 0 && h("details", { class: "behind" }, h("summary", {}, "Other columns of the dataset"),
         h("dl", { class: "facts" }, about.fields.map(([key, value]) => h("div", {}, h("dt", {}, name(key)), h("dd", {}, name(value ?? "–"))))))),
       answersPart(),
-      found.judgments.length > 0 && part("Judgments", h("div", { class: "tools" }, segmented("Order that is shown first", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
+      found.judgments.length > 0 && part("Judgments", h("div", { class: "tools" }, segmented("Order of presentation", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
         h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order, trace, found.judgments)))),
       found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map((one) => rewriting(one, trace, by, found.rewritings))),
       found.scores.length > 0 && part("Scores", h("div", { class: "cases" }, found.scores.map((one) => score(one, found.scores)))),

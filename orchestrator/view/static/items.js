@@ -156,15 +156,15 @@ export const items = async ({ parts: [run], query, go, remember }) => {
 
   const conditions = h("span", { class: "conditions" });
   const drawConditions = () => conditions.replaceChildren(...wanted.getAll("where").map((one) => h("button", {
-    type: "button", class: "condition", "aria-label": `Leave out the condition ${one}`, click: () => {
+    type: "button", class: "condition", "aria-label": `Remove the condition ${one}`, click: () => {
       const rest = wanted.getAll("where").filter((other) => other !== one);
       wanted.delete("where");
       for (const other of rest) wanted.append("where", other);
       drawConditions(); change();
     } }, one, " ✕")));
-  const measure = h("select", { "aria-label": "Measure of a condition" }, found.measures.map((one) => h("option", { value: one.key }, one.title)));
-  const sign = h("select", { "aria-label": "How it compares" }, [">", ">=", "<", "<=", "="].map((one) => h("option", {}, one)));
-  const number = h("input", { type: "text", inputmode: "decimal", size: 5, value: "0", "aria-label": "Number of a condition" });
+  const measure = h("select", { "aria-label": "Measure of the condition" }, found.measures.map((one) => h("option", { value: one.key }, one.title)));
+  const sign = h("select", { "aria-label": "Comparison" }, [">", ">=", "<", "<=", "="].map((one) => h("option", {}, one)));
+  const number = h("input", { type: "text", inputmode: "decimal", size: 5, value: "0", "aria-label": "Value of the condition" });
   const add = () => {
     if (!number.value.trim() || !Number.isFinite(Number(number.value))) { number.setAttribute("aria-invalid", "true"); return; }
     number.removeAttribute("aria-invalid");

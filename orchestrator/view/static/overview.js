@@ -30,12 +30,12 @@ const drawn = (run, found) => [
       h("section", { id: "glance", "aria-labelledby": "h-glance" }, h("h2", { id: "h-glance" }, "In short"),
         found.glance.length > 0 && h("ul", { class: "found" }, found.glance.map((line) => h("li", {}, name(line)))),
         found.legend && h("p", { class: "note legend" }, found.legend),
-        found.warnings.length > 0 && h("div", { class: "warnings", role: "note" }, h("h3", {}, "What to know before reading on"),
+        found.warnings.length > 0 && h("div", { class: "warnings", role: "note" }, h("h3", {}, "Warnings"),
           h("ul", {}, found.warnings.map((line) => h("li", {}, name(line))))),
         h("dl", { class: "facts" }, found.facts.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, name(value)))))),
       found.sections.map(section),
       h("section", { id: "made" }, h("h2", {}, "How it was made"),
-        h("details", { class: "folded" }, h("summary", {}, "The whole recipe, as it was resolved"), h("pre", { class: "recipe", tabindex: 0 }, found.recipe))))),
+        h("details", { class: "folded" }, h("summary", {}, "Resolved recipe"), h("pre", { class: "recipe", tabindex: 0 }, found.recipe))))),
 ];
 
 /** Put the charts into their places; they take longer than the words. */
@@ -44,7 +44,7 @@ const draw = async (run, content) => {
   try { found = await get(`${runPath(run)}/drawings`); } catch { /* the numbers are there */ }
   for (const place of content.querySelectorAll("[data-figure]")) {
     const tree = found[place.dataset.figure];
-    place.replaceChildren(tree ? drawing(tree) : h("p", { class: "faint" }, "This could not be drawn; the numbers are below."));
+    place.replaceChildren(tree ? drawing(tree) : h("p", { class: "faint" }, "This chart could not be drawn; its numbers are below."));
   }
 };
 

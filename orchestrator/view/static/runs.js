@@ -2,7 +2,7 @@
 import { h, name } from "./dom.js";
 import { bytes, count, get, share } from "./data.js";
 
-const WORDS = { complete: "complete", running: "running", stopped: "stopped", foreign: "can't be read" };
+const WORDS = { complete: "complete", running: "running", stopped: "stopped", foreign: "unreadable" };
 
 export const runs = async ({ go, query }) => {
   const found = await get("/api/runs");
@@ -39,6 +39,6 @@ export const runs = async ({ go, query }) => {
         ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Runs" }, h("table", { class: "data runs" },
           h("thead", {}, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text || h("span", { class: "hidden" }, "compare"))))),
           h("tbody", {}, found.runs.map(row))))
-        : h("p", {}, "There are no runs here yet: ", h("code", {}, "orchestrator run RECIPE"), " makes one.")),
+        : h("p", {}, "No runs found; start one with ", h("code", {}, "orchestrator run RECIPE"))),
   };
 };

@@ -72,7 +72,7 @@ const merged = (stretches) => {
 /** A text with what another has not marked, and optionally what only the other has struck out. */
 export const compared = (other, text, { gone = true } = {}) => {
   const stretches = difference(other, text);
-  if (stretches === null) return [h("p", { class: "note" }, "These texts differ too much to mark it."), h("pre", { dir: "auto" }, text)];
+  if (stretches === null) return [h("p", { class: "note" }, "These texts differ too much to mark the differences."), h("pre", { dir: "auto" }, text)];
   return h("pre", { dir: "auto" }, stretches.map(([kind, some]) => {
     if (kind === "same") return some;
     if (kind === "new") return h("ins", {}, some);

@@ -25,7 +25,7 @@ const alternatives = (tokens, at) => {
   return h("table", {}, h("tbody", {}, top.slice(0, MOST_ALTERNATIVES).map(([piece, id, logprob]) => h("tr", { class: id === tokens.ids[at] ? "own" : null },
     h("td", {}, h("bdi", {}, quoted(piece, id))), h("td", { class: "n" }, share(Math.exp(logprob))),
     h("td", {}, h("i", { class: "meter", style: { "--share": `${(100 * Math.exp(logprob)).toFixed(1)}%` } }))))),
-  h("caption", {}, `the ${top.length} likeliest, ${share(mass)} together`));
+  h("caption", {}, `the ${top.length} most likely tokens; ${share(mass)} in total`));
 };
 
 const told = (tokens, at) => {
@@ -34,7 +34,7 @@ const told = (tokens, at) => {
   const lines = [
     typeof logprob === "number" ? `probability ${share(Math.exp(logprob))} · log-probability ${fixed(logprob)}` : "log-probability not observed",
     typeof tokens.features?.entropy?.[at] === "number" && `entropy ${fixed(tokens.features.entropy[at])} nats`,
-    place >= 0 && `${place === 0 ? "the likeliest" : `number ${place + 1}`} here`,
+    place >= 0 && `${place === 0 ? "the most likely" : `number ${place + 1}`} of the alternatives`,
   ].filter(Boolean);
   return h("div", { class: "told" }, h("p", {}, h("b", {}, h("bdi", {}, quoted(tokens.pieces?.[at], tokens.ids[at]))), ` token ${at + 1}, id ${tokens.ids[at]}`),
     lines.map((line) => h("p", {}, line)), tokens.top ? alternatives(tokens, at) : h("p", { class: "small" }, "alternatives not observed"));
@@ -84,4 +84,4 @@ export const legend = (by) => h("p", { class: "legend" }, `${TITLES[by]}: `,
 
 /** The choice between what was observed. */
 export const colouring = (there, by, choose) => (there.length > 1
-  ? segmented("What colours stand for", there.map((one) => [one, TITLES[one]]), by, choose) : null);
+  ? segmented("Meaning of colours", there.map((one) => [one, TITLES[one]]), by, choose) : null);

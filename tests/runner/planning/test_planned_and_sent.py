@@ -1,4 +1,4 @@
-"""What a plan counts and what a run then sends: never more than was planned."""
+"""A run never sends more requests than its plan counts."""
 
 from collections import Counter
 from typing import Any, NamedTuple
