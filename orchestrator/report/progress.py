@@ -106,7 +106,7 @@ class RankingProgress(msgspec.Struct, frozen=True):
         standings: Best first.
         stops_early: Whether a stopping rule chooses what is asked, for which the intervals do not
             allow.
-        untrusted: Judges that so far do not answer in the form asked: with one of them the
+        untrusted: Judges that so far do not answer in the requested form: with one of them the
             ranking means nothing.
         n_clusters: Clusters that the prompts are in; None where each stands alone.
     """

@@ -53,7 +53,7 @@ class Thresholds:
 
     Attributes:
         mass: A reading with less of the judge's probability on the labels is a low one.
-        low_readings: Share of low readings from which on a judge does not answer in the form asked.
+        low_readings: Share of low readings from which on a judge does not answer in the requested form.
         flips: Share of flips that a judge reaches which does not look at the answers.
         usable_flips: Share of flips up to which a judge is usable.
         missing: Share of missing judgments from which on the rest is no basis for a ranking.
@@ -201,7 +201,7 @@ def _form_words(coverage: CoverageSummary, thresholds: Thresholds) -> str:
     mean = f"{coverage.mean:.2f}" if coverage.mean >= 100 * _TINY else f"{coverage.mean:.0e}"
     half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
     return (
-        f"does not answer in the form asked (in {100 * coverage.share_low:.0f} % of its readings "
+        f"does not answer in the requested form (in {100 * coverage.share_low:.0f} % of its readings "
         f"under {half} of its probability is on the labels, mean {mean})"
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 MASS = {"route": "choose", "label_mass": 0.004}
 FIRST = {"route": "choose", "judge_first": True}
-FORM, ORDER = "does not answer in the form asked", "contradicts itself by order"
+FORM, ORDER = "does not answer in the requested form", "contradicts itself by order"
 CASES = {"coverage": ([MASS], [FORM]), "flips": ([FIRST], [ORDER])}
 CASES["both"] = ([MASS, FIRST], [FORM, ORDER])
 

@@ -56,7 +56,7 @@ def test_flips_count_by_their_number_and_not_by_their_share_alone(n_flips, n_pai
 def test_a_judge_without_probability_on_the_labels_is_not_trusted():
     found = assess("j", judged(0, 40, masses=np.full((40, 2), 1e-3)))
     assert found.verdict == "not trusted"
-    assert "does not answer in the form asked (in 100 % of its readings" in found.reasons[0]
+    assert "does not answer in the requested form (in 100 % of its readings" in found.reasons[0]
     assert any("prefix" in line for line in found.advice)
 
 
@@ -64,10 +64,10 @@ def test_both_reasons_are_given():
     found = assess("smol", judged(6, 6, masses=np.full((6, 2), 1e-3)))
     assert found.verdict == "not trusted"
     form, order = found.reasons
-    assert "in the form asked" in form
+    assert "in the requested form" in form
     assert order.startswith("contradicts itself by order (its winner flips with the order in 100 %")
     said = no_ranking([found])
-    assert said.startswith("No ranking: smol does not answer in the form asked")
+    assert said.startswith("No ranking: smol does not answer in the requested form")
     assert "or another judge" in said
 
 

@@ -83,8 +83,8 @@ def test_permanent_failure_comes_back_as_failure(store: Store) -> None:
     assert store.get(key(1)) == failure
 
 
-def test_failure_of_the_moment_is_no_outcome(store: Store) -> None:
-    with pytest.raises(StoreError, match="moment"):
+def test_a_transient_failure_cannot_be_stored(store: Store) -> None:
+    with pytest.raises(StoreError, match="transient"):
         put(store, 1, Failure("timeout", "slow"))
 
 

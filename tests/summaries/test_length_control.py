@@ -83,7 +83,7 @@ def by_item(world, tmp_path):
 def test_without_difficulties_there_is_no_such_column_and_a_note_says_why(world, context_of):
     found = table(world, None, context_of)
     assert "length-controlled" not in [column.name for column in found.columns]
-    assert any("needs the difficulties of the instructions" in note for note in found.notes)
+    assert any("to the difficulties of the instructions" in note for note in found.notes)
 
 
 def test_a_preference_for_length_is_taken_out(world, context_of, by_item):
@@ -178,7 +178,7 @@ def test_difficulties_are_fitted_from_a_leaderboards_own_predictions(
         (("item", "difficulty"), ("k0", 1.0), "199 of 200 judged items have no difficulty"),
         (("item", "difficulty"), ("k0", "hard"), "no number in difficulty"),
         (("who", "difficulty"), ("k0", 1.0), "has no item"),
-        (("item", "difficulty"), None, "holds no rows"),
+        (("item", "difficulty"), None, "has no rows"),
     ],
 )
 def test_a_file_that_will_not_do_says_why_in_the_cell(

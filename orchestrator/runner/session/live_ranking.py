@@ -61,7 +61,7 @@ class _Method:
         return a, b, preference
 
     def untrusted(self) -> tuple[str, ...]:
-        """Judges that do not answer in the form asked."""
+        """Judges that do not answer in the requested form."""
         most = DEFAULTS.low_readings
         return tuple(judge for judge, (n_low, n) in self.read.items() if n and n_low >= most * n)
 
