@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEQUANTISED: Final = "float32, conversion 1"
-"""What is made of a file, for the identity of its model: raise the number when numbers change."""
+"""Version of the conversion, part of a model's identity: raise it when numbers change."""
 
 _VERSION: Final = 1
 _WEIGHTS: Final = "model.safetensors"

@@ -1,4 +1,4 @@
-"""Whether the judges of a run can be trusted, from the rows that they gave."""
+"""Trust in the judges of a run, from their rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -10,7 +10,7 @@ from orchestrator import files
 from orchestrator.paths import cache_folder
 
 PACKAGE_PREFIX: Final = "package:"
-"""How a recipe names a file in a package: `package:MODULE/FILE.gguf`."""
+"""Form in which a recipe names a file in a package: `package:MODULE/FILE.gguf`."""
 RECORD: Final = "converted.json"
 """The file in a converted model's folder that says what it was made of and how long files are."""
 

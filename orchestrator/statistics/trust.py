@@ -53,7 +53,8 @@ class Thresholds:
 
     Attributes:
         mass: A reading with less of the judge's probability on the labels is a low one.
-        low_readings: Share of low readings from which on a judge does not answer in the requested form.
+        low_readings: Least share of low readings at which a judge does not answer in the requested
+            form.
         flips: Share of flips that a judge reaches which does not look at the answers.
         usable_flips: Share of flips up to which a judge is usable.
         missing: Share of missing judgments from which on the rest is no basis for a ranking.
@@ -201,8 +202,8 @@ def _form_words(coverage: CoverageSummary, thresholds: Thresholds) -> str:
     mean = f"{coverage.mean:.2f}" if coverage.mean >= 100 * _TINY else f"{coverage.mean:.0e}"
     half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
     return (
-        f"does not answer in the requested form (in {100 * coverage.share_low:.0f} % of its readings "
-        f"under {half} of its probability is on the labels, mean {mean})"
+        f"does not answer in the requested form (in {100 * coverage.share_low:.0f} % of its "
+        f"readings less than {half} of the probability is on the labels, mean {mean})"
     )
 
 
@@ -237,7 +238,7 @@ def no_ranking(trusts: Sequence[Trust]) -> str:
     said = "; ".join(f"{_who(trust)} {' and '.join(trust.reasons)}" for trust in bad)
     advice = dict.fromkeys(line for trust in bad for line in trust.advice)
     return (
-        f"No ranking: {said}. Scores, win rates, ratings and orders by it mean nothing. "
+        f"No ranking: {said}. The scores, win rates, ratings and orders are meaningless. "
         f"Try {_either(list(advice))}."
     )
 

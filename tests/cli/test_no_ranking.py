@@ -61,7 +61,7 @@ def test_thresholds_of_the_recipe_hold_for_a_run_that_is_there(command, recipe):
     path = recipe(models=judged_by([{"route": "choose", "label_mass": 0.7}]), n=12)
     assert run(command, path, "--strict")[0] == 0
     assert run(command, path, "--strict", "--set", "statistics.trust.mass=0.8")[0] == 3
-    assert command("report", "made")[1].startswith("No ranking: judge does not answer in the form")
+    assert command("report", "made")[1].startswith("No ranking: judge does not answer in")
 
 
 def test_a_wrong_threshold_is_a_fault_of_the_recipe(command, recipe):

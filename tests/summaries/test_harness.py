@@ -145,6 +145,6 @@ def test_preferences_become_win_rates(context_of):
     assert line["discrete"] == pytest.approx(3.5 / 6)
     assert (line["n"], line["missing"]) == (6, 1)
     assert "length-controlled" not in line
-    assert "needs the difficulties of the instructions" in wins.notes[1]
+    assert "to the difficulties of the instructions" in wins.notes[1]
     (line,) = lines(lengths)
     assert (line["characters"], line["equal text"]) == (12.5, pytest.approx(1 / 6))
