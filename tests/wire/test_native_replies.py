@@ -144,7 +144,7 @@ def test_a_server_that_knows_no_features_is_named_with_one_that_does():
     asked = ask(1, 2, features=("entropy",))
     outcome = replies.scored(b'{"logprobs":[-1,-2],"token_ids":[1,2]}', asked, "x.score", "")
     assert isinstance(outcome, Failure)
-    assert outcome.message == "the server gives no entropy; the embedded server does"
+    assert outcome.message == "the server does not return entropy; the embedded server does"
 
 
 def test_features_that_were_not_asked_are_not_read():
