@@ -3,14 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationInfo,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
 from orchestrator.contracts.method import Companion, Method, MethodSettings, ModelName, Stage
@@ -18,7 +11,7 @@ from orchestrator.judgment.distribution import LabelDistribution, from_logprobs,
 from orchestrator.methods import answers
 from orchestrator.methods._drawing import Drawing
 from orchestrator.methods._examples import REASONED
-from orchestrator.methods._leading import WorkedExample, continued, led
+from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import Slot, slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.costs import TemplateTooCostly
@@ -33,10 +26,9 @@ from orchestrator.records import (
     Message,
     Messages,
     Prefix,
+    Unit,
 )
 
-# Settings that came later, which fingerprints hold only where they are set.
-_LATER: Final = frozenset({"prefix", "system", "examples"})
 # What may differ between two settings that are compared for their reasoning.
 _OF_REASONING: Final = {"name", "chain_of_thought", "reasoning", "traces", "judges"}
 _SET_ASIDE: Final = (
@@ -45,7 +37,7 @@ _SET_ASIDE: Final = (
 )
 
 
-class JudgeSettings(MethodSettings):
+class JudgeSettings(LedSettings):
     """Settings of methods in which a judge sees answers; `prompt` is checked by the class's own."""
 
     NAMED: ClassVar[tuple[str, ...]] = ()
@@ -79,54 +71,16 @@ class JudgeSettings(MethodSettings):
         ),
     )
 
-    prefix: str = Field(
-        "",
-        max_length=500,
-        description=(
-            "Beginning of the judge's reply, which the label continues, such as 'My verdict: [['. "
-            "Needs a server that goes on from a begun reply. Default: none."
-        ),
-    )
-    system: str = Field(
-        "", description="System prompt of the judge, before that of its model. Default: none."
-    )
-    examples: tuple[WorkedExample, ...] = Field(
-        (),
-        max_length=32,
-        description="Judgments that the judge is shown before each one. Default: none.",
-    )
-
-    @model_serializer(mode="wrap")
-    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # A fingerprint is made of the settings: those that came later must not change it unset.
-        return {k: v for k, v in write(self).items() if k not in _LATER or v}
-
     @model_validator(mode="after")
     def _leads_to_labels(self) -> Self:
-        if self.prefix and self.chain_of_thought:
-            raise ValueError(
-                "prefix and chain_of_thought exclude each other: a begun reply leaves no room for "
-                "reasons; omit one of them"
-            )
-        labels = self.verdicts()
-        continued(labels, self.prefix)
-        for example in self.examples:
-            if unknown := sorted(set(example.shown) - set(self.FIELDS)):
+        for name in ("prefix", "example_of_dataset") if self.chain_of_thought else ():
+            if getattr(self, name):
                 raise ValueError(
-                    f"an example shows unknown fields {', '.join(unknown)}; available: "
-                    f"{', '.join(self.FIELDS)}"
+                    f"{name} and chain_of_thought exclude each other: it leaves no room for "
+                    "reasons; omit one of them (`examples` may hold reasons)"
                 )
-            if missing := sorted(set(self.SHOWN) - set(example.shown)):
-                raise ValueError(f"an example does not show {' and '.join(missing)}")
-            if labels and not any(label.name in example.reply for label in labels):
-                raise ValueError(f"the reply of an example has no label: {example.reply!r:.80}")
-            if not example.reply.startswith(self.prefix):
-                raise ValueError(f"the reply of an example does not begin with {self.prefix!r}")
+        self.check_examples(self.FIELDS, self.SHOWN)
         return self
-
-    def verdicts(self) -> tuple[Label, ...]:
-        """Labels that the judge is asked for, as they stand in its reply."""
-        return ()
 
     @field_validator("prompt")
     @classmethod
@@ -212,6 +166,11 @@ class JudgeMethod(Method[JudgeConfigT]):
     def judges(self) -> tuple[str, ...]:
         """Models that judge."""
         return self.config.judges
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether the judge is shown another item that has a reference."""
+        return self.config.example_of_dataset
 
     def needs(self) -> frozenset[str]:
         """The reference, where the prompt can't be made without it."""
@@ -316,7 +275,7 @@ async def judge_prompts(
     prompts: Sequence[Messages],
     labels: tuple[Label, ...],
     config: JudgeSettings,
-    item: Item,
+    unit: Unit,
 ) -> list[Judged]:
     """The distribution over the labels for each prompt.
 
@@ -324,7 +283,7 @@ async def judge_prompts(
         AskFailed: If a request fails, no trace of a prompt has a verdict, or nothing is known
             about any label: no verdict is not a tie.
     """
-    prompts = lead(prompts, config)
+    prompts = lead(prompts, config.template(), config, unit)
     if not config.chain_of_thought:
         prefix = Prefix(config.prefix) if config.prefix else NO_PREFIX
         asked = continued(labels, config.prefix)
@@ -332,7 +291,7 @@ async def judge_prompts(
             *(ask.choose(judge, prompt, asked, prefix=prefix) for prompt in prompts)
         )
         return [judged([choice]) for choice in choices]
-    traces = await reason(ask, judge, prompts, config, item)
+    traces = await reason(ask, judge, prompts, config, unit.item)
     slots = [[slot_of(trace, labels) for trace in of_prompt] for of_prompt in traces]
     asks = [
         ask.choose(judge, prompt, spelled(labels, slot.lead), prefix=slot.prefix)
@@ -346,17 +305,6 @@ async def judge_prompts(
         one = judged([next(read) for _ in range(n_said)])
         found.append(one._replace(n_traces=n_said, n_silent=len(of_prompt) - n_said))
     return found
-
-
-def lead(prompts: Sequence[Messages], config: JudgeSettings) -> Sequence[Messages]:
-    """The prompts behind the system prompt and the worked examples of the judge.
-
-    Raises:
-        AskFailed: If an example lacks a field that the template needs.
-    """
-    if not (config.system or config.examples):
-        return prompts
-    return [led(one, config.template(), config.system, config.examples) for one in prompts]
 
 
 async def reason(

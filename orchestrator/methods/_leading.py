@@ -1,13 +1,18 @@
 """What leads a judge to its labels: system prompt, worked examples, the reply already begun."""
 
 from collections.abc import Sequence
+from typing import Any, Final
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from orchestrator.ask import AskFailed
+from orchestrator.contracts.method import MethodSettings
 from orchestrator.prompts import PromptError, render
-from orchestrator.records import Failure, Label, Message, Messages
+from orchestrator.records import Failure, Item, Label, Message, Messages, Unit
 from orchestrator.settings import Settings
+
+NOTHING: Final = "I don't know."
+"""An answer that is worse than any reference."""
 
 
 class WorkedExample(Settings):
@@ -17,6 +22,82 @@ class WorkedExample(Settings):
         description="Values of the fields that the prompt shows, such as answer_a."
     )
     reply: str = Field(min_length=1, description="Reply of the judge, with its verdict.")
+
+
+# Settings that came later, which fingerprints hold only where they are set.
+_LATER: Final = frozenset({"prefix", "system", "examples", "example_of_dataset"})
+
+
+class LedSettings(MethodSettings):
+    """Settings of methods in which a judge is led to its labels."""
+
+    prefix: str = Field(
+        "",
+        max_length=500,
+        description=(
+            "Beginning of the judge's reply, which the label continues, such as 'My verdict: [['. "
+            "Needs a server that goes on from a begun reply. Default: none."
+        ),
+    )
+    system: str = Field(
+        "", description="System prompt of the judge, before that of its model. Default: none."
+    )
+    examples: tuple[WorkedExample, ...] = Field(
+        (),
+        max_length=32,
+        description="Judgments that the judge is shown before each one. Default: none.",
+    )
+    example_of_dataset: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description=(
+            "If true, show the judge another item of the dataset first: its reference, judged the "
+            "best, beside an answer that says nothing, judged the worst. Excludes chain_of_thought."
+        ),
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A fingerprint is made of the settings: those that came later must not change it unset.
+        return {k: v for k, v in write(self).items() if k not in _LATER or v}
+
+    def verdicts(self) -> tuple[Label, ...]:
+        """Labels that the judge is asked for, as they stand in its reply."""
+        return ()
+
+    def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:  # noqa: ARG002 (of subclasses)
+        """Return examples made of an item with a reference, where a setting asks for them."""
+        return ()
+
+    def replied(self, label: int) -> str:
+        """Return a reply of the judge with the label of this number, begun as asked for."""
+        forms = continued(self.verdicts(), self.prefix)[label].spellings
+        spaced = [form for form in forms if form[:1].isspace()]
+        return self.prefix + (spaced[0] if self.prefix and spaced else forms[0])
+
+    def check_examples(self, fields: Sequence[str], needed: Sequence[str]) -> None:
+        """Check that labels go on from the prefix, and that the examples fit the prompt.
+
+        Args:
+            fields: Fields that the prompt may show.
+            needed: Those that it has to show.
+
+        Raises:
+            ValueError: If they don't.
+        """
+        labels = self.verdicts()
+        continued(labels, self.prefix)
+        for example in self.examples:
+            if unknown := sorted(set(example.shown) - set(fields)):
+                raise ValueError(
+                    f"an example shows unknown fields {', '.join(unknown)}; available: "
+                    f"{', '.join(fields)}"
+                )
+            if missing := sorted(set(needed) - set(example.shown)):
+                raise ValueError(f"an example does not show {' and '.join(missing)}")
+            if labels and not any(label.name in example.reply for label in labels):
+                raise ValueError(f"the reply of an example has no label: {example.reply!r:.80}")
+            if not example.reply.startswith(self.prefix):
+                raise ValueError(f"the reply of an example does not begin with {self.prefix!r}")
 
 
 def continued(labels: Sequence[Label], prefix: str) -> tuple[Label, ...]:
@@ -56,21 +137,28 @@ def continued(labels: Sequence[Label], prefix: str) -> tuple[Label, ...]:
     return tuple(found)
 
 
-def led(
-    prompt: Messages, template: str, system: str, examples: Sequence[WorkedExample]
-) -> Messages:
-    """Return a judge's prompt behind its system prompt and worked examples.
+def lead(
+    prompts: Sequence[Messages], template: str, config: LedSettings, unit: Unit
+) -> Sequence[Messages]:
+    """Return a judge's prompts behind its system prompt and worked examples.
 
     Args:
-        prompt: The question to the judge.
-        template: Of the question, which the examples are shown by too.
-        system: The system prompt; none where it is empty.
-        examples: The examples, in their order.
+        prompts: The questions to the judge.
+        template: Of the questions, which the examples are shown by too.
+        config: What leads the judge.
+        unit: The unit that is judged.
 
     Raises:
-        AskFailed: If an example lacks a field that the template needs.
+        AskFailed: If an example lacks a field that the template needs, or no other item of the
+            dataset has a reference.
     """
-    before = [Message("system", system)] if system else []
+    examples = config.examples
+    if config.example_of_dataset:
+        other = unit.demonstration
+        if other is None or other.reference is None:
+            raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
+        examples = (*config.of_dataset(other), *examples)
+    before = [Message("system", config.system)] if config.system else []
     for example in examples:
         try:
             asked = render(template, dict(example.shown))
@@ -78,4 +166,4 @@ def led(
             said = f"a worked example can't be shown: {error}"
             raise AskFailed(Failure("bad_recipe", said, permanent=True)) from error
         before += [Message("user", asked), Message("assistant", example.reply)]
-    return (*before, *prompt)
+    return [(*before, *prompt) for prompt in prompts] if before else prompts

@@ -11,6 +11,7 @@ from orchestrator.contracts.method import Columns, Combination, Compared, ModelN
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
+from orchestrator.methods._leading import NOTHING, WorkedExample
 from orchestrator.records import Item, Messages, Row, Unit
 from orchestrator.roles import ESTIMATORS, PairColumns
 
@@ -51,6 +52,26 @@ class PairwiseSettings(JudgeSettings):
     candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to rank. Default: all that are not judges.", min_length=2
     )
+
+    def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:
+        """Return the reference against an answer that says nothing, in both orders."""
+        reference = item.reference or ""
+        shown = {**self.shown(), "prompt": item.messages[-1].content, "reference": reference}
+        better, worse = self.extremes()
+        return (
+            WorkedExample(
+                shown={**shown, "answer_a": reference, "answer_b": NOTHING}, reply=better
+            ),
+            WorkedExample(shown={**shown, "answer_a": NOTHING, "answer_b": reference}, reply=worse),
+        )
+
+    def shown(self) -> dict[str, str]:
+        """Further values that the template may show."""
+        return {}
+
+    def extremes(self) -> tuple[str, str]:
+        """Return replies for the answer shown first, and for the other one."""
+        return self.replied(0), self.replied(-1)
 
 
 class Order(NamedTuple):

@@ -139,9 +139,7 @@ class JudgedRewrites(Method[Config]):
                 # Earlier turns are the same in both.
                 prompts.append(pair_prompt(template, unit.item, rewritten, answered))
                 prompts.append(pair_prompt(template, unit.item, answered, rewritten))
-        read = iter(
-            await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit.item)
-        )
+        read = iter(await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit))
         rows = []
         for turn, first, last in made:
             row = {

@@ -98,7 +98,7 @@ class PairwiseRanking(PairwiseJudge[Config]):
         config = self.config
         turns, prompts = await self.both_orders(unit, ask)
         labels_used = LABELS[config.labels]
-        read = await judge_prompts(ask, unit.judge, prompts, labels_used, config, unit.item)
+        read = await judge_prompts(ask, unit.judge, prompts, labels_used, config, unit)
         orders = [_order(one) for one in read]
         return [
             pair_row(made, ab, ba)

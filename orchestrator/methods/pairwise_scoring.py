@@ -34,12 +34,11 @@ from orchestrator.methods._judging import (
     checked_scale,
     example_place,
     judged,
-    lead,
     reason,
     said,
     stages_of,
 )
-from orchestrator.methods._leading import continued
+from orchestrator.methods._leading import continued, lead
 from orchestrator.methods._pairwise import (
     FIELDS,
     PREFERENCES,
@@ -100,6 +99,16 @@ class Config(PairwiseSettings):
     def first_labels(self) -> tuple[Label, ...]:
         """The first score as it is written, with and without a space before it."""
         return tuple(Label(str(s), (str(s), f" {s}")) for s in self.scores())
+
+    def shown(self) -> dict[str, str]:
+        """The ends of the scale."""
+        low, high = map(str, self.scale)
+        return {"low": low, "high": high}
+
+    def extremes(self) -> tuple[str, str]:
+        """Return both scores of a reply, at the ends of the scale."""
+        (low, high), begun = self.scale, self.prefix
+        return f"{begun}{high}{_BETWEEN}{low}", f"{begun}{low}{_BETWEEN}{high}"
 
     def verdicts(self) -> tuple[Label, ...]:
         """The first score as it is written."""
@@ -184,7 +193,7 @@ async def _starts(
     unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
 ) -> tuple[list[_Start], int]:
     """Return the places of the first scores, and the number of traces drawn for each prompt."""
-    prompts = lead(prompts, config)
+    prompts = lead(prompts, config.template(), config, unit)
     if not config.chain_of_thought:
         begun = Slot(Prefix(config.prefix) if config.prefix else NO_PREFIX, "", 0)
         return [_Start(at, prompt, begun) for at, prompt in enumerate(prompts)], 0

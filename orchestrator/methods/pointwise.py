@@ -34,9 +34,10 @@ from orchestrator.methods._judging import (
     stages_of,
     user_message,
 )
+from orchestrator.methods._leading import NOTHING, WorkedExample
 from orchestrator.prompts.pointwise import PROMPTS
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import Label, Messages, Row, Unit
+from orchestrator.records import Item, Label, Messages, Row, Unit
 from orchestrator.roles import ScoreColumns
 
 FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
@@ -95,6 +96,17 @@ class Config(JudgeSettings):
     def scores(self) -> range:
         """The scores, ascending."""
         return range(self.scale[0], self.scale[1] + 1)
+
+    def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:
+        """Return the reference with the highest score, and an answer that says nothing."""
+        reference = item.reference or ""
+        low, high = map(str, self.scale)
+        shown = {"prompt": item.messages[-1].content, "reference": reference, "low": low}
+        shown["high"] = high
+        return (
+            WorkedExample(shown={**shown, "answer": reference}, reply=self.replied(-1)),
+            WorkedExample(shown={**shown, "answer": NOTHING}, reply=self.replied(0)),
+        )
 
     def verdicts(self) -> tuple[Label, ...]:
         """The scores as they are written."""
@@ -157,7 +169,7 @@ class PointwiseRating(JudgeMethod[Config]):
         config = self.config
         turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
         prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
-        read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit.item)
+        read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit)
         scores = config.scores()
         rows: list[Row] = []
         for turn, one in zip(turns, read, strict=True):

@@ -165,7 +165,7 @@ def assess(
     verdict: Verdict = "not trusted" if against else by_order
     reasons = against
     if verdict == "cannot be said yet":
-        reasons, advice = [words], ["more prompts"]
+        reasons, advice = [words], ["more prompts"] if decided.any() else [*_ORDER]
     return Trust(
         judge=judge,
         verdict=verdict,
@@ -253,7 +253,9 @@ def not_known_yet(trusts: Sequence[Trust]) -> str:
     if not open_:
         return ""
     said = "; ".join(f"{_who(trust)}: {' and '.join(trust.reasons)}" for trust in open_)
-    return f"Whether the judge can be trusted cannot be said yet ({said}). More prompts will tell."
+    advice = dict.fromkeys(line for trust in open_ for line in trust.advice)
+    options = _either(list(advice))
+    return f"Whether the judge can be trusted cannot be said yet ({said}). Try {options}."
 
 
 def _who(trust: Trust) -> str:

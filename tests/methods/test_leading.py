@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
+from orchestrator.ask import Ask, AskFailed, ChooseAsk, GenerateAsk
 from orchestrator.backend import Capabilities
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.methods._leading import continued
-from orchestrator.records import Generation, Label, Unit, labels
+from orchestrator.records import Generation, Item, Label, Message, Unit, labels
 from orchestrator.runner.models.capabilities import missing
 from orchestrator.units import settings_of
 from tests.core.fakes import answered, method_in
@@ -76,7 +76,7 @@ def test_an_example_begins_as_the_reply_does():
 @pytest.mark.parametrize("module", [pairwise_ranking, pairwise_scoring, pointwise])
 def test_unset_they_are_in_no_fingerprint(module):
     config = module.Config(judges=("j",))
-    for name in ("prefix", "system", "examples"):
+    for name in ("prefix", "system", "examples", "example_of_dataset"):
         assert name not in settings_of(config)
         assert name not in config.model_dump(mode="json")
     assert '"system":"Be fair."' in settings_of(module.Config(judges=("j",), system="Be fair."))
@@ -152,3 +152,63 @@ def test_a_server_is_tried_with_the_begun_reply():
     refused = missing(stage, Capabilities(choose="exact", choose_begun=False))
     assert refused
     assert missing(stage, Capabilities(choose="exact", choose_begun=True)) == ""
+
+
+OTHER = Item(key="o", messages=(Message("user", "Capital of France?"),), reference="Paris")
+
+
+def demonstrated(module, n_labels, **given):
+    """The first ask of a judge that is shown another item."""
+    seen = []
+
+    def respond(ask):
+        if ask.model != "j":
+            return Generation(f"says {ask.model}", "stop")
+        seen.append(ask)
+        return choice((1,) * n_labels)
+
+    config = module.Config(judges=("j",), example_of_dataset=True, **given)
+    models = ("a",) if module is pointwise else ("a", "b")
+    method = method_in(module)(config)
+    assert method.demonstrates
+    answered(method.evaluate(Unit(ITEM, models, "j", OTHER), Ask()), respond)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "n_labels", "given", "replies"),
+    [
+        (
+            pairwise_ranking,
+            5,
+            {"prefix": "My verdict: [["},
+            ["My verdict: [[>>]]", "My verdict: [[<<]]"],
+        ),
+        (pairwise_ranking, 2, {"labels": "two", "prefix": "It is"}, ["It is A", "It is B"]),
+        (pairwise_scoring, 9, {}, ["9 1", "1 9"]),
+        (pointwise, 9, {"verdict": "[[SCORE]]"}, ["[[9]]", "[[1]]"]),
+    ],
+)
+def test_another_item_is_shown_with_its_reference_as_the_best(module, n_labels, given, replies):
+    messages = demonstrated(module, n_labels, **given).messages
+    assert [one.role for one in messages] == ["user", "assistant"] * 2 + ["user"]
+    assert [one.content for one in messages if one.role == "assistant"] == replies
+    assert all(
+        "Paris" in one.content for one in (messages[0], messages[2]) if module is not pointwise
+    )
+    assert "Paris" in messages[0].content
+    assert "I don't know." in messages[2].content
+    assert "Paris" not in messages[-1].content
+
+
+def test_without_another_reference_there_is_no_judgment():
+    config = ranking(example_of_dataset=True)
+    unit = Unit(ITEM, ("a", "b"), "j")
+    method = pairwise_ranking.PairwiseRanking(config)
+    with pytest.raises(AskFailed, match="no other item has a reference"):
+        answered(method.evaluate(unit, Ask()), lambda ask: Generation("says", "stop"))
+
+
+def test_an_example_of_the_dataset_has_no_reasons():
+    with pytest.raises(ValidationError, match="example_of_dataset and chain_of_thought exclude"):
+        ranking(example_of_dataset=True, chain_of_thought=True)
