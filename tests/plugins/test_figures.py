@@ -149,7 +149,8 @@ def test_without_its_file_the_run_is_ranked_all_the_same(folder, result):
     try:
         for allow_code in (False, True):
             gone = orchestrator.load(folder / "run", allow_code=allow_code)
-            assert msgspec.to_builtins(gone.rankings) == msgspec.to_builtins(result.rankings)
+            # As text: the coverage is nan here, and no nan equals another one.
+            assert repr(gone.rankings) == repr(result.rankings)
             keys = [figure.key for part in sections(material(gone)) for figure in part.figures]
             assert {"ratings-referee-all-judges", "orders-referee-referee"} <= set(keys)
     finally:
