@@ -96,7 +96,7 @@ def top_count(name: str, wanted: int, vocabulary: int) -> int:
 
 def prompt_reader(ids: Sequence[int], n_top: int) -> Forced:
     """Reads the log-probability of each prompt token but the first."""
-    return Forced(list(range(len(ids) - 1)), list(ids[1:]), n_top)
+    return Forced(list(range(len(ids) - 1)), list(ids[1:]), n_top, ranked=True)
 
 
 def text_of(request: Sampled, answer: Answer, tokens: Tokens) -> str:

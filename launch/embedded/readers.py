@@ -52,8 +52,10 @@ class Forced:
         n_top: How many alternatives to read; 0 for none.
         observers: Further readings; what they give goes to `observations` by their name.
         logprobs: Raw natural-log probabilities of the targets.
-        ranks: 1 is the most likely token; equal ones rank the same.
+        ranks: 1 is the most likely token; equal ones rank the same. Empty unless `ranked`, as
+            counting takes as long as the rest of the reading.
         top: By position: ids and log-probabilities, most likely first.
+        ranked: Whether to count ranks.
     """
 
     places: list[int]
@@ -64,6 +66,7 @@ class Forced:
     ranks: list[int] = field(default_factory=list)
     top: list[tuple[list[int], list[float]]] = field(default_factory=list)
     observations: dict[str, list[float]] = field(default_factory=dict)
+    ranked: bool = False
 
     def read(self, first: int, logits: Tensor) -> None:
         """Take the logits of some places."""
@@ -72,7 +75,8 @@ class Forced:
         total = torch.logsumexp(logits, -1)
         chosen = logits.gather(-1, targets[:, None])
         self.logprobs += (chosen[:, 0] - total).tolist()
-        self.ranks += ((logits > chosen).sum(-1) + 1).tolist()
+        if self.ranked:
+            self.ranks += ((logits > chosen).sum(-1) + 1).tolist()
         if self.n_top:
             values, ids = logits.topk(min(self.n_top, logits.shape[-1]), -1)
             listed = (values - total[:, None]).tolist()
