@@ -2,8 +2,8 @@
 
 `torch` multiplies float32 matrices by MKL, which on processors of other makers than Intel leaves
 half of their width unused, and it lays out weights anew in each product. Here each layer's weights
-are laid out once, for oneDNN, and the plain weights are dropped: no more memory is taken. Numbers
-differ from those of the plain layers by rounding only, which is checked when a model is loaded.
+are laid out once, for oneDNN, and the plain weights are dropped layer by layer. Numbers differ from
+those of the plain layers by rounding only, which is checked when a model is loaded.
 """
 
 from __future__ import annotations
