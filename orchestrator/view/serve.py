@@ -82,6 +82,8 @@ def _listen(port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((HOST, wanted))
+            # A link that is opened before the server runs then waits instead of being refused.
+            listening.listen()
         except OSError as error:
             listening.close()
             if wanted and port is None:

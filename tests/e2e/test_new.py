@@ -147,8 +147,10 @@ def test_a_method_outside_the_checkout_where_the_wheel_is_installed(installed, t
     assert "nothing to delete" in run("gc", "brevity").stdout
     with served(here / "runs", tmp_path / "state", (orchestrator,), here) as link:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        assert b"static/app.js" in opener.open(link(), timeout=30).read()
-        api = f"{link().partition('?')[0]}api/runs/brevity"
+        page, api = link().partition("?")[0], f"{link().partition('?')[0]}api/runs/brevity"
+        opener.open(link(), timeout=30).close()
+        with opener.open(page, timeout=30) as reply:
+            assert b"static/app.js" in reply.read()
         with opener.open(api, timeout=30) as reply:
             assert json.load(reply)["warnings"] is not None
         with opener.open(f"{api}/items/0", timeout=30) as reply:

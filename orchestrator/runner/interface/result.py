@@ -98,7 +98,7 @@ class Result:
 
     @cached_property
     def trust(self) -> dict[str, tuple[Trust, ...]]:
-        """The verdict on each judge, by method: whether a ranking by it can be trusted."""
+        """Verdicts on the judges of each method, by its name; they state if its rankings hold."""
         roles = roles_in(self.frames)
         ranked = [name for name, role in roles.items() if role.pairs and role.pairs.ranked]
         found: dict[str, dict[str, Trust]] = {}
