@@ -69,8 +69,13 @@ def write_bundled() -> None:
             write(weights.parent, file)
 
 
-def write(folder: Path, file: Path) -> None:
+def write(folder: Path, file: Path, pre: str = PRE_TOKENIZER) -> None:
     """Write `file`; it appears when it is complete.
+
+    Args:
+        folder: Of the model.
+        file: To write.
+        pre: llama.cpp's name for the way in which its tokenizer cuts a text.
 
     Raises:
         ValueError: For a model that is no Llama, or whose tokenizer is no byte-level BPE.
@@ -82,7 +87,7 @@ def write(folder: Path, file: Path) -> None:
     part = file.with_suffix(".part")
     writer = gguf.GGUFWriter(part, "llama")
     _add_settings(writer, config, folder.name)
-    _add_tokenizer(writer, folder, config)
+    _add_tokenizer(writer, folder, config, pre)
     for name, tensor in load_file(folder / "model.safetensors").items():
         array = tensor.float().numpy()
         if name.endswith(("q_proj.weight", "k_proj.weight")):
@@ -132,7 +137,7 @@ def _add_settings(writer: gguf.GGUFWriter, config: dict[str, Any], name: str) ->
     writer.add_vocab_size(config["vocab_size"])
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any], pre: str) -> None:
     tokenizer = json.loads((folder / "tokenizer.json").read_bytes())
     if tokenizer["model"]["type"] != "BPE" or tokenizer["decoder"]["type"] != "ByteLevel":
         raise ValueError(f"{folder}: the tokenizer is no byte-level BPE")
@@ -142,15 +147,17 @@ def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]
     by_id = {token: text for text, token in texts.items()}
     ordered = [by_id.get(token, f"[PAD{token}]") for token in range(config["vocab_size"])]
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(PRE_TOKENIZER)
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list(ordered)
     writer.add_token_types([_token_type(text, texts, special) for text in ordered])
     writer.add_token_merges([" ".join(pair) for pair in tokenizer["model"]["merges"]])
     writer.add_bos_token_id(config["bos_token_id"])
-    writer.add_eos_token_id(config["eos_token_id"])
+    ends = config["eos_token_id"]
+    writer.add_eos_token_id(ends[0] if isinstance(ends, list) else ends)
     writer.add_pad_token_id(config["pad_token_id"])
     # What the tokenizer itself puts around a text; the bundled ones put nothing.
-    writer.add_add_bos_token(value=tokenizer["post_processor"] is not None)
+    around = (tokenizer["post_processor"] or {}).get("type")
+    writer.add_add_bos_token(value=around == "TemplateProcessing")
     writer.add_chat_template((folder / "chat_template.jinja").read_text(encoding="utf-8"))
 
 

@@ -4,7 +4,7 @@ Each measurement goes through our back-end, so that requests, replies and arithm
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -43,6 +43,7 @@ NUMBERS: Final = labels(*map(str, range(1, 11)))
 SPELLED: Final = (Label("A", ("A", " A")), Label("B", ("B", " B")), Label("tie", ("C", "=")))
 TEXT: Final = "[[>]] because f k"
 N_TOP: Final = 3
+_TRIES: Final = 5
 
 QUANTITIES: Final = (
     "greedy draw",
@@ -73,6 +74,16 @@ def errors(run: Running, truth: Reference) -> dict[str, float]:
 def known(outcome: T | Failure) -> T:
     """An outcome that is no failure."""
     assert not isinstance(outcome, Failure), outcome
+    return outcome
+
+
+async def patient(ask: Callable[[], Awaitable[T | Failure]]) -> T | Failure:
+    """Ask again where a busy machine gave no connection, as the scheduler does."""
+    outcome = await ask()
+    for _ in range(_TRIES):
+        if not isinstance(outcome, Failure) or outcome.cause != "unreachable":
+            break
+        outcome = await ask()
     return outcome
 
 
@@ -132,15 +143,17 @@ class _Measuring:
 
     async def _one_of_a_crowd(self, prompt: tuple[Message, ...]) -> None:
         name = "all at once"
-        found = known(await self._backend.choose(ChooseAsk("m", prompt, SYMBOLS)))
+        choosing = ChooseAsk("m", prompt, SYMBOLS)
+        found = known(await patient(lambda: self._backend.choose(choosing)))
         self._chosen(name, prompt, found, SYMBOLS, Prefix())
         hot = Sampling(max_tokens=8, temperature=1.2)
         drawing = GenerateAsk("m", prompt, hot, top_logprobs=N_TOP)
-        drawn = known(await self._backend.generate(drawing, 3))
+        drawn = known(await patient(lambda: self._backend.generate(drawing, 3)))
         self._draw(name, prompt, drawn)
         self._top(name, prompt, drawn)
         ids = tuple(self._truth.encode(TEXT))
-        scored = known(await self._backend.score(ScoreAsk("m", prompt, ids, TEXT)))
+        scoring = ScoreAsk("m", prompt, ids, TEXT)
+        scored = known(await patient(lambda: self._backend.score(scoring)))
         self._scored(name, prompt, scored, ids)
 
     # -- comparisons ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ A kind more is an entry in `KINDS`. Its tests are chosen by its name: `pytest -k
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from orchestrator import contracts, plugins
 from orchestrator.backend import Backend, Endpoint
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel
+from orchestrator.weights import PUBLISHED
 
 MODEL = "judge"
 CONTEXT = 1024
@@ -118,6 +119,20 @@ KINDS = {
         ),
     )
 }
+
+
+SMOLLM2 = PUBLISHED[0].weights
+"""A real chat model of 135 million parameters, with 49,152 tokens."""
+REAL_KINDS = {
+    name: replace(
+        KINDS[name],
+        weights=SMOLLM2,
+        tolerance=1e-4,
+        marks=(*KINDS[name].marks, pytest.mark.smollm2),
+    )
+    for name in ("embedded",)
+}
+"""The same server with that model."""
 
 
 @dataclass(frozen=True)

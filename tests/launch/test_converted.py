@@ -27,6 +27,7 @@ from launch import _converted, _gguf, _gguf_model, _gguf_tokenizer, _memory, _we
 from orchestrator import weights
 from orchestrator.errors import LaunchError
 from tests.launch.gguf_files import U32, changed, model, write
+from tools import make_gguf
 
 KINDS: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -127,6 +128,22 @@ def test_positions_that_are_scaled_linearly_are_kept(tmp_path: Path) -> None:
 
     found = loaded(_weights.folder_now(str(write(tmp_path / "m.gguf", made, change=change))))
     assert (logits(found) - logits(made)).abs().max() <= 1e-5
+
+
+def test_a_file_that_our_own_tool_writes_comes_back(tmp_path: Path) -> None:
+    def change(writer: gguf.GGUFWriter) -> None:
+        writer.add_pad_token_id(0)
+
+    made = model("llama", tie_word_embeddings=True)
+    first = _weights.folder_now(str(write(tmp_path / "m.gguf", made, change=change)))
+    make_gguf.write(first, tmp_path / "again.gguf", pre="smollm")
+    again = _weights.folder_now(str(tmp_path / "again.gguf"))
+    assert again != first
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja"):
+        assert (again / name).read_text() == (first / name).read_text(), name
+    ours, theirs = (load_file(one / "model.safetensors") for one in (first, again))
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_the_identity_is_that_of_the_content(tmp_path: Path) -> None:
