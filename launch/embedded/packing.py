@@ -77,6 +77,9 @@ def pack(model: Any) -> bool:  # noqa: ANN401 (transformers' classes share no us
         packed = model(input_ids=ids, use_cache=False).logits.float()
     except (TypeError, ValueError, AttributeError, RuntimeError):
         return False
+    # Weights are views of the mapped file, which stays in memory as long as one of them is left.
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
     allowed = 1e-4 if next(model.parameters()).dtype == torch.float32 else 0.1
     worst = float((packed - plain).abs().max())
     return worst <= allowed * max(1.0, float(plain.abs().max()))

@@ -14,6 +14,7 @@ from launch.embedded import served
 from launch.embedded.packing import PackedLinear, can_pack, pack
 from launch.embedded.served import Served, Settings, load
 from tests.launch.embedded.test_architectures import model
+from tests.launch.embedded.tiny import build
 
 IDS = torch.tensor([list(range(10, 60))])
 
@@ -98,3 +99,10 @@ def test_a_model_that_can_not_be_packed_is_served_as_it_is(
     found = load("m", str(folders["bos"]), Settings())
     assert len(tried) == 1
     assert plain_layers(found.runner.model) > 0
+
+
+def test_the_file_of_the_plain_weights_is_let_go(tmp_path: Path) -> None:
+    maps = Path("/proc/self/maps")
+    found = load("m", str(build(tmp_path / "m", seed=3, with_bos=True)), Settings())
+    if maps.exists() and can_pack(found.runner.model):
+        assert str(tmp_path) not in maps.read_text(encoding="utf-8")
