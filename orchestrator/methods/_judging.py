@@ -169,7 +169,7 @@ class JudgeMethod(Method[JudgeConfigT]):
 
     @property
     def demonstrates(self) -> bool:
-        """Whether the judge is shown another item that has a reference."""
+        """True if the judge is shown another item that has a reference."""
         return self.config.example_of_dataset
 
     def needs(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What leads a judge to its labels: system prompt, worked examples, the reply already begun."""
+"""Aids that lead a judge to its labels: system prompt, worked examples, a begun reply."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -154,5 +154,5 @@ def test_a_method_outside_the_checkout_where_the_wheel_is_installed(installed, t
         with opener.open(api, timeout=30) as reply:
             assert json.load(reply)["warnings"] is not None
         with opener.open(f"{api}/items/0", timeout=30) as reply:
-            assert json.load(reply)["answers"]
+            assert b"unused" in reply.read()
     assert not list(here.rglob("__pycache__"))

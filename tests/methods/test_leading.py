@@ -1,4 +1,4 @@
-"""What leads a judge to its labels: a begun reply, worked examples and a system prompt."""
+"""Aids that lead a judge to its labels: a begun reply, worked examples and a system prompt."""
 
 import pytest
 from pydantic import ValidationError
