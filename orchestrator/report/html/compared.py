@@ -48,7 +48,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
                     "row": name(row),
                     "column": name(column),
                     "value": shown.value,
-                    "text": f"{shown.value:+.2f}",
+                    "text": f"{shown.value:+z.2f}",
                     "on_dark": abs(shown.value) > _OVER_BLACK,
                     "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
                 }
