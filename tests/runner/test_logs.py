@@ -5,17 +5,29 @@ import logging
 
 import pytest
 
+from orchestrator.report.progress import Progress
 from orchestrator.runner.logs import RepeatedEvents, downloads_said, logged
 
 OWN = logging.getLogger("orchestrator.runner.somewhere")
 
 
 class Notes:
-    def __init__(self):
-        self.notes = []
+    """A display that keeps its notes alone."""
 
-    def note(self, text):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def start(self, title: str, total: int) -> None:
+        pass
+
+    def update(self, progress: Progress) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
 
 
 def write(path, display):
