@@ -167,7 +167,7 @@ OTHERS = [
     ("backend", BACKEND, "    def capabilities(self): 0", "its 'capabilities' must be"),
     ("backend", BACKEND, "    def connect(self): 0", "its 'connect' must take (self, endpoint)"),
     ("backend", BARE_BACKEND.replace("Kind)", "Kind[dict])"), "", "brackets contain dict"),
-    ("server", BARE_SERVER, "", "mine:Mine is no server: it has no 'backend'"),
+    ("server", BARE_SERVER, "", "mine:Mine is not a server: it has no 'backend'"),
     (
         "server",
         BARE_SERVER,

@@ -165,5 +165,5 @@ def test_values_beyond_the_bounds_are_refused(value):
 
 
 def test_more_values_than_the_population_are_refused():
-    with pytest.raises(StatisticsError, match="population of 2"):
+    with pytest.raises(StatisticsError, match=r"more values than the population has \(2\)"):
         Capital(1, population=2).add(column([0.1, 0.1, 0.1]))

@@ -185,7 +185,7 @@ def test_a_store_of_the_first_schema_goes_on(path: Path) -> None:
 
 def test_a_store_of_the_first_schema_is_not_read_before_it_is_changed(path: Path) -> None:
     make_old(path, 3)
-    with pytest.raises(RunDirectoryError, match="once more"):
+    with pytest.raises(RunDirectoryError, match="Run its recipe again"):
         Store.open(path, read_only=True)
     Store.open(path).close()
     with Store.open(path, read_only=True) as store:

@@ -222,6 +222,7 @@ def test_a_choice_about_a_known_head_keeps_its_numbers(served: Served) -> None:
     assert second.reply()["logprobs"] == CLOSE(first.reply()["logprobs"], abs=1e-4)
 
 
+@torch.inference_mode()
 def test_ranks_are_counted_only_where_a_reply_states_them(bos: Served) -> None:
     scored = Scoring.of(ScoreRequest(messages=USER, text="hello world"), bos)
     prompt = text_job(bos, 20, 1)
