@@ -16,9 +16,11 @@ Deviations: the paper does not print the prompt of this setting; ours is our own
 that can't be read is missing (the released code makes it a tie).
 """
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from itertools import accumulate
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -53,6 +55,7 @@ from orchestrator.prompts.scoring import PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import (
     NO_PREFIX,
+    Choice,
     Generation,
     Label,
     Messages,
@@ -162,7 +165,9 @@ def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     begun, first = example_place(config, config.first_labels())
     low, high = config.scale
     ask = partial(example, judge, config.template(), low=low, high=high)
-    behind = f"{begun}\n{high}" if config.chain_of_thought else f"{begun}{high}"
+    behind = f"{begun}\n{high}" if config.chain_of_thought else config.replied(-1)
+    if config.prefix:
+        first = _apart(first)
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
 
 
@@ -210,20 +215,21 @@ async def _orders(
     unit: Unit, ask: Ask, config: Config, starts: Sequence[_Start], n_drawn: int
 ) -> list[_Scores]:
     """Both scores of each prompt, the second behind the most likely first one."""
-    names = [str(score) for score in config.scores()]
     labels_1 = continued(config.first_labels(), config.prefix)
     labels_2 = config.second_labels()
+    asked = _apart(labels_1) if config.prefix else labels_1
     choices = await ask.all(
         *(
-            ask.choose(unit.judge, messages, spelled(labels_1, slot.lead), prefix=slot.prefix)
+            ask.choose(unit.judge, messages, spelled(asked, slot.lead), prefix=slot.prefix)
             for _, messages, slot in starts
         )
     )
-    firsts = [judged([choice]) for choice in choices]
+    summed = [_together(choice, labels_1) if config.prefix else choice for choice in choices]
+    firsts = [judged([choice]) for choice in summed]
     # The reply up to the first score and with it, as text: the server finds its tokens.
     prefixes = [
-        Prefix(start.slot.prefix.text + start.slot.lead + names[_likeliest(first.probabilities)])
-        for start, first in zip(starts, firsts, strict=True)
+        Prefix(start.slot.prefix.text + start.slot.lead + _written(first, choice, labels_1))
+        for start, first, choice in zip(starts, firsts, choices, strict=True)
     ]
     choices = await ask.all(
         *(
@@ -236,6 +242,54 @@ async def _orders(
     for start, *pair in zip(starts, firsts, seconds, strict=True):
         by_prompt.setdefault(start.prompt, []).append((pair[0], pair[1]))
     return [_averaged(pairs, n_drawn) for pairs in by_prompt.values()]
+
+
+def _apart(scores: Sequence[Label]) -> tuple[Label, ...]:
+    """Return the spellings of all scores as labels of their own, in their order."""
+    return labels(*(form for score in scores for form in score.spellings))
+
+
+def _spans(scores: Sequence[Label]) -> list[slice]:
+    """Return the places of each score's spellings among those of all."""
+    ends = list(accumulate(len(score.spellings) for score in scores))
+    return [slice(end - len(score.spellings), end) for score, end in zip(scores, ends, strict=True)]
+
+
+def _together(choice: Choice, scores: Sequence[Label]) -> Choice:
+    """Return the probability of each score, given that of each of its spellings.
+
+    As servers sum spellings: those whose probability is unknown count for the upper bound alone.
+    """
+    spans = _spans(scores)
+    known = [[x for x in choice.logprobs[span] if x == x] for span in spans]
+    return msgspec.structs.replace(
+        choice,
+        logprobs=tuple(_ln_sum(values) if values else math.nan for values in known),
+        upper=tuple(_ln_sum(choice.upper[span]) for span in spans),
+    )
+
+
+def _ln_sum(values: Sequence[float]) -> float:
+    """Return ln of a sum of probabilities, given ln of each; nan if one is."""
+    peak = max(values)
+    if peak == -math.inf or any(value != value for value in values):
+        return sum(values)
+    # Shifted by the largest, so that scores far below the top of the vocabulary do not underflow.
+    return peak + math.log(sum(math.exp(value - peak) for value in values))
+
+
+def _written(first: Judged, choice: Choice, scores: Sequence[Label]) -> str:
+    """Return the most likely first score as the judge would write it.
+
+    Without a begun reply it is the bare score. Behind one that does not end in white space the
+    likelier spelling counts, with or without a space.
+    """
+    at = _likeliest(first.probabilities)
+    score = scores[at]
+    if len(choice.logprobs) == len(scores):
+        return score.spellings[0]
+    known = [-math.inf if x != x else x for x in choice.logprobs[_spans(scores)[at]]]
+    return score.spellings[known.index(max(known))]
 
 
 def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int) -> _Scores:
