@@ -12,7 +12,16 @@ from orchestrator.contracts.roles import Frames, renamed, roles_in, there
 from orchestrator.frames import names_of, slices_of
 from orchestrator.judged import ROWS_AT_ONCE, Table, order_decisions
 from orchestrator.roles import RowRoles
-from orchestrator.statistics.trust import Judgments, Thresholds, Trust, assess
+from orchestrator.statistics.trust import (
+    Counts,
+    Ground,
+    Judgments,
+    Thresholds,
+    Trust,
+    assess,
+    counted,
+    grounds,
+)
 
 _MASSES: Final = ("coverage", "coverage_ab", "coverage_ba")
 _DECISIONS: Final = {"A": 1.0, "tie": 0.0, "B": -1.0}
@@ -21,6 +30,8 @@ _READ: Final = (
     "prefer_a_ab", "prefer_a_ba",
 )  # fmt: skip
 _OTHERS: Final = ("method", "item", "status")
+
+Ints = NDArray[np.int64]
 
 Trusts = Mapping[str, Sequence[Trust]]
 """The verdicts on the judges of each method, by its name."""
@@ -123,9 +134,62 @@ def of_rows(
             kept.setdefault((str(method), str(judge)), []).append(own)
     found: dict[str, tuple[Trust, ...]] = {}
     for (method, judge), parts in kept.items():
-        trust = assess(judge, _judgments(pl.concat(parts)), thresholds, confidence_level)
+        own = pl.concat(parts)
+        judgments = _judgments(own, codes(own["cluster"]))
+        trust = assess(judge, judgments, thresholds, confidence_level)
         found[method] = (*found.get(method, ()), trust)
     return found
+
+
+class Tally:
+    """Counts of a judge's judgments while they come in, in memory that does not grow with them.
+
+    Args:
+        n_clusters: Of prompts, in the whole run.
+        thresholds: Of the rule.
+    """
+
+    def __init__(self, n_clusters: int, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
+        self._decided = np.zeros(n_clusters)
+        self._flipped = np.zeros(n_clusters)
+        self._n_readings = self._n_low = self._n_pairs = self._n_units = self._n_missing = 0
+
+    def add(self, rows: pl.DataFrame, clusters: Ints) -> None:
+        """Add rows of this judge.
+
+        Args:
+            rows: As `of_rows` takes them; each names the judge.
+            clusters: Shape (rows,), numbers in 0 to `n_clusters` - 1.
+        """
+        judgments = _judgments(_numbers(rows), clusters)
+        new = counted(judgments, self._thresholds)
+        self._n_readings += new.n_readings
+        self._n_low += new.n_low
+        self._n_pairs += new.n_pairs
+        self._n_units += new.n_units
+        self._n_missing += new.n_missing
+        products = judgments.decision_ab * judgments.decision_ba
+        np.add.at(self._decided, judgments.clusters[products != 0], 1)
+        np.add.at(self._flipped, judgments.clusters[products < 0], 1)
+
+    def grounds(self, confidence_level: float) -> tuple[Ground, ...]:
+        """Return the findings against the judge so far, as reports would.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
+        met = self._decided > 0
+        counts = Counts(
+            n_readings=self._n_readings,
+            n_low=self._n_low,
+            n_pairs=self._n_pairs,
+            decided=self._decided[met],
+            flipped=self._flipped[met],
+            n_units=self._n_units,
+            n_missing=self._n_missing,
+        )
+        return grounds(counts, self._thresholds, confidence_level)
 
 
 def _numbers(rows: pl.DataFrame) -> pl.DataFrame:
@@ -172,7 +236,8 @@ def _decided(rows: pl.DataFrame, order: str) -> NDArray[np.float64]:
     return np.where(is_known, order_decisions(rows, name), np.nan)
 
 
-def _judgments(rows: pl.DataFrame) -> Judgments:
+def _judgments(rows: pl.DataFrame, clusters: Ints) -> Judgments:
+    """Return the judgments of one judge, of rows in clusters of shape (rows,)."""
     decision_ab, decision_ba = rows["ab"].to_numpy(), rows["ba"].to_numpy()
     both = np.isfinite(decision_ab) & np.isfinite(decision_ba)
     both &= ~rows["same"].to_numpy() & ~rows["missing"].to_numpy()
@@ -181,7 +246,7 @@ def _judgments(rows: pl.DataFrame) -> Judgments:
         masses=of_judged.select(pl.col("^coverage.*$")).to_numpy().astype(np.float64),
         decision_ab=decision_ab[both],
         decision_ba=decision_ba[both],
-        clusters=codes(rows["cluster"])[both],
+        clusters=clusters[both],
         n_units=len(rows),
         n_missing=int(rows["missing"].sum()),
     )

@@ -1,6 +1,7 @@
 """Displays that write lines: plain ones for logs, JSON ones for programs (`docs/display.md`)."""
 
 import json
+from itertools import zip_longest
 from typing import Final, TextIO
 
 import msgspec
@@ -158,10 +159,14 @@ def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
     """Describe the basis of a forming ranking; first of all, judges that are not to be trusted."""
     words = f"after {counted_words(ranking.n_prompts, ranking.n_clusters)}"
     if ranking.untrusted:
-        judges = ", ".join(
-            safe_name(judge, _NAME_WIDTH, ascii_only=ascii_only) for judge in ranking.untrusted
+        names = (
+            safe_name(judge, _NAME_WIDTH, ascii_only=ascii_only) if judge else "the judge"
+            for judge in ranking.untrusted
         )
-        words = f"untrusted ({judges} does not answer in the requested form), {words}"
+        # A run of an older version may have left a status without reasons.
+        pairs = zip_longest(names, ranking.reasons, fillvalue="can't be trusted")
+        said = "; ".join(map(" ".join, pairs))
+        words = f"untrusted ({said}), {words}"
     return f"{words}, ± not adjusted for stopping" if ranking.stops_early else words
 
 

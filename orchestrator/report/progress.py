@@ -106,9 +106,10 @@ class RankingProgress(msgspec.Struct, frozen=True):
         standings: Best first.
         stops_early: Whether a stopping rule chooses what is asked, for which the intervals do not
             allow.
-        untrusted: Judges that so far do not answer in the requested form: with one of them the
-            ranking means nothing.
+        untrusted: Judges that by their judgments so far can't be trusted, by the rule of the
+            reports: with one of them the ranking means nothing.
         n_clusters: Clusters that the prompts are in; None where each stands alone.
+        reasons: Of each of `untrusted`, what speaks against it.
     """
 
     method: str
@@ -117,6 +118,7 @@ class RankingProgress(msgspec.Struct, frozen=True):
     stops_early: bool = False
     untrusted: tuple[str, ...] = ()
     n_clusters: int | None = None
+    reasons: tuple[str, ...] = ()
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

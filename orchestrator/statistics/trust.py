@@ -28,6 +28,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 Verdict = Literal["trusted", "not trusted", "cannot be said yet"]
+Ground = Literal["form", "order", "missing"]
+"""A finding against a judge: its probability on the labels, order effects, missing judgments."""
+
+SHORT: Final[dict[Ground, str]] = {
+    "form": "does not answer in the requested form",
+    "order": "contradicts itself by order",
+    "missing": "gives too few judgments",
+}
+"""Predicates for a judge, where there is no room for numbers."""
 
 _TINY: Final = 5e-4
 _FORM: Final = (
@@ -45,6 +54,7 @@ _ORDER: Final = (
     "fewer labels",
     "another judge",
 )
+_MISSING: Final = ("`orchestrator view` to see why judgments failed",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,29 @@ class Judgments:
     decision_ab: Floats
     decision_ba: Floats
     clusters: Ints
+    n_units: int
+    n_missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counts of the judgments of one judge, by which the rule decides.
+
+    Attributes:
+        n_readings: Readings whose probability on the labels is known.
+        n_low: Of these, those with less than `Thresholds.mass`.
+        n_pairs: Pairs of different answers judged in both orders.
+        decided: Shape (P,), of these the pairs decided in both orders, by cluster of prompts.
+        flipped: Shape (P,), of those the pairs whose winner changes with the order.
+        n_units: Judgments asked for that have ended.
+        n_missing: Of these, those that failed or are undefined.
+    """
+
+    n_readings: int
+    n_low: int
+    n_pairs: int
+    decided: Floats
+    flipped: Floats
     n_units: int
     n_missing: int
 
@@ -145,27 +178,23 @@ def assess(
     Raises:
         StatisticsError: If the level is not in (0, 1).
     """
-    against: list[str] = []
-    advice: list[str] = []
+    counts = counted(judgments, thresholds)
     coverage = summarise_coverage(judgments.masses, thresholds.mass)
-    if coverage.n and coverage.share_low >= thresholds.low_readings:
-        against.append(_form_words(coverage, thresholds))
-        advice += _FORM
-    decided = (judgments.decision_ab * judgments.decision_ba) != 0
-    flips = _flips(judgments, decided, confidence_level)
-    by_order = _by_order(flips, thresholds) if len(decided) else "trusted"
-    words = _order_words(flips, int(decided.sum()), len(decided), thresholds)
-    if by_order == "not trusted":
-        against.append(f"contradicts itself by order ({words})")
-        advice += _ORDER
-    n_missing, n_units = judgments.n_missing, judgments.n_units
-    if n_units and n_missing >= thresholds.missing * n_units:
-        against.append(_missing_words(n_missing, n_units))
-        advice.append("`orchestrator view` to see why judgments failed")
-    verdict: Verdict = "not trusted" if against else by_order
-    reasons = against
+    flips = _flips(counts, confidence_level)
+    n_decided, n_pairs = int(counts.decided.sum()), counts.n_pairs
+    n_missing, n_units = counts.n_missing, counts.n_units
+    words = _order_words(flips, n_decided, n_pairs, thresholds)
+    said: dict[Ground, tuple[str, Sequence[str]]] = {
+        "form": (f"{SHORT['form']} ({_form_words(coverage, thresholds)})", _FORM),
+        "order": (f"{SHORT['order']} ({words})", _ORDER),
+        "missing": (_missing_words(n_missing, n_units), _MISSING),
+    }
+    against = _grounds(counts, flips, thresholds)
+    reasons = [said[ground][0] for ground in against]
+    advice = [line for ground in against for line in said[ground][1]]
+    verdict = "not trusted" if against else _by_order(flips, n_pairs, thresholds)
     if verdict == "cannot be said yet":
-        reasons, advice = [words], ["more prompts"] if decided.any() else [*_ORDER]
+        reasons, advice = [words], ["more prompts"] if n_decided else [*_ORDER]
     return Trust(
         judge=judge,
         verdict=verdict,
@@ -173,24 +202,70 @@ def assess(
         advice=tuple(dict.fromkeys(advice)),
         coverage=coverage,
         flips=flips,
-        n_decided=int(decided.sum()),
-        n_pairs=len(decided),
+        n_decided=n_decided,
+        n_pairs=n_pairs,
         n_units=n_units,
         n_missing=n_missing,
     )
 
 
-def _flips(judgments: Judgments, decided: NDArray[np.bool_], level: float) -> Estimate:
-    """Return the share of flips; each side of its interval has the level by itself."""
+def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
+    """Return the counts of some judgments; clusters without a decided pair are left out.
+
+    Args:
+        judgments: Of one judge.
+        thresholds: Of the rule.
+    """
+    masses = judgments.masses[~np.isnan(judgments.masses)]
+    products = judgments.decision_ab * judgments.decision_ba
+    decided = products != 0
     codes = np.unique(judgments.clusters[decided], return_inverse=True)[1].reshape(-1)
-    flipped = judgments.decision_ab[decided] * judgments.decision_ba[decided] < 0
-    counts = np.bincount(codes).astype(np.float64)
-    sums = np.bincount(codes, flipped).astype(np.float64)
+    return Counts(
+        n_readings=int(masses.size),
+        n_low=int((masses < thresholds.mass).sum()),
+        n_pairs=len(products),
+        decided=np.bincount(codes).astype(np.float64),
+        flipped=np.bincount(codes, products[decided] < 0).astype(np.float64),
+        n_units=judgments.n_units,
+        n_missing=judgments.n_missing,
+    )
+
+
+def grounds(
+    counts: Counts, thresholds: Thresholds = DEFAULTS, confidence_level: float = 0.95
+) -> tuple[Ground, ...]:
+    """Return the findings against a judge, by the rule of `assess`; empty where there are none.
+
+    Args:
+        counts: Of its judgments so far.
+        thresholds: Of the rule.
+        confidence_level: In (0, 1).
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1).
+    """
+    return _grounds(counts, _flips(counts, confidence_level), thresholds)
+
+
+def _grounds(counts: Counts, flips: Estimate, thresholds: Thresholds) -> tuple[Ground, ...]:
+    n_readings, n_units = counts.n_readings, counts.n_units
+    found: dict[Ground, bool] = {
+        "form": n_readings > 0 and counts.n_low / n_readings >= thresholds.low_readings,
+        "order": _by_order(flips, counts.n_pairs, thresholds) == "not trusted",
+        "missing": n_units > 0 and counts.n_missing >= thresholds.missing * n_units,
+    }
+    return tuple(ground for ground, is_so in found.items() if is_so)
+
+
+def _flips(counts: Counts, level: float) -> Estimate:
+    """Return the share of flips; each side of its interval has the level by itself."""
     # A level of one half or less has no two-sided counterpart.
-    return clustered_share(sums, counts, max(2.0 * level - 1.0, 0.01))
+    return clustered_share(counts.flipped, counts.decided, max(2.0 * level - 1.0, 0.01))
 
 
-def _by_order(flips: Estimate, thresholds: Thresholds) -> Verdict:
+def _by_order(flips: Estimate, n_pairs: int, thresholds: Thresholds) -> Verdict:
+    if not n_pairs:
+        return "trusted"
     if flips.interval is None:
         return "cannot be said yet"
     if flips.interval.high < thresholds.flips:
@@ -202,8 +277,8 @@ def _form_words(coverage: CoverageSummary, thresholds: Thresholds) -> str:
     mean = f"{coverage.mean:.2f}" if coverage.mean >= 100 * _TINY else f"{coverage.mean:.0e}"
     half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
     return (
-        f"does not answer in the requested form (in {100 * coverage.share_low:.0f} % of its "
-        f"readings less than {half} of the probability is on the labels, mean {mean})"
+        f"in {100 * coverage.share_low:.0f} % of its readings less than {half} of the probability "
+        f"is on the labels, mean {mean}"
     )
 
 

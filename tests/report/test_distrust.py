@@ -134,15 +134,21 @@ def test_a_table_of_one_judge_has_the_warning_of_that_judge_alone():
 
 def test_a_frame_of_the_live_display_says_it():
     standings = (StandingProgress("a", 1010.0, 5.0, 40),)
-    forming = RankingProgress("pairwise", 40, standings, untrusted=("small",))
+    forming = RankingProgress(
+        "pairwise", 40, standings, untrusted=("small", ""),
+        reasons=("does not answer in the requested form", "contradicts itself by order"),
+    )  # fmt: skip
     text = framed(a_progress(rankings=(forming,)), 200)
-    assert "pairwise untrusted (small does not answer in the requested form)" in text
+    said = "small does not answer in the requested form; the judge contradicts itself by order"
+    assert f"pairwise untrusted ({said}), after 40 prompts" in text
 
 
 @pytest.mark.parametrize("painter", [PlainPainter, JsonPainter])
 def test_a_ranking_that_forms_says_it(painter):
     standings = (StandingProgress("a", 1010.0, 5.0, 40), StandingProgress("b", 990.0, 5.0, 40))
-    forming = RankingProgress("pairwise", 40, standings, untrusted=("small",))
+    forming = RankingProgress(
+        "pairwise", 40, standings, untrusted=("small",), reasons=("contradicts itself by order",)
+    )
     shown = {}
     for trusted in (False, True):
         stream = Stream()
@@ -152,6 +158,6 @@ def test_a_ranking_that_forms_says_it(painter):
         made.update(a_progress(61.0, rankings=(now,)))
         made.stop()
         shown[trusted] = stream.getvalue()
-    words = '"untrusted": ["small"]' if painter is JsonPainter else "untrusted (small"
+    words = '"untrusted": ["small"]' if painter is JsonPainter else "untrusted (small contradicts"
     assert words in " ".join(shown[False].split())
     assert words not in " ".join(shown[True].split())

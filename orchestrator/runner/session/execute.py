@@ -32,6 +32,7 @@ from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.statistics.trust import Thresholds
 from orchestrator.store import RunDirectory, Store
 
 _MEGABYTE = 1e6
@@ -288,6 +289,8 @@ def _wiring(
         blocks=opened.blocks,
         first=opened.first,
         copies=fleet.copies,
+        thresholds=Thresholds(**recipe.statistics.trust.model_dump()),
+        confidence_level=recipe.statistics.confidence_level,
     )
 
 

@@ -1,17 +1,23 @@
-"""The rankings of a run while it runs, for displays: each method's over the prompts it finished."""
+"""The rankings of a run while it runs, for displays: each method's over the prompts it finished.
+
+Judges are held to the rule of the reports (`orchestrator.trust`), on the judgments so far. A row is
+only kept when it comes; many are counted at once.
+"""
 
 import math
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.records import Row
 from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.roles import PairColumns
 from orchestrator.statistics.forming import Forming, Standing
-from orchestrator.statistics.trust import DEFAULTS
+from orchestrator.statistics.trust import DEFAULTS, SHORT, Thresholds
+from orchestrator.trust import Tally
 from orchestrator.units import Part, Plan
 
 _LEVEL: Final = 0.95
@@ -19,6 +25,24 @@ _LEVEL: Final = 0.95
 _EVERY_S: Final = 5.0
 # Prompts of which some units have ended. Those that an earlier call began never get all of theirs.
 _MAX_BEGUN: Final = 4096
+# Rows that wait to be counted for the rule on judges.
+_MAX_WAITING: Final = 1024
+
+_LEVELS: Final = pl.List(pl.Float64())
+_TRUST_COLUMNS: Final[dict[str, pl.DataType]] = {
+    "status": pl.String(),
+    "parsed": pl.Boolean(),
+    "same_text": pl.Boolean(),
+    "winner_ab": pl.String(),
+    "winner_ba": pl.String(),
+    "p_ab": _LEVELS,
+    "p_ba": _LEVELS,
+    "prefer_a_ab": pl.Float64(),
+    "prefer_a_ba": pl.Float64(),
+    "coverage_ab": pl.Float64(),
+    "coverage_ba": pl.Float64(),
+}
+"""Columns that the rule on judges reads, besides the judge."""
 
 
 class _Method:
@@ -39,16 +63,6 @@ class _Method:
         self.sizes = sizes
         # How many prompts of each cluster have come; those of the first are given up first.
         self.clusters: dict[int, int] = {}
-        # Readings with little of the judge's probability on the labels, and all, by judge.
-        self.read: dict[str, list[int]] = {}
-
-    def add_reading(self, row: Row) -> None:
-        pairs = self.pairs
-        n = self.read.setdefault(row.get(pairs.judge) or "", [0, 0])
-        for mass in (row.get(pairs.coverage_ab), row.get(pairs.coverage_ba)):
-            if mass is not None and not math.isnan(mass):
-                n[0] += mass < DEFAULTS.mass
-                n[1] += 1
 
     def judgment(self, row: Row) -> tuple[int, int, float] | None:
         """Return a row as both models and the preference; None where there is none."""
@@ -59,11 +73,6 @@ class _Method:
         if a is None or b is None or preference is None or not math.isfinite(preference):
             return None
         return a, b, preference
-
-    def untrusted(self) -> tuple[str, ...]:
-        """Judges that do not answer in the requested form."""
-        most = DEFAULTS.low_readings
-        return tuple(judge for judge, (n_low, n) in self.read.items() if n and n_low >= most * n)
 
     def add(self, item: int, judgments: list[tuple[int, int, float]], cluster: int | None) -> None:
         n_ended, before = self.begun.pop(item, (0, []))
@@ -91,16 +100,86 @@ class _Method:
         self.clusters[cluster] = n
 
 
+class _Judges:
+    """Judges of one method, by the rule on judges.
+
+    Args:
+        pairs: Columns of the method.
+        n_clusters: Of prompts, in the whole run.
+        thresholds: Of the rule.
+    """
+
+    def __init__(self, pairs: PairColumns, n_clusters: int, thresholds: Thresholds) -> None:
+        self._judge = pairs.judge
+        columns = {"status": "status", **pairs.columns()}
+        self._columns = {name: columns[name] for name in _TRUST_COLUMNS if name in columns}
+        self._n_clusters = n_clusters
+        self._thresholds = thresholds
+        self._waiting: dict[str, list[tuple[int, Row]]] = {}
+        self._tallies: dict[str, Tally] = {}
+
+    def add(self, row: Row, cluster: int) -> None:
+        judge = row.get(self._judge) if self._judge else ""
+        if judge is None:
+            return
+        waiting = self._waiting.setdefault(judge, [])
+        waiting.append((cluster, row))
+        if len(waiting) >= _MAX_WAITING:
+            self._count(judge)
+
+    def untrusted(self, confidence_level: float) -> dict[str, str]:
+        """Return the judges with findings against them, and these in words."""
+        for judge in list(self._waiting):
+            self._count(judge)
+        found = {judge: tally.grounds(confidence_level) for judge, tally in self._tallies.items()}
+        return {
+            judge: " and ".join(SHORT[ground] for ground in grounds)
+            for judge, grounds in found.items()
+            if grounds
+        }
+
+    def _count(self, judge: str) -> None:
+        waiting = self._waiting.pop(judge)
+        rows: list[pl.Series] = [pl.Series("judge", [judge] * len(waiting), pl.String())]
+        rows += [
+            _column(name, [row.get(column) for _, row in waiting])
+            for name, column in self._columns.items()
+        ]
+        tally = self._tallies.get(judge)
+        if tally is None:
+            tally = self._tallies[judge] = Tally(self._n_clusters, self._thresholds)
+        tally.add(pl.DataFrame(rows), np.array([cluster for cluster, _ in waiting], np.int64))
+
+
+def _column(name: str, values: Sequence[object]) -> pl.Series:
+    dtype = _TRUST_COLUMNS[name]
+    widths = {len(value) if isinstance(value, list) else -1 for value in values}
+    if dtype == _LEVELS and len(widths) == 1 and min(widths) > 0:
+        # Lists of one length, as they are save where a unit failed, are read at once.
+        return pl.Series(name, np.array(values, np.float64)).arr.to_list()
+    return pl.Series(name, values, dtype)
+
+
 class LiveRankings:
     """Takes the rows of units as they end.
 
     Args:
         plan: Of the run.
         stops_early: Whether a stopping rule chooses what is asked.
+        thresholds: Of the rule on judges.
+        confidence_level: Of the rule on judges, in (0, 1).
     """
 
-    def __init__(self, plan: Plan, *, stops_early: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        stops_early: bool = False,
+        thresholds: Thresholds = DEFAULTS,
+        confidence_level: float = 0.95,
+    ) -> None:
         self._stops_early = stops_early
+        self._confidence_level = confidence_level
         self._n_per_item = plan.n_per_item
         self._clusters = plan.clusters
         sizes = np.bincount([] if plan.clusters is None else plan.clusters)
@@ -108,6 +187,11 @@ class LiveRankings:
             part.name: _Method(part, part.method.pairs, sizes)
             for part in plan.parts
             if part.method.pairs is not None and len(part.candidates) > 1
+        }
+        n_clusters = len(plan.items) if plan.clusters is None else len(sizes)
+        self._judges = {
+            name: _Judges(method.pairs, n_clusters, thresholds)
+            for name, method in self._methods.items()
         }
         self._shown: tuple[RankingProgress, ...] = ()
         self._next_s = -math.inf
@@ -117,11 +201,12 @@ class LiveRankings:
         method = self._methods.get(part.name)
         if method is None:
             return
-        for row in rows:
-            method.add_reading(row)
         judgments = [one for row in rows if (one := method.judgment(row)) is not None]
         item = position // self._n_per_item
         cluster = None if self._clusters is None else int(self._clusters[item])
+        judges = self._judges[part.name]
+        for row in rows:
+            judges.add(row, item if cluster is None else cluster)
         method.add(item, judgments, cluster)
 
     def rankings(self, now: float) -> tuple[RankingProgress, ...]:
@@ -137,13 +222,15 @@ class LiveRankings:
 
     def _ranking(self, name: str, n_prompts: int, method: _Method) -> RankingProgress:
         standings = tuple(map(_shown, method.forming.standings(_LEVEL)))
+        untrusted = self._judges[name].untrusted(self._confidence_level)
         return RankingProgress(
             name,
             n_prompts,
             standings,
             self._stops_early,
-            method.untrusted(),
+            tuple(untrusted),
             None if self._clusters is None else method.forming.n_clusters,
+            tuple(untrusted.values()),
         )
 
 

@@ -94,7 +94,12 @@ class Session:
         )
         self._faults: list[str] = []
         self._often = RepeatedEvents()
-        self._board = LiveRankings(wiring.plan, stops_early=wiring.blocks is not None)
+        self._board = LiveRankings(
+            wiring.plan,
+            stops_early=wiring.blocks is not None,
+            thresholds=wiring.thresholds,
+            confidence_level=wiring.confidence_level,
+        )
         self._pumping = False
         self._pump_is_due = False
         self._turning = False

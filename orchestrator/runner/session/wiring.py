@@ -16,6 +16,7 @@ from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.limits import Controller
 from orchestrator.scheduler.loop import Connect
+from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.store import Store
 from orchestrator.units import Plan
 
@@ -50,6 +51,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         kept_limits: What earlier calls found.
         copies: What is copied from other runs; None for nothing.
         blocks: Which units are needed, where asking may stop early; `done` is theirs.
+        thresholds: Of the rule on judges, which displays show.
+        confidence_level: Of the rule on judges.
     """
 
     plan: Plan
@@ -76,6 +79,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     copies: Copies | None = None
     blocks: Blocks | None = None
     first: Sequence[int] = ()
+    thresholds: Thresholds = DEFAULTS
+    confidence_level: float = 0.95
 
     @property
     def not_needed(self) -> NDArray[np.int64]:
