@@ -184,6 +184,7 @@ class Plan:
             [self.identities[name] for name in (*combination.models, combination.judge) if name]
             for _, combination in self._combinations
         ]
+        self._n_labelled = [part.method.n_labelled for part, _ in self._combinations]
         self._demonstrates = [part.method.demonstrates for part, _ in self._combinations]
         self._hashes = [
             DigestAround((part.fingerprint,), self._decided_by(which))
@@ -205,6 +206,8 @@ class Plan:
         self._kept: dict[int, Item] = {}
         self._contents: dict[int, bytes] = {}
         self._referenced: array[int] | None = None
+        self._labelled: dict[str, array[int]] = {}
+        self._shown_labelled: dict[tuple[int, str], tuple[Item, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.items) * len(self._combinations)
@@ -254,7 +257,9 @@ class Plan:
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
         other = self._demonstration(index) if self._demonstrates[which] else None
-        return Work(part, Unit(self._item_at(index), combination.models, combination.judge, other))
+        examples = self._examples(index, part) if self._n_labelled[which] else ()
+        item = self._item_at(index)
+        return Work(part, Unit(item, combination.models, combination.judge, other, examples))
 
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
@@ -266,11 +271,14 @@ class Plan:
                 del self._contents[next(iter(self._contents))]
             self._contents[index] = content
         other = self._demonstration(index) if self._demonstrates[which] else None
-        if other is None:
-            return self._hashes[which].of(content)
         part, _ = self._combinations[which]
-        shown = (other.key, other.messages, other.reference)
-        return digest(part.fingerprint, content, *self._decided_by(which), *shown)
+        examples = self._examples(index, part) if self._n_labelled[which] else ()
+        if other is None and not examples:
+            return self._hashes[which].of(content)
+        shown = () if other is None else (other.key, other.messages, other.reference)
+        labelled = [item_digest(example) for example in examples]
+        decided = (*self._decided_by(which), *shown, *labelled)
+        return digest(part.fingerprint, content, *decided)
 
     def _decided_by(self, which: int) -> tuple[object, ...]:
         """Return the inputs that decide a unit's rows besides its method, item and texts shown."""
@@ -311,6 +319,42 @@ class Plan:
             if other.key != own.key and other.messages != own.messages:
                 return other
         return None
+
+    def _examples(self, index: int, part: Part) -> tuple[Item, ...]:
+        """Return labelled items that a unit of the item is shown: the first in an order by seed.
+
+        The item itself, its cluster, and items with its question are passed over, so that nearly
+        all units are shown the same items, which a server's prefix cache then holds.
+        """
+        kept = self._shown_labelled.get((index, part.name))
+        if kept is not None:
+            return kept
+        own, n = self._item_at(index), part.method.n_labelled
+        found: list[Item] = []
+        asked = {own.messages}
+        for number in self._order_of_labelled(part):
+            if len(found) == n:
+                break
+            other = self._item_at(number)
+            if other.messages in asked or (
+                own.cluster is not None and other.cluster == own.cluster
+            ):
+                continue
+            asked.add(other.messages)
+            found.append(other)
+        if len(self._shown_labelled) >= _KEPT_ITEMS:
+            del self._shown_labelled[next(iter(self._shown_labelled))]
+        self._shown_labelled[index, part.name] = tuple(found)
+        return tuple(found)
+
+    def _order_of_labelled(self, part: Part) -> Sequence[int]:
+        """Numbers of the items whose label a method knows, in an order drawn by the seed."""
+        if part.name not in self._labelled:
+            numbers = range(len(self.items))
+            labelled = [n for n in numbers if part.method.is_labelled(self.items.item(n))]
+            labelled.sort(key=lambda n: digest("labelled", self.seed, self.items.item(n).key))
+            self._labelled[part.name] = array("q", labelled)
+        return self._labelled[part.name]
 
     def _item_at(self, index: int) -> Item:
         """An item; the last few are kept, because its units are opened one after the other."""

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from orchestrator import plugins
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.plugin_base import Plugin
-from orchestrator.records import Row, Unit
+from orchestrator.records import Item, Row, Unit
 from orchestrator.roles import (
     AnswerColumns,
     PairColumns,
@@ -209,6 +209,15 @@ class Method(Plugin[ConfigT], ABC):
     @property
     def demonstrates(self) -> bool:
         """True if a unit brings along another item that has a reference."""
+        return False
+
+    @property
+    def n_labelled(self) -> int:
+        """Number of other items for which `is_labelled` is true that a unit brings along."""
+        return 0
+
+    def is_labelled(self, item: Item) -> bool:  # noqa: ARG002 (of subclasses)
+        """Return True if the label of an item is known, so that others may be shown it."""
         return False
 
     def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:

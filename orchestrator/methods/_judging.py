@@ -73,8 +73,9 @@ class JudgeSettings(LedSettings):
 
     @model_validator(mode="after")
     def _leads_to_labels(self) -> Self:
-        for name in ("prefix", "example_of_dataset") if self.chain_of_thought else ():
-            if getattr(self, name):
+        leading = ("prefix", "example_of_dataset", "labelled_examples")
+        for name in leading if self.chain_of_thought else ():
+            if getattr(self, name, None):
                 raise ValueError(
                     f"{name} and chain_of_thought exclude each other: it leaves no room for "
                     "reasons; omit one of them (`examples` may hold reasons)"
@@ -171,6 +172,15 @@ class JudgeMethod(Method[JudgeConfigT]):
     def demonstrates(self) -> bool:
         """True if the judge is shown another item that has a reference."""
         return self.config.example_of_dataset
+
+    @property
+    def n_labelled(self) -> int:
+        """Number of labelled items that are shown to the judge."""
+        return self.config.n_labelled
+
+    def is_labelled(self, item: Item) -> bool:
+        """Return True if an item can be made an example of, by its label."""
+        return self.config.is_labelled(item)
 
     def needs(self) -> frozenset[str]:
         """The reference, where the prompt can't be made without it."""

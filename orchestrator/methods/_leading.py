@@ -25,7 +25,9 @@ class WorkedExample(Settings):
 
 
 # Settings that came later, which fingerprints hold only where they are set.
-_LATER: Final = frozenset({"prefix", "system", "examples", "example_of_dataset"})
+_LATER: Final = frozenset(
+    {"prefix", "system", "examples", "example_of_dataset", "labelled_examples"}
+)
 
 
 class LedSettings(MethodSettings):
@@ -66,6 +68,19 @@ class LedSettings(MethodSettings):
 
     def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:  # noqa: ARG002 (of subclasses)
         """Return examples made of an item with a reference, where a setting asks for them."""
+        return ()
+
+    @property
+    def n_labelled(self) -> int:
+        """Number of labelled items that are shown to the judge."""
+        return 0
+
+    def is_labelled(self, item: Item) -> bool:  # noqa: ARG002 (of subclasses)
+        """Return True if an item can be made an example of, by its label."""
+        return False
+
+    def of_labelled(self, items: Sequence[Item]) -> tuple[WorkedExample, ...]:  # noqa: ARG002
+        """Return examples made of labelled items, one each."""
         return ()
 
     def replied(self, label: int) -> str:
@@ -149,8 +164,8 @@ def lead(
         unit: The unit that is judged.
 
     Raises:
-        AskFailed: If an example lacks a field that the template needs, or no other item of the
-            dataset has a reference.
+        AskFailed: If an example lacks a field that the template needs, or too few other items of
+            the dataset have a reference or a label.
     """
     examples = config.examples
     if config.example_of_dataset:
@@ -158,6 +173,14 @@ def lead(
         if other is None or other.reference is None:
             raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
         examples = (*config.of_dataset(other), *examples)
+    if config.n_labelled:
+        if len(unit.labelled) < config.n_labelled:
+            said = (
+                f"only {len(unit.labelled)} other items have a label and both answers; "
+                f"labelled_examples needs {config.n_labelled}"
+            )
+            raise AskFailed(Failure("bad_item", said, permanent=True))
+        examples = (*config.of_labelled(unit.labelled), *examples)
     before = [Message("system", config.system)] if config.system else []
     for example in examples:
         try:

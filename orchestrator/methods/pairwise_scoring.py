@@ -113,6 +113,10 @@ class Config(PairwiseSettings):
         (low, high), begun = self.scale, self.prefix
         return f"{begun}{high}{_BETWEEN}{low}", f"{begun}{low}{_BETWEEN}{high}"
 
+    def better(self) -> tuple[str, str]:
+        """Return both scores of a reply, at the ends of the scale: a winner names no score."""
+        return self.extremes()
+
     def verdicts(self) -> tuple[Label, ...]:
         """The first score as it is written."""
         return self.first_labels()
