@@ -1,6 +1,6 @@
 """The items of a run as one table: what the methods say of each, found, filtered and sorted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,17 +10,19 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from orchestrator.contracts.context import Source
+from orchestrator.contracts.roles import renamed, roles_in, there
 from orchestrator.errors import UsageError
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.report.html.examples import winner
 from orchestrator.report.text import safe_line
+from orchestrator.roles import PairColumns
 from orchestrator.runner.results.tables import all_sources
 
 Rows = NDArray[np.int64]
 
 _PREVIEW: Final = 240
 _MOST_SCORES: Final = 3
-_PAIRS: Final = ("model_a", "prefer_a", "prefer_a_ab", "prefer_a_ba", "p_ab", "p_ba", "same_text")
+_PAIRS: Final = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "p_ab", "p_ba")
 _TESTS: Final = {
     "<": pl.Expr.lt,
     "<=": pl.Expr.le,
@@ -142,9 +144,8 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     """The table of a run; texts are not kept, but for the beginning of each prompt."""
     table = _begun(frames)
     measures: list[Measure] = []
-    context = all_sources({}, settings, allow_code=allow_code)
-    for source in context.sources:
-        for measure, column in _of_source(frames, source):
+    for found in _measured(frames, all_sources({}, settings, allow_code=allow_code).sources):
+        for measure, column in found:
             if measure.key not in table.columns:
                 table = table.join(column, on="item", how="left", maintain_order="left")
                 measures.append(measure)
@@ -209,20 +210,53 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, str, int, pl.Expr], ...]] = (
 )
 
 
-def _of_source(frames: FrameFiles, source: Source) -> list[tuple[Measure, pl.DataFrame]]:
-    wanted = list(dict.fromkeys(("method", "item", "status", *_PAIRS, *source.scores)))
-    rows = frames.columns(source.frame, wanted)
-    if rows.is_empty() or "item" not in rows.columns:
-        return []
-    good = rows.filter((pl.col("method") == source.name) & (pl.col("status") == "ok"))
+Measured = list[tuple[Measure, pl.DataFrame]]
+"""Measures, each with its values by item."""
+
+
+def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[Measured]:
+    """Yield the measures of each method, by the roles of its columns."""
+    pairs = {name: role.pairs for name, role in roles_in(frames).items() if role.pairs}
+    for source in sources:
+        if source.frame in pairs:
+            yield _of_pairs(frames, source.frame, pairs[source.frame], source.name)
+        else:
+            yield _of_scores(frames, source)
+    # Methods whose code is not there, or may not run.
+    for frame in pairs.keys() - {source.frame for source in sources}:
+        methods = frames.columns(frame, ("method",))
+        for name in methods["method"].unique(maintain_order=True) if methods.width else ():
+            yield _of_pairs(frames, frame, pairs[frame], name)
+
+
+def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) -> Measured:
+    columns = {
+        name: column
+        for name, column in there(frames, frame, role.columns()).items()
+        if name in _PAIRS
+    }
+    rows = renamed(_good(frames, frame, method, columns.values()), columns)
     found = []
-    if "model_a" in rows.columns:
-        for needed, name, title, says, digits, value in _OF_PAIRS:
-            if needed <= set(good.columns):
-                key = f"{source.name}.{name}"
-                measure = Measure(key, _title(source.name, title), says, digits)
-                found.append((measure, _each(good, value, key)))
-        return found
+    for needed, name, title, says, digits, value in _OF_PAIRS:
+        if needed <= set(rows.columns):
+            key = f"{method}.{name}"
+            found.append(
+                (Measure(key, _title(method, title), says, digits), _each(rows, value, key))
+            )
+    return found
+
+
+def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -> pl.DataFrame:
+    """Columns of the rows of a method that did not fail, with their items."""
+    rows = frames.columns(frame, list(dict.fromkeys(("method", "item", "status", *columns))))
+    if rows.is_empty() or "item" not in rows.columns:
+        return pl.DataFrame()
+    return rows.filter((pl.col("method") == method) & (pl.col("status") == "ok"))
+
+
+def _of_scores(frames: FrameFiles, source: Source) -> Measured:
+    good = _good(frames, source.frame, source.name, source.scores)
+    found = []
     scores = [name for name in source.scores if good.schema.get(name) == pl.Float64]
     for name in scores[:_MOST_SCORES]:
         key = f"{source.name}.{name}"

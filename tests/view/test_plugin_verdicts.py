@@ -5,6 +5,7 @@ import pytest
 import orchestrator
 from orchestrator.frames import FrameFiles
 from orchestrator.view.item import item_page
+from orchestrator.view.items import build
 from tests.browser import IN_CHROMIUM
 from tests.e2e.runs import CANDIDATES, fake_server, write_recipe
 from tests.view.pages import opened, served, texts
@@ -62,6 +63,21 @@ def folder(tmp_path_factory):
         assert orchestrator.run(recipe, run_dir=folder / "runs" / "one", allow_code=True).ok
     plugin.unlink()
     return folder / "runs"
+
+
+@pytest.mark.parametrize("allow_code", [False, True])
+def test_its_measures_stand_beside_the_items(folder, allow_code):
+    result = orchestrator.load(folder / "one")
+    assert isinstance(result.frames, FrameFiles)
+    items = build(result.frames, result.settings, allow_code=allow_code)
+    assert {measure.key for measure in items.measures} == {
+        "tribunal.gap", "tribunal.flips", "tribunal.margin", "failed"
+    }  # fmt: skip
+    row = items.table.row(0, named=True)
+    # 0.8 with one order and 0.3 with the other: three pairs, and each winner flips.
+    assert row["tribunal.gap"] == pytest.approx(0.5)
+    assert row["tribunal.flips"] == 3
+    assert row["tribunal.margin"] == pytest.approx(0.1)
 
 
 def test_its_verdicts_are_judgments_of_the_item(folder):
