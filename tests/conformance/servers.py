@@ -130,9 +130,9 @@ REAL_KINDS = {
         tolerance=1e-4,
         marks=(*KINDS[name].marks, pytest.mark.smollm2),
     )
-    for name in ("embedded",)
+    for name in ("embedded", "vllm")
 }
-"""The same server with that model."""
+"""The same servers with that model."""
 
 
 @dataclass(frozen=True)

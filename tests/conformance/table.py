@@ -1,7 +1,8 @@
 """Writes the table of maximum errors into docs/servers.md.
 
-`python -m tests.conformance.table [KIND ...]` measures servers of these kinds (every one that has
-numbers, where none is named) and leaves the columns of others as they are.
+`python -m tests.conformance.table [COLUMN ...]` measures these (all where none is named) and leaves
+the columns of others as they are. A column is a kind of server, or `KIND_smollm2` for the same
+server with a real chat model.
 """
 
 import sys
@@ -9,27 +10,34 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from launch import _weights
 from tests.conformance.measure import QUANTITIES, errors
 from tests.conformance.reference import reference
-from tests.conformance.servers import KINDS, MODEL, running
+from tests.conformance.servers import KINDS, MODEL, REAL_KINDS, Kind, running
 from tests.conftest import BUNDLED, ROOT
 
 PAGE: Final = ROOT / "docs" / "servers.md"
 BEGIN: Final = "<!-- maximum errors: python -m tests.conformance.table -->"
 END: Final = "<!-- end of maximum errors -->"
 Columns = dict[str, dict[str, str]]
+MEASURED: Final[dict[str, Kind]] = {
+    **{name: kind for name, kind in KINDS.items() if kind.tolerance is not None},
+    **{f"{name}_smollm2": kind for name, kind in REAL_KINDS.items()},
+}
 
 
 def main(kinds: list[str]) -> None:
     """Measure and write."""
     text = PAGE.read_text(encoding="utf-8")
     columns = parse(between(text))
-    for name in kinds or [name for name, kind in KINDS.items() if kind.tolerance is not None]:
+    for name in kinds or MEASURED:
+        is_real = name.endswith("_smollm2")
+        weights = _weights.folder_now(MEASURED[name].weights) if is_real else BUNDLED / MODEL
         with (
             tempfile.TemporaryDirectory() as folder,
-            running(KINDS[name], Path(folder) / "server.log") as run,
+            running(MEASURED[name], Path(folder) / "server.log") as run,
         ):
-            found = errors(run, reference(BUNDLED / MODEL))
+            found = errors(run, reference(weights))
         columns[name] = {quantity: f"{error:.1e}" for quantity, error in found.items()}
         PAGE.write_text(replaced(text, columns), encoding="utf-8")
         sys.stdout.write(f"{name}: at most {max(found.values()):.1e}\n")

@@ -2,7 +2,6 @@
 
 from tests.conformance import table
 from tests.conformance.measure import QUANTITIES
-from tests.conformance.servers import KINDS
 
 COLUMNS = {"a": dict.fromkeys(QUANTITIES, "1.0e-06"), "b": dict.fromkeys(QUANTITIES, "2.0e-06")}
 
@@ -21,8 +20,7 @@ def test_only_the_table_of_a_page_is_replaced():
 
 def test_the_page_has_a_column_of_every_measured_server_within_its_tolerance():
     columns = table.parse(table.between(table.PAGE.read_text(encoding="utf-8")))
-    measured = {name: kind for name, kind in KINDS.items() if kind.tolerance is not None}
-    assert columns.keys() == measured.keys()
-    for name, kind in measured.items():
+    assert columns.keys() == table.MEASURED.keys()
+    for name, kind in table.MEASURED.items():
         assert columns[name].keys() == set(QUANTITIES)
         assert max(map(float, columns[name].values())) <= (kind.tolerance or 0)
