@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from pydantic import Field, model_serializer
 
@@ -146,9 +146,10 @@ def make_item(row: Mapping[str, object], columns: Columns) -> Item:
                     f"{column!r} lists {len(given)} references, but there "
                     f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
                 )
-            if not all(one is None or isinstance(one, str) for one in given):
+            texts = tuple(one for one in given if one is None or isinstance(one, str))
+            if len(texts) < len(given):
                 raise RowError(f"{column!r} must be a text, or a list of texts")
-            references = given or (None,) * n_turns
+            references = texts or (None,) * n_turns
         cluster = _text_of(row, columns.cluster) or None
         if cluster and len(cluster) > _MAX_CLUSTER:
             # A long name, such as a passage, is shown by its beginning.
@@ -171,7 +172,7 @@ def make_item(row: Mapping[str, object], columns: Columns) -> Item:
         raise RowError(f"a value is too deep or too long: {error}") from error
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 (any column)
+def plain(value: object) -> object:
     """A value that JSON can hold, mappings in the order of their keys."""
     if value is None or isinstance(value, str | bool):
         return value
@@ -224,7 +225,7 @@ def _near(name: str, names: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _text_of(row: Mapping[str, Any], column: str | None) -> str | None:
+def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
     value = None if column is None else row.get(column)
     match value:
         case None | str():
@@ -268,15 +269,16 @@ def _conversation_of(
     return (Message("user", turns[0]),), tuple(turns[1:])
 
 
-def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _json(value: str, column: str) -> Any:  # noqa: ANN401 (any JSON)
+def _json(value: str, column: str) -> object:
     try:
-        return json.loads(value)
+        found: object = json.loads(value)
     except (ValueError, RecursionError) as error:
         raise RowError(f"{column!r} is text, but not JSON: {error}") from error
+    return found
 
 
 def _conversation(value: object, column: str) -> Messages:

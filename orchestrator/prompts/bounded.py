@@ -49,7 +49,7 @@ _PADDING: Final = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 _OF_NUMBERS: Final = frozenset({"bit_count", "bit_length", "conjugate", "hex", "is_integer"})
 
 
-def _join(original: Callable[..., Any]) -> Callable[..., Any]:
+def _join(original: Callable[..., object]) -> Callable[..., object]:
     """The filter `join`, over a list: what it takes may be a generator, which has no size."""
 
     @wraps(original)
@@ -61,11 +61,13 @@ def _join(original: Callable[..., Any]) -> Callable[..., Any]:
     return join
 
 
-def _sum(original: Callable[..., Any]) -> Callable[..., Any]:
+def _sum(original: Callable[..., object]) -> Callable[..., object]:
     """The filter `sum`, of numbers alone: lists would be copied once for each."""
 
     @wraps(original)
-    def add(environment: Environment, value: Iterable[object], *more: Any, **named: Any) -> object:  # noqa: ANN401
+    def add(
+        environment: Environment, value: Iterable[object], *more: object, **named: object
+    ) -> object:
         if isinstance(named.get("start", more[1] if len(more) > 1 else 0), list | tuple | str):
             raise TemplateTooCostly("it sums what are no numbers; join texts instead")
         return original(environment, value, *more, **named)
@@ -73,7 +75,7 @@ def _sum(original: Callable[..., Any]) -> Callable[..., Any]:
     return add
 
 
-def _bounded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _bounded(name: str, original: Callable[..., object]) -> Callable[..., object]:
     """A filter that is charged for what it takes and what it makes."""
     inner = {"join": _join, "sum": _sum}.get(name, lambda same: same)(original)
     made = OF_FILTERS.get(name)
@@ -92,7 +94,7 @@ def _bounded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return bounded
 
 
-def _test(original: Callable[..., Any]) -> Callable[..., Any]:
+def _test(original: Callable[..., object]) -> Callable[..., object]:
     """A test (`is lower`, `is in`) that is charged for what it looks at."""
 
     @wraps(original)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path as FilePath
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -22,6 +22,13 @@ from orchestrator.settings import Settings
 
 _ModelT = TypeVar("_ModelT", bound=Settings)
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
+
+
+class _Named(NamedTuple):
+    """A kind, and the mapping in the recipe that names it, with its settings."""
+
+    kind: str
+    settings: Mapping[str, object]
 
 
 class Plugs:
@@ -48,36 +55,36 @@ class Plugs:
         self._fault(path, about(path, "must be a kind, or a mapping with a 'kind'"))
         return None
 
-    def mapping(self, family: str, value: Any, path: Path) -> PluginRef | None:  # noqa: ANN401
+    def mapping(self, family: str, value: object, path: Path) -> PluginRef | None:
         """A mapping of `kind` and the kind's settings."""
-        kind = self._kind(family, value, path)
-        return None if kind is None else self.ref(family, kind, value, path)
+        named = self._kind(family, value, path)
+        return None if named is None else self.ref(family, *named, path)
 
-    def method(self, value: Any, path: Path) -> MethodRef | None:  # noqa: ANN401
+    def method(self, value: object, path: Path) -> MethodRef | None:
         """A method with its settings, from a mapping of `kind` and the kind's settings."""
-        kind = self._kind(plugins.METHODS, value, path)
-        if kind is None:
+        named = self._kind(plugins.METHODS, value, path)
+        if named is None:
             return None
-        kind = self._found(kind)
-        made = self._made(contracts.method, kind, value, path)
+        kind = self._found(named.kind)
+        made = self._made(contracts.method, kind, named.settings, path)
         return None if made is None else MethodRef(kind, made)
 
-    def analysis(self, value: Any, path: Path) -> AnalysisRef | None:  # noqa: ANN401
+    def analysis(self, value: object, path: Path) -> AnalysisRef | None:
         """An analysis with its settings, from a mapping of `kind` and the kind's settings."""
-        kind = self._kind(plugins.ANALYSES, value, path)
-        if kind is None:
+        named = self._kind(plugins.ANALYSES, value, path)
+        if named is None:
             return None
-        kind = self._found(kind)
-        made = self._made(contracts.analysis, kind, value, path)
+        kind = self._found(named.kind)
+        made = self._made(contracts.analysis, kind, named.settings, path)
         return None if made is None else AnalysisRef(kind, made)
 
-    def statistic(self, value: Any, path: Path) -> StatisticRef | None:  # noqa: ANN401
+    def statistic(self, value: object, path: Path) -> StatisticRef | None:
         """A statistic with its settings, from a mapping of `kind` and the kind's settings."""
-        kind = self._kind(plugins.STATISTICS, value, path)
-        if kind is None:
+        named = self._kind(plugins.STATISTICS, value, path)
+        if named is None:
             return None
-        kind = self._found(kind)
-        made = self._made(contracts.statistic, kind, value, path)
+        kind = self._found(named.kind)
+        made = self._made(contracts.statistic, kind, named.settings, path)
         return None if made is None else StatisticRef(kind, made)
 
     def _found(self, kind: str) -> str:
@@ -108,7 +115,7 @@ class Plugs:
         except PluginError:
             return []
 
-    def _kind(self, family: str, value: object, path: Path) -> str | None:
+    def _kind(self, family: str, value: object, path: Path) -> _Named | None:
         if not isinstance(value, Mapping):
             self._fault(path, about(path, "must be a mapping with a 'kind'"))
             return None
@@ -118,20 +125,20 @@ class Plugs:
             there = ", ".join(_kinds(family))
             self._fault((*path, "kind"), about(path, f"{what}; available: {there}"))
             return None
-        return kind
+        return _Named(kind, value)
 
-    def dataset(self, value: Any) -> PluginRef | None:  # noqa: ANN401
+    def dataset(self, value: object) -> PluginRef | None:
         """The dataset, to be validated before what depends on its kind."""
         found = self._dataset(value)
         if found is not None:
             self._context["dataset"] = found.kind
         return found
 
-    def _dataset(self, value: Any) -> PluginRef | None:  # noqa: ANN401
+    def _dataset(self, value: object) -> PluginRef | None:
         """The dataset; its kind may be told by the suffix of its path."""
         path: Path = ("dataset",)
         file = value.get("path") if isinstance(value, Mapping) else None
-        if not isinstance(file, str) or "kind" in value:
+        if not isinstance(value, Mapping) or not isinstance(file, str) or "kind" in value:
             return self.mapping(plugins.DATASETS, value, path)
         known: dict[str, str] = {}
         for kind in _kinds(plugins.DATASETS):

@@ -4,7 +4,7 @@ Colours are those of Okabe and Ito (2008), safe for the colour-blind. Ink, grid 
 colours of their own here, which the page's style sheet replaces in the dark.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import altair as alt
@@ -26,10 +26,13 @@ _ROW: Final = 26
 _ROWS: Final = "rows"
 _FONT: Final = "Helvetica, Arial, sans-serif"
 
+_Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+_Row = Mapping[str, Any]
+
 
 def draw(picture: Picture) -> dict[str, Any]:
     """The chart of a picture as Vega-Lite, its rows under "datasets"."""
-    kinds: dict[str, Callable[[Picture], Any]] = {
+    kinds: dict[str, Callable[[Picture], _Chart]] = {
         "intervals": _intervals,
         "matrix": _matrix,
         "bars": _bars,
@@ -42,7 +45,7 @@ def draw(picture: Picture) -> dict[str, Any]:
     return specified
 
 
-def _rows(picture: Picture) -> list[dict[str, Any]]:
+def _rows(picture: Picture) -> Sequence[_Row]:
     """The rows, with what their chart needs beside them."""
     rows = [dict(row) for row in picture.rows]
     if picture.kind == "intervals":
@@ -60,13 +63,13 @@ def _rows(picture: Picture) -> list[dict[str, Any]]:
     return rows
 
 
-def _stack(rows: Sequence[Any]) -> list[str]:
+def _stack(rows: Sequence[_Row]) -> list[str]:
     """The parts of a stack, what is well first."""
     return sorted(dict.fromkeys(row["part"] for row in rows), key=lambda part: part != "ok")
 
 
-def _styled(chart: Any) -> Any:  # noqa: ANN401 (any of Altair's chart classes)
-    return (
+def _styled(chart: _Chart) -> _Chart:
+    styled: _Chart = (
         chart.configure(background="transparent", font=_FONT)
         .configure_view(stroke=None)
         .configure_axis(
@@ -83,6 +86,7 @@ def _styled(chart: Any) -> Any:  # noqa: ANN401 (any of Altair's chart classes)
         .configure_legend(labelColor=INK, titleColor=MUTED, labelFontSize=13, labelLimit=260)
         .configure_header(labelColor=INK, labelFontSize=13, labelLimit=260, labelFontWeight="bold")
     )
+    return styled
 
 
 def _base() -> alt.Chart:
@@ -90,9 +94,9 @@ def _base() -> alt.Chart:
     return alt.Chart(alt.NamedData(name=_ROWS))
 
 
-def _colour(groups: Sequence[str]) -> Any:  # noqa: ANN401 (a colour, or a value)
+def _colour(groups: Sequence[str]) -> alt.Color | alt.ColorValue:
     if not groups:
-        return alt.value(PALETTE[0])
+        return alt.ColorValue(PALETTE[0])
     colours = [PALETTE[i % len(PALETTE)] for i in range(len(groups))]
     return alt.Color(
         "group:N",
@@ -114,15 +118,16 @@ def _zero(picture: Picture) -> list[alt.Chart]:
     return [rule.encode(x="at:Q")]
 
 
-def _diagonal(low: float, high: float) -> Any:  # noqa: ANN401
+def _diagonal(low: float, high: float) -> alt.Chart:
     """Draw the line on which both axes have the same value."""
     ends = [{"a": at, "b": at} for at in (low, high)]
     line = alt.Chart(alt.InlineData(values=ends))
     line = line.mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
-    return line.encode(x="a:Q", y="b:Q")
+    drawn: alt.Chart = line.encode(x="a:Q", y="b:Q")
+    return drawn
 
 
-def _intervals(picture: Picture) -> object:
+def _intervals(picture: Picture) -> _Chart:
     order = list(dict.fromkeys(row["label"] for row in picture.rows))
     domain = picture.options.get("domain")
     scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=False, nice=True)
@@ -154,7 +159,7 @@ def _intervals(picture: Picture) -> object:
     )
 
 
-def _shape(groups: Sequence[str]) -> dict[str, Any]:
+def _shape(groups: Sequence[str]) -> dict[str, alt.Shape]:
     """Colour is never the only difference."""
     if not groups:
         return {}
@@ -166,7 +171,7 @@ def _shape(groups: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _matrix(picture: Picture) -> object:
+def _matrix(picture: Picture) -> _Chart:
     options = picture.options
     colours = _BLUES if options.get("ranks") else _DIVERGING
     columns, rows = list(options["columns"]), list(options["order"])
@@ -194,12 +199,13 @@ def _matrix(picture: Picture) -> object:
         color=alt.condition("datum.on_dark", alt.value(_LIGHT_TEXT), alt.value(_DARK_TEXT)),
     )
     wide = min(90.0, max(34.0, _WIDTH / max(1, len(columns))))
-    return (squares + words).properties(
+    drawn: _Chart = (squares + words).properties(
         width=wide * len(columns), height=30 * len({row["row"] for row in picture.rows})
     )
+    return drawn
 
 
-def _bars(picture: Picture) -> Any:  # noqa: ANN401
+def _bars(picture: Picture) -> _Chart:
     options = picture.options
     y = alt.Y("value:Q", title=None if picture.groups else picture.y, axis=alt.Axis(tickCount=3))
     title = f"{picture.x} (height: {picture.y})" if picture.groups else picture.x
@@ -210,7 +216,7 @@ def _bars(picture: Picture) -> Any:  # noqa: ANN401
         axis = alt.Axis(labelAngle=0, grid=False)
         x = alt.X("x:N", sort=list(options["order"]), title=title, axis=axis)
         encoded = {"x": x}
-    bars = (
+    bars: alt.Chart = (
         _base()
         .mark_bar()
         .encode(**encoded, y=y, color=_colour(picture.groups), description="tip:N")
@@ -226,10 +232,11 @@ def _bars(picture: Picture) -> Any:  # noqa: ANN401
             header=alt.Header(labelAngle=0, labelAnchor="start", labelOrient="top", labelPadding=2),
         ),
     )
-    return bars.properties(width=_WIDTH, height=70).configure_facet(spacing=8)
+    faceted: _Chart = bars.properties(width=_WIDTH, height=70).configure_facet(spacing=8)
+    return faceted
 
 
-def _lines(picture: Picture) -> Any:  # noqa: ANN401
+def _lines(picture: Picture) -> _Chart:
     x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False))
     y = alt.Y(
         "value:Q",
@@ -255,7 +262,7 @@ def _lines(picture: Picture) -> Any:  # noqa: ANN401
     return alt.layer(band, *beside, line, dots).properties(width=_WIDTH, height=260)
 
 
-def _stacked(picture: Picture) -> object:
+def _stacked(picture: Picture) -> _Chart:
     parts = _stack(picture.rows)
     colours = [GOOD, *PALETTE[1:]]
     colour = alt.Color(
@@ -263,7 +270,7 @@ def _stacked(picture: Picture) -> object:
         scale=alt.Scale(domain=parts, range=[colours[i % len(colours)] for i in range(len(parts))]),
         legend=alt.Legend(title=None, orient="top", columns=4),
     )
-    return (
+    drawn: _Chart = (
         _base()
         .mark_bar()
         .encode(
@@ -275,9 +282,10 @@ def _stacked(picture: Picture) -> object:
         )
         .properties(width=_WIDTH, height=alt.Step(_ROW))
     )
+    return drawn
 
 
-def _grid(picture: Picture) -> Any:  # noqa: ANN401
+def _grid(picture: Picture) -> _Chart:
     scale = alt.Scale(domain=[0, 1], nice=False)
     squares = (
         _base()
