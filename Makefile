@@ -92,10 +92,13 @@ docs: setup ## build the documentation site into build/docs (strict, without net
 pictures: setup ## make the pictures of the documentation anew from runs (most of an hour; ARGS="ranking report …")
 	$(BIN)/python tools/all_pictures.py $(ARGS)
 
-bench: setup ## measure all targets and write docs/performance.md (an hour; nothing else should run)
+bench: weights ## measure all targets and write docs/performance.md (an hour; nothing else should run)
 	$(BIN)/python benchmarks/start_up.py --write
 	$(BIN)/python benchmarks/client.py judge --sizes 4000 20000 --write
 	$(BIN)/python benchmarks/client.py reply --sizes 500 2000 --write
+	$(BIN)/python benchmarks/client.py judge --vocabulary smollm2 --sizes 4000 20000 --write
+	$(BIN)/python benchmarks/client.py reply score --vocabulary smollm2 --sizes 500 2000 --write
+	$(BIN)/python benchmarks/store.py --vocabulary smollm2 --write
 	$(BIN)/python benchmarks/client.py memory --write
 	$(BIN)/python benchmarks/client.py resume --edited --write
 	$(BIN)/python benchmarks/ratings.py --write

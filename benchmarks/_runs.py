@@ -1,9 +1,11 @@
 """Runs of `orchestrator run` against a fixed-reply server, as the benchmarks of the client need.
 
-What is measured is the command itself, in a process of its own. Two kinds of run: *judge*, whose
+What is measured is the command itself, in a process of its own. Kinds of run: *judge*, whose
 every request is one judgment of one token that lists 20 log-probabilities, of answers that exist;
-and *reply*, whose every request draws an answer of 256 tokens with 20 log-probabilities each. The
-replies are bodies recorded from vLLM; what is changed in them is said in `bodies`.
+*reply*, whose every request draws an answer of 256 tokens with 20 log-probabilities each; and
+*score*, whose every request scores an answer of 256 tokens with glass-box features. The replies
+are bodies recorded from vLLM, with the changes listed in `bodies`, or those of a real chat model
+(`_drawn.py`).
 """
 
 import copy
@@ -21,12 +23,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _drawn
 from _server import launched
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT.parent / "shared" / "data" / "vllm_replies"
 CANDIDATES = ("m1", "m2", "m3", "m4", "m5")
-PER_ITEM = {"judge": len(CANDIDATES) * (len(CANDIDATES) - 1), "reply": 1}
+PER_ITEM = {"judge": len(CANDIDATES) * (len(CANDIDATES) - 1), "reply": 1, "score": 1}
 _VOCABULARY = 151_936
 # Tokens of the recorded judgment that stand for the labels.
 _LABELS = {" while": "A", "ats": " A", " similarity": "B", " $": " B"}
@@ -48,9 +51,10 @@ class Server(NamedTuple):
         with urllib.request.urlopen(self.url + path) as reply:  # noqa: S310 (loopback)
             return json.load(reply)
 
-    def n_chats(self) -> int:
-        """Chat requests that it answered."""
-        return sum(n for path, n in self.asked("/counts").items() if path.endswith("completions"))
+    def n_answered(self) -> int:
+        """Chat and score requests that it answered."""
+        counts = self.asked("/counts").items()
+        return sum(n for path, n in counts if path.endswith(("completions", "score")))
 
 
 class Measured(NamedTuple):
@@ -106,10 +110,26 @@ def _id(entry: dict[str, Any]) -> int:
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest()) % _VOCABULARY
 
 
+def drawn_bodies(folder: Path) -> dict[str, list[Path]]:
+    """Write the replies of each kind of run that a real chat model gave.
+
+    Raises:
+        LaunchError: If its weights are not installed.
+    """
+    model = json.loads((RECORDED / "judge.json").read_bytes())
+    found: dict[str, list[Path]] = {}
+    for name, texts in _drawn.bodies(_drawn.recorded(), model).items():
+        found[name] = [folder / f"drawn-{name}-{place}.json" for place in range(len(texts))]
+        for path, text in zip(found[name], texts, strict=True):
+            path.write_bytes(text)
+    return found
+
+
 @contextmanager
-def served(body: Path, port: int = 0) -> Iterator[Server]:
-    """A server whose chats are all answered with a file's content."""
-    options = ["--chat", str(body.resolve()), "--port", str(port)]
+def served(*files: Path, port: int = 0) -> Iterator[Server]:
+    """A server whose chats and scores are answered with the content of the files, in turn."""
+    chats = (word for file in files for word in ("--chat", str(file.resolve())))
+    options = ["--port", str(port), *chats]
     with launched("benchmarks.fixed_server", *options) as url:
         yield Server(url)
 
@@ -124,7 +144,8 @@ def write_recipe(folder: Path, kind: str, n_requests: int, url: str) -> Path:
             text = f"{index} " + " ".join(rng.choices(words, k=_PROMPT_WORDS))
             answers = {name: f"{name} gives answer {index}" for name in CANDIDATES}
             file.write(json.dumps({"id": str(index), "prompt": text, **answers}) + "\n")
-    judge = {"base_url": url, "backend": {"kind": "openai", "top_logprobs": 20}, "model": "judge"}
+    judge: dict[str, Any] = {"base_url": url, "model": "judge"}
+    judge["backend"] = {"kind": "openai", "top_logprobs": 20} if kind != "score" else "embedded"
     recipe: dict[str, Any] = {
         "name": "client",
         "dataset": {"path": "items.jsonl"},
@@ -136,6 +157,10 @@ def write_recipe(folder: Path, kind: str, n_requests: int, url: str) -> Path:
         recipe["models"] = {name: {"answers": {"field": name}} for name in CANDIDATES}
         recipe["models"]["judge"] = judge
         recipe["methods"] = [{"kind": "pairwise_ranking", "judges": ["judge"], "labels": "two"}]
+    elif kind == "score":
+        recipe["models"] = {"m1": {"answers": {"field": "m1"}}, "judge": judge}
+        features = ["vocabulary", "attention"]
+        recipe["methods"] = [{"kind": "glass_box", "scorer": "judge", "features": features}]
     else:
         recipe["models"] = {"m1": {**judge, "model": "m1"}}
         recipe["methods"] = [{"kind": "answers", "answer": {"max_tokens": 256}, "top_logprobs": 20}]
@@ -151,7 +176,7 @@ def measure(folder: Path, server: Server, *options: str, ends: tuple[int, ...] =
         SystemExit: If the command ends with another code than one of `ends`, or what the server
             counted is not what the store holds more than before.
     """
-    store, before = folder / "run" / "store.sqlite", server.n_chats()
+    store, before = folder / "run" / "store.sqlite", server.n_answered()
     held = n_outcomes(store)
     command = [sys.executable, "-m", "orchestrator", "run", str(folder / "recipe.json"),
                "--run-dir", str(folder / "run"), "--display", "none", *options]  # fmt: skip
@@ -167,7 +192,7 @@ def measure(folder: Path, server: Server, *options: str, ends: tuple[int, ...] =
     wall = time.monotonic() - started
     if (code := os.waitstatus_to_exitcode(status)) not in ends:
         raise SystemExit(f"orchestrator run ended with {code}: {said}")
-    n_requests, held_now = server.n_chats() - before, n_outcomes(store)
+    n_requests, held_now = server.n_answered() - before, n_outcomes(store)
     if held_now - held != n_requests:
         raise SystemExit(f"{n_requests} requests, but {held_now - held} more outcomes in the store")
     first = server.asked("/first")

@@ -10,9 +10,11 @@ between two sizes leave out what a call costs once.
     python benchmarks/client.py memory    peak memory of short and of long runs
     python benchmarks/client.py resume    from the command to the first new request; with --edited
                                           also after changes of the recipe
+    python benchmarks/client.py score     CPU and bytes of a score with glass-box features
 
-Each prints what was measured beside its target, and with --write puts it into its section of
-docs/performance.md. Without a name all are measured.
+With --vocabulary smollm2 the replies of judge, reply and score are those that a real chat model
+drew from its 49,152 tokens; score has no others. Each prints what was measured beside its target,
+and with --write puts it into its section of docs/performance.md. Without a name all are measured.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,8 @@ import _page
 import _runs
 from _runs import Measured
 
+Bodies = Mapping[str, Sequence[Path]]
+"""Files with replies, by kind of run."""
 Text = tuple[list[str], dict[str, float]]
 """Lines of Markdown, and figures by name."""
 # Exit code of a run that a bound stopped, and how many requests it had left.
@@ -63,16 +67,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [*lines, ""]
 
 
-def run_once(
-    kind: str, n_requests: int, *, body: str = "", options: Sequence[str] = ()
-) -> Measured:
+def run_once(kind: str, n_requests: int, *, body: str = "", vocabulary: str = "") -> Measured:
     """A whole run in a new folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        reply = _runs.bodies(folder)[body or kind]
-        with _runs.served(reply) as server:
+        bodies: Bodies
+        if vocabulary:
+            bodies = _runs.drawn_bodies(folder)
+        else:
+            bodies = {kind: [path] for kind, path in _runs.bodies(folder).items()}
+        with _runs.served(*bodies[body or kind]) as server:
             _runs.write_recipe(folder, kind, n_requests, server.url)
-            return _runs.measure(folder, server, *options)
+            return _runs.measure(folder, server)
 
 
 def slope(small: Measured, large: Measured) -> float:
@@ -80,18 +86,27 @@ def slope(small: Measured, large: Measured) -> float:
     return 1000 * (large.cpu_s - small.cpu_s) / (large.n_requests - small.n_requests)
 
 
-def cost(kind: str, title: str, sizes: Sequence[int], repeat: int, body: str = "") -> Text:
+def cost(
+    kind: str, title: str, sizes: Sequence[int], options: argparse.Namespace, body: str = ""
+) -> Text:
     """Processor time and bytes of a request."""
-    pairs = [tuple(run_once(kind, size, body=body) for size in sizes) for _ in range(repeat)]
+    pairs = [
+        tuple(run_once(kind, size, body=body, vocabulary=options.vocabulary) for size in sizes)
+        for _ in range(options.repeat)
+    ]
     slopes = [slope(*pair) for pair in pairs]
     cpu, n_bytes = statistics.median(slopes), pairs[-1][-1].n_bytes
-    most_cpu, most_bytes = TARGETS[kind]
-    figures = {f"{body or kind}_cpu_ms": cpu, f"{body or kind}_bytes": n_bytes}
+    name = "_".join(filter(None, (options.vocabulary, body or kind)))
+    figures = {f"{name}_cpu_ms": cpu, f"{name}_bytes": n_bytes}
+    cpu_target = bytes_target = ""
+    if kind in TARGETS:
+        most_cpu, most_bytes = TARGETS[kind]
+        cpu_target = f"; target {most_cpu:g}: {verdict(cpu, most_cpu)}"
+        bytes_target = f" (target {most_bytes:,.0f}: {verdict(n_bytes, most_bytes)})"
     lines = [
         f"{title}: **{cpu:.3f} ms** of processor time (median of {len(slopes)} slopes, "
-        f"{min(slopes):.3f} to {max(slopes):.3f}; target {most_cpu:g}: {verdict(cpu, most_cpu)}), "
-        f"**{n_bytes:,.0f} bytes** stored (target {most_bytes:,.0f}: "
-        f"{verdict(n_bytes, most_bytes)}).",
+        f"{min(slopes):.3f} to {max(slopes):.3f}{cpu_target}), "
+        f"**{n_bytes:,.0f} bytes** stored{bytes_target}.",
         "",
         *table(
             ("requests", "CPU s", "wall s", "peak RSS MB", "store B a request"),
@@ -110,17 +125,23 @@ def cost(kind: str, title: str, sizes: Sequence[int], repeat: int, body: str = "
 
 def judge(options: argparse.Namespace) -> Text:
     """Judgments of one token."""
-    return cost("judge", "A judgment of one token", options.sizes or (20_000, 100_000),
-                options.repeat)  # fmt: skip
+    sizes = options.sizes or (20_000, 100_000)
+    return cost("judge", "A judgment of one token", sizes, options)
 
 
 def reply(options: argparse.Namespace) -> Text:
     """Answers of 256 tokens."""
     sizes = options.sizes or (1_000, 4_000)
     words = "An answer of 256 tokens, alternatives by their texts as vLLM writes them"
-    lines, figures = cost("reply", words, sizes, options.repeat, "words")
-    ids, more = cost("reply", "The same, alternatives by id", sizes, options.repeat)
+    lines, figures = cost("reply", words, sizes, options, "words")
+    ids, more = cost("reply", "The same, alternatives by id", sizes, options)
     return [*lines, *ids], figures | more
+
+
+def score(options: argparse.Namespace) -> Text:
+    """Scores of answers of 256 tokens, with features."""
+    words = "A score of 256 tokens, three features of each and one of each attention head"
+    return cost("score", words, options.sizes or (1_000, 4_000), options)
 
 
 def memory(options: argparse.Namespace) -> Text:
@@ -195,7 +216,7 @@ def _resumed(folder: Path, port: int, edit: Edit) -> tuple[float, float]:
     # The same folder and address: others are a change of the recipe, and of what a model is.
     shutil.rmtree(folder / "run", ignore_errors=True)
     shutil.copytree(folder / "stopped", folder / "run")
-    with _runs.served(folder / "judge.json", port) as server:
+    with _runs.served(folder / "judge.json", port=port) as server:
         done = _runs.measure(folder, server, *edit.options, ends=(0, _STOPPED))
     if done.n_requests != edit.n_requests:
         raise SystemExit(f"{done.n_requests} requests where {edit.n_requests} were expected")
@@ -207,7 +228,10 @@ SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], Text]]] = {
     "reply": ("Client: long answers", reply),
     "memory": ("Client: memory", memory),
     "resume": ("Client: resuming a run", resume),
+    "score": ("Client: scores with features", score),
 }
+# Sections by vocabulary: "" stands for the replies recorded from vLLM.
+OFFERED = {"": ("judge", "reply", "memory", "resume"), "smollm2": ("judge", "reply", "score")}
 
 
 def main() -> None:
@@ -219,24 +243,35 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", help="requests of the runs")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument(
+        "--vocabulary", choices=("smollm2",), default="", help="replies of a real chat model"
+    )
+    parser.add_argument(
         "--edited", action="store_true", help="resume of the first size also after changes"
     )
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
-    for name in options.what or SECTIONS:
+    offered = OFFERED[options.vocabulary]
+    if unknown := set(options.what) - set(offered):
+        parser.error(f"not measured here: {', '.join(unknown)}; give {', '.join(offered)}")
+    for name in options.what or offered:
         title, measured = SECTIONS[name]
+        if options.vocabulary:
+            title += ", a real vocabulary"
         machine = _page.machine()
         lines, figures = measured(options)
         text = "\n".join([*lines, f"{machine}. {_how(name, options)}"])
         print(f"## {title}\n\n{text}\n", flush=True)
         if options.write:
-            _page.write_section(f"client-{name}", f"## {title}\n\n{text}", figures)
+            section = "-".join(filter(None, ("client", name, options.vocabulary)))
+            _page.write_section(section, f"## {title}\n\n{text}", figures)
 
 
 def _how(name: str, options: argparse.Namespace) -> str:
     sizes = f" --sizes {' '.join(map(str, options.sizes))}" if options.sizes else ""
     edited = " --edited" if options.edited and name == "resume" else ""
-    return f"Command: `python benchmarks/client.py {name}{sizes}{edited} --repeat {options.repeat}`"
+    vocabulary = f" --vocabulary {options.vocabulary}" if options.vocabulary else ""
+    said = f"{name}{vocabulary}{sizes}{edited} --repeat {options.repeat}"
+    return f"Command: `python benchmarks/client.py {said}`"
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """A server that gives fixed replies as fast as Python can: it must not be what limits a client.
 
 GET and POST are answered by path from a table; the request's body is read and thrown away. A path
-that ends in /chat/completions answers with a text that differs by model, so that answers differ, or
-with the body that `--chat` names. /counts says how often each path was asked, and /first when a
-chat was asked first (monotonic seconds).
+that ends in /chat/completions or /score answers with a text that differs by model, so that answers
+differ, or with the bodies that `--chat` names, in turn. /counts says how often each path was asked,
+and /first when one of these was asked first (monotonic seconds).
 """
 
 import json
 import re
 import time
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 
 from benchmarks._server import Send, arguments, replies_in, serve
@@ -47,19 +49,19 @@ def _chat(request: bytes) -> bytes:
 class Fixed:
     """The replies, and how often each path was asked."""
 
-    def __init__(self, replies: dict[str, bytes], chat: bytes) -> None:
+    def __init__(self, replies: dict[str, bytes], chats: Sequence[bytes]) -> None:
         self._replies = replies
-        self._chat = chat
+        self._chats: Iterator[bytes] = cycle(chats)
         self._counts: dict[str, int] = {}
         self._first: list[float] = []
 
     def answer(self, method: str, path: str, body: bytes, send: Send) -> None:  # noqa: ARG002
         """Answer a request at once."""
         self._counts[path] = self._counts.get(path, 0) + 1
-        if path.endswith("/chat/completions"):
+        if path.endswith(("/chat/completions", "/score")):
             if not self._first:
                 self._first.append(time.monotonic())
-            send(self._chat or _chat(body))
+            send(next(self._chats, None) or _chat(body))
         elif path == "/first":
             send(json.dumps(self._first).encode())
         elif path == "/counts":
@@ -71,7 +73,7 @@ class Fixed:
 def main() -> None:
     """Serve until killed."""
     parser = arguments(__doc__)
-    parser.add_argument("--chat", type=Path, metavar="FILE")
+    parser.add_argument("--chat", type=Path, action="append", default=[], metavar="FILE")
     options = parser.parse_args()
     replies = {
         "/v1/choose": CHOOSE.encode(),
@@ -80,7 +82,7 @@ def main() -> None:
         "/health": b"{}",
         **replies_in(options),
     }
-    fixed = Fixed(replies, options.chat.read_bytes() if options.chat else b"")
+    fixed = Fixed(replies, [file.read_bytes() for file in options.chat])
     serve(options.port, fixed.answer)
 
 

@@ -1,23 +1,34 @@
 """Measure the store: records a second, processor time and bytes a record, look-ups, start-up.
 
     python benchmarks/store.py [--records N] [--folder DIR]
+    python benchmarks/store.py --vocabulary smollm2 [--write]
 
-The folder decides whose disk is measured. Nothing is asserted.
+The folder decides whose disk is measured. With --vocabulary only outcomes as bytes are measured:
+those of a real chat model (`_drawn.py`), by what is observed. --write puts the table into
+docs/performance.md. Nothing is asserted.
 """
 
 import argparse
 import contextlib
+import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import _drawn
+import _page
 import numpy as np
+from _runs import RECORDED
 
-from orchestrator.ask import digest
-from orchestrator.records import Choice, Generation, Outcome, TopLogprobs
+from orchestrator.ask import ScoreAsk, digest
+from orchestrator.records import Choice, Failure, Generation, Label, Message, Outcome, TopLogprobs
 from orchestrator.store import Lender, RunDirectory, Store, codec, compression
+from orchestrator.wire import replies
+from orchestrator.wire.labels import choice_from_top
 
+_VERDICTS = (Label("A", ("A", " A")), Label("B", ("B", " B")))
+_ROUNDS = 40
 TOP_SHAPE = (256, 20)
 
 
@@ -59,6 +70,84 @@ def measure_codec(name: str, outcome: Outcome) -> None:
     encode = microseconds(lambda: compression.encode(outcome))
     decode = microseconds(lambda: codec.decode(*packed))
     print(f"{name:28} encode {encode:7.1f} us   decode {decode:7.1f} us   {packed.n_bytes:6} B")
+
+
+def drawn(dtype: _drawn.Dtype) -> dict[str, list[Outcome]]:
+    """Outcomes that the client makes of the replies of a real chat model, by what is observed."""
+    model = json.loads((RECORDED / "judge.json").read_bytes())
+    bodies = _drawn.bodies(_drawn.recorded(dtype), model)
+
+    def answers(kind: str, top: int) -> list[Outcome]:
+        reading = replies.Reading(top=top)
+        return [_known(replies.generation(body, reading)) for body in bodies[kind]]
+
+    def scores(top: int, features: tuple[str, ...]) -> list[Outcome]:
+        said = (Message("user", "x"),)
+        ask = ScoreAsk("m", said, (), "x", top_logprobs=top, features=features)
+        method = "embedded.score"
+        return [_known(replies.scored(body, ask, method, "")) for body in bodies["score"]]
+
+    n_top, features = _drawn.N_TOP, _drawn.FEATURES
+    attention, of_tokens = features[:1], features[1:]
+    judgments = [choice_from_top(body, _VERDICTS) for body in bodies["judge"]]
+    return {
+        "judgment of one token": [_known(one) for one in judgments],
+        "answer": answers("reply", 0),
+        f"answer, {n_top} alternatives by their texts": answers("words", n_top),
+        f"answer, {n_top} alternatives by id": answers("reply", n_top),
+        "score": scores(0, ()),
+        f"score, {n_top} alternatives": scores(n_top, ()),
+        "score, three features a token": scores(0, of_tokens),
+        "score, entropy of each attention head": scores(0, attention),
+        "score, all features": scores(0, features),
+        f"score, all features, {n_top} alternatives": scores(n_top, features),
+    }
+
+
+def _known(outcome: Outcome | Failure) -> Outcome:
+    if isinstance(outcome, Failure):
+        raise SystemExit(f"a recorded reply can't be read: {outcome.message}")
+    return outcome
+
+
+def measure_drawn(*, write: bool) -> None:
+    """Bytes of such outcomes, and processor time to make them and to read them again."""
+    rows = []
+    wide = drawn("float32")
+    for name, outcomes in drawn("bfloat16").items():
+        packed = [compression.encode(one) for one in outcomes]
+        encode = _microseconds(lambda given=outcomes: [compression.encode(one) for one in given])
+        decode = _microseconds(lambda given=packed: [codec.decode(*one) for one in given])
+        n = len(outcomes)
+        rows.append(
+            f"| {name} | {_mean_bytes(outcomes):,.0f} | {_mean_bytes(wide[name]):,.0f} | "
+            f"{encode / n:.0f} | {decode / n:.0f} |"
+        )
+    lines = [
+        "## Store: outcomes of a real chat model",
+        "",
+        f"Replies of SmolLM2 ({_drawn.N_TOKENS} tokens of a vocabulary of 49,152, temperature 1) "
+        "as stored blobs, without keys, the columns beside them and the pages of SQLite.",
+        "",
+        "| outcome | bytes, bfloat16 | bytes, float32 | encode, CPU us | decode, CPU us |",
+        "| --- | --: | --: | --: | --: |",
+        *rows,
+        "",
+        f"{_page.machine()}. Command: `python benchmarks/store.py --vocabulary smollm2`",
+    ]
+    _page.publish("store-smollm2", "\n".join(lines), {}, write=write)
+
+
+def _mean_bytes(outcomes: Sequence[Outcome]) -> float:
+    return sum(compression.encode(one).n_bytes for one in outcomes) / len(outcomes)
+
+
+def _microseconds(work: Callable[[], object]) -> float:
+    """Processor time of a call."""
+    start = time.process_time()
+    for _ in range(_ROUNDS):
+        work()
+    return (time.process_time() - start) / _ROUNDS * 1e6
 
 
 def measure_store(folder: Path, name: str, outcomes: list[Outcome], n: int) -> None:
@@ -200,7 +289,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--vocabulary", choices=("smollm2",), help="outcomes of a real chat model")
+    parser.add_argument("--write", action="store_true", help="its table into docs/performance.md")
     options = parser.parse_args()
+    if options.vocabulary:
+        measure_drawn(write=options.write)
+        return
     rng = np.random.default_rng(0)
     makers: dict[str, Callable[[np.random.Generator], Outcome]] = {
         "judge choice": judge,
