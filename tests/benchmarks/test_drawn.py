@@ -29,12 +29,12 @@ def reply(*ids: int) -> dict[str, object]:
     return {"choices": [choice], "usage": usage}
 
 
-MODEL = {
+MODEL: _drawn.Reply = {
     "model": "m",
     "choices": [{"message": {"refusal": None}, "logprobs": {"content": []}, "token_ids": None}],
     "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
 }
-RECORDED = {
+RECORDED: _drawn.Replies = {
     "draws": [reply(32803, 5, 9)],
     "judgments": [reply(9)],
     "scores": [{"logprobs": [-1.0]}],
