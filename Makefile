@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chat test test-all weights vllm test-vllm llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
+.PHONY: help setup demo demo-chat test test-all weights vllm test-vllm test-long llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -39,7 +39,7 @@ test: lint types layers ## all checks and the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-all: setup ## the slow tests (after make test)
-	$(BIN)/python -m pytest -m "slow and not vllm" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not vllm and not long" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
 	@$(BIN)/orchestrator weights get smollm2 --yes
@@ -48,7 +48,10 @@ vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two 
 	@$(BIN)/python tools/set_up_vllm.py
 
 test-vllm: vllm ## the tests that need a real vLLM (six minutes)
-	$(BIN)/python -m pytest -m vllm -o timeout=900 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
+
+test-long: weights vllm ## what takes longer than CI allows: SmolLM2 on a real vLLM (ten minutes)
+	$(BIN)/python -m pytest -m long -o timeout=900 $(PYTEST_ARGS)
 
 llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it
 	@$(BIN)/python tools/set_up_llamacpp.py

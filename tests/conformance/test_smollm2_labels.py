@@ -148,7 +148,7 @@ def expected(
 
 def tolerance(run: Running, groups: Sequence[Sequence[Ids]]) -> float:
     """The largest error of a label: for vLLM that of each token, because rounding adds up."""
-    allowed = run.kind.tolerance or 0.0
+    allowed = 1e-4
     if run.kind.name == "embedded":
         return allowed
     return allowed * max(len(path) + 1 for group in groups for path in group)
