@@ -15,8 +15,8 @@ from typing import Final, Self
 from backends._local import Comparer, LocalBackend
 from launch import _weights
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
+from orchestrator.disk.paths import expanded
 from orchestrator.errors import LaunchError, UsageError
-from orchestrator.paths import expanded
 from orchestrator.recipe.similarity import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.records import PairScores
 

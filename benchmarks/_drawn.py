@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import aiohttp
 
 from launch import _weights, embedded
-from orchestrator.paths import cache_folder
+from orchestrator.disk.paths import cache_folder
 from orchestrator.serving import RunningServer, ServedModel
 from orchestrator.weights import PUBLISHED
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from launch import _gguf, _gguf_model, _gguf_tokenizer
 from launch._gguf_model import Model, Part
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
 from orchestrator.numbers import size

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator import files
+from orchestrator.disk import files
 
 _TAIL_BYTES: Final = 64 * 1024
 _SEARCHED_BYTES: Final = 16 * 2**20

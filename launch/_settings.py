@@ -12,8 +12,8 @@ import msgspec
 from pydantic import StringConstraints, ValidationInfo
 
 from launch import _environment
+from orchestrator.disk.paths import expanded
 from orchestrator.errors import LaunchError
-from orchestrator.paths import expanded
 from orchestrator.serving import Footprint
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

@@ -74,7 +74,7 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     `-P` keeps the working directory off the module path, and `own_packages` has our `launch` come
     before another one on PYTHONPATH.
     """
-    return (sys.executable, "-P", "-m", "orchestrator.own_packages", module, *arguments)
+    return (sys.executable, "-P", "-m", "orchestrator.plugins.own_packages", module, *arguments)
 
 
 def server_env(

@@ -18,7 +18,7 @@ import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
 from orchestrator.errors import OrchestratorError
-from orchestrator.plugin_base import ConfigT, Plugin
+from orchestrator.plugins.base import ConfigT, Plugin
 from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
 
 T = TypeVar("T")

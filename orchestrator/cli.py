@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from orchestrator import __version__
+from orchestrator.disk.paths import RUNS
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
-from orchestrator.paths import RUNS
 from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from orchestrator.ask import KEY_BYTES, digest, item_digest
 from orchestrator.errors import DatasetError
-from orchestrator.plugin_base import ConfigT, Plugin
+from orchestrator.plugins.base import ConfigT, Plugin
 from orchestrator.records import Item
 from orchestrator.settings import Settings
 

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import psutil
 
-from orchestrator import columnar, files
+from orchestrator.disk import columnar, files
 from orchestrator.errors import StoreError
 from orchestrator.records import Row
 from orchestrator.roles import RowRoles

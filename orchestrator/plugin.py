@@ -32,7 +32,7 @@ from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.dataset import About, Dataset, DatasetKind, File, FileSettings, from_items
 from orchestrator.errors import DatasetError, LaunchError, PluginError, UsageError
 from orchestrator.figures import Figure, Picture, points
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins.base import Plugin
 from orchestrator.records import (
     Choice,
     Failure,

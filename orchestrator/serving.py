@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 import msgspec
 
 from orchestrator.errors import UsageError
-from orchestrator.plugin_base import ConfigT, Plugin
+from orchestrator.plugins.base import ConfigT, Plugin
 
 
 class ServedModel(msgspec.Struct, frozen=True):

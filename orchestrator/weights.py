@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from orchestrator import files
-from orchestrator.paths import cache_folder
+from orchestrator.disk import files
+from orchestrator.disk.paths import cache_folder
 
 PACKAGE_PREFIX: Final = "package:"
 """Form in which a recipe names a file in a package: `package:MODULE/FILE.gguf`."""

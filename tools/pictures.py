@@ -30,9 +30,9 @@ from rich.console import Console, Group, RenderableType
 from rich.terminal_theme import TerminalTheme
 
 import orchestrator
-from orchestrator.analysis import analyse_ranking
 from orchestrator.contracts.method import schema_of
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
 from orchestrator.report.pace import Pace
@@ -189,7 +189,7 @@ def _live(events: Iterator[dict[str, Any]], at_s: float) -> RenderableType:
     return frame(title, last, pace)
 
 
-def _sample_ranking() -> orchestrator.analysis.RankingAnalysis:
+def _sample_ranking() -> RankingAnalysis:
     """Simulated judgments, analysed as real ones are."""
     rng = np.random.default_rng(7)
     strengths = {"expert": 1.3, "apprentice": 0.2, "journeyman": 0.1, "novice": -1.2}

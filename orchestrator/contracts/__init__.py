@@ -24,7 +24,7 @@ from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins.base import Plugin
 from orchestrator.roles import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
 from orchestrator.serving import LaunchKind
 from orchestrator.settings import Settings

@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from orchestrator import plugins
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins.base import Plugin
 from orchestrator.records import Item, Row, Unit
 from orchestrator.roles import (
     AnswerColumns,

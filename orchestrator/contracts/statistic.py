@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins.base import Plugin
 from orchestrator.settings import Settings
 
 Values = NDArray[np.float64]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from orchestrator.plugin_base import ConfigT, Plugin
+from orchestrator.plugins.base import ConfigT, Plugin
 
 if TYPE_CHECKING:
     from orchestrator.contracts.context import Context

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from orchestrator import paths
 from orchestrator.dataset import File
 from orchestrator.datasets._download import Patience, Remote, fetched, sha256_of, verified
 from orchestrator.datasets._rows import Rows
+from orchestrator.disk import paths
 from orchestrator.errors import DatasetError
 
 _log = logging.getLogger(__name__)

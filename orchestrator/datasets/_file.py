@@ -6,8 +6,8 @@ from pydantic import Field
 
 from orchestrator.dataset import FileSettings
 from orchestrator.datasets._fields import FieldNames
+from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import DatasetError
-from orchestrator.paths import answers, expanded
 
 
 class FileConfig(FileSettings):

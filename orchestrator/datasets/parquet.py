@@ -34,7 +34,7 @@ class ParquetRows:
 
     def __init__(self, path: Path | list[Path], shown: str) -> None:
         # Imported here: most recipes read no such file, and polars takes a quarter of a second.
-        from orchestrator import columnar  # noqa: PLC0415
+        from orchestrator.disk import columnar  # noqa: PLC0415
 
         self.file = shown
         try:

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
-from orchestrator.paths import answers, expanded
+from orchestrator.disk.paths import answers, expanded
 from orchestrator.prompts import PromptError, render, variables
 
 DATA: Final = "ORCHESTRATOR_DATA"

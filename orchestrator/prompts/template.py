@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from orchestrator.paths import expanded
+from orchestrator.disk.paths import expanded
 
 SUFFIXES: Final = (".j2", ".jinja")
 _MOST_BYTES: Final = 1 << 20

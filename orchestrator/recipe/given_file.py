@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from orchestrator.paths import answers, expanded
+from orchestrator.disk.paths import answers, expanded
 
 
 def _found(value: str, info: ValidationInfo) -> str:

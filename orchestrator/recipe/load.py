@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings
+from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError
-from orchestrator.paths import STORE_NAME, answers
-from orchestrator.permission import is_permitted
+from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import (
     complaint,
@@ -55,7 +55,7 @@ def load(
         overrides: `a.b=c` settings written over the file's, values in YAML.
         limit: Use only the first so many items, whatever the file says.
         allow_code: Run code and programs that the recipe names, also where its folder is not
-            allowed (`orchestrator.permission`).
+            allowed (`orchestrator.plugins.permission`).
 
     Raises:
         RecipeError: With all faults of the file and the overrides, sorted by line.

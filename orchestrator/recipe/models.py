@@ -6,8 +6,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from orchestrator import plugins
+from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import Fault
-from orchestrator.paths import answers, expanded
 from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.faults import about
 from orchestrator.recipe.overrides import Written

@@ -8,11 +8,12 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from orchestrator import contracts, plugin_files, plugins
+from orchestrator import contracts, plugins
 from orchestrator.contracts.method import naming_models
 from orchestrator.errors import Fault, NotAllowedError, PluginError
-from orchestrator.permission import how_to_permit
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins import by_path
+from orchestrator.plugins.base import Plugin
+from orchestrator.plugins.permission import how_to_permit
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plugin_ref import StatisticRef
@@ -89,9 +90,9 @@ class Plugs:
 
     def _found(self, kind: str) -> str:
         """A kind, the path of a file made absolute, so that a run finds it from any folder."""
-        if not plugin_files.is_file(kind):
+        if not by_path.is_file(kind):
             return kind
-        return plugin_files.absolute(kind, self._context["folder"])
+        return by_path.absolute(kind, self._context["folder"])
 
     def _made(
         self, load: "contracts.Load[_PluginT]", kind: str, value: Mapping[str, object], path: Path

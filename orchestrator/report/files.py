@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.errors import UsageError
 
 Format = Literal["parquet", "csv", "jsonl"]

@@ -31,7 +31,7 @@ def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None =
     """The whole report of one ranking.
 
     Args:
-        analysis: What `orchestrator.analysis` found.
+        analysis: What `orchestrator.ranking.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
     missing = analysis.n_units - analysis.n_judged

@@ -19,7 +19,7 @@ def ranking_json(
     """The fields and properties of `RankingAnalysis`, with `format` and `verdict`, as JSON values.
 
     Args:
-        analysis: What `orchestrator.analysis` found.
+        analysis: What `orchestrator.ranking.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
     document = {

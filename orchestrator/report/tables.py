@@ -78,7 +78,7 @@ def ranking(
 
     Args:
         page: Where it is laid out.
-        analysis: What `orchestrator.analysis` found.
+        analysis: What `orchestrator.ranking.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
     yield headline(analysis, exact_match)

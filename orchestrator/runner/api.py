@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.paths import RUNS as _RUNS
-from orchestrator.paths import STORE_NAME
+from orchestrator.disk.paths import RUNS as _RUNS
+from orchestrator.disk.paths import STORE_NAME
 from orchestrator.report.display import Kind, make_display
 from orchestrator.report.planned import Plan
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe

@@ -17,7 +17,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final
 
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.records import Failure
 from orchestrator.report.display import Display, NoteHandler
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator import files
+from orchestrator.disk import files
 
 _STATEMENT_S: Final = 60.0
 # A slow disk reads so many, and checking what was read takes less.

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.errors import RunDirectoryError
 
 logger = logging.getLogger(__name__)

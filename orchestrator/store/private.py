@@ -3,8 +3,8 @@
 import contextlib
 from pathlib import Path
 
+from orchestrator.disk.foreign import keep_private, owner_fault
 from orchestrator.errors import RunDirectoryError
-from orchestrator.foreign import keep_private, owner_fault
 
 
 def make_private(path: Path) -> str:

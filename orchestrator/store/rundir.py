@@ -14,10 +14,10 @@ from typing import Any, Final, Self
 import msgspec
 import psutil
 
-from orchestrator import files
+from orchestrator.disk import files
+from orchestrator.disk.foreign import is_foreign
+from orchestrator.disk.paths import STORE_NAME, is_text
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.foreign import is_foreign
-from orchestrator.paths import STORE_NAME, is_text
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import (
     Owner,

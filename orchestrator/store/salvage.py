@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+from orchestrator.disk.files import sync_folder
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
-from orchestrator.files import sync_folder
 from orchestrator.records import Failure
 from orchestrator.roles import decoded
 from orchestrator.store import codec, first_page, reading, schema

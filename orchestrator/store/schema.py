@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
+from orchestrator.disk.files import sync_folder
+from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
-from orchestrator.files import sync_folder
-from orchestrator.foreign import is_foreign
 from orchestrator.store.blobs import REPAIR
 from orchestrator.store.bounded import BoundedConnection, copy_of
 

@@ -12,8 +12,8 @@ from shutil import rmtree
 from typing import Any, Final
 
 from orchestrator import plugins
+from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
-from orchestrator.paths import STORE_NAME
 from orchestrator.runner import api
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import units_left, version

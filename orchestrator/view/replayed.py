@@ -15,9 +15,9 @@ import polars as pl
 import yaml
 
 from orchestrator.ask import AnyAsk
+from orchestrator.disk.foreign import is_foreign
 from orchestrator.driver import Driver
 from orchestrator.errors import RunDirectoryError
-from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Item, Message, Outcome

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator import columnar
+from orchestrator.disk import columnar
 from orchestrator.frames import FrameFiles
 
 Found = NDArray[np.bool_]

@@ -8,9 +8,9 @@ from orchestrator.clusters import Clusters
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.methods import answers, pairwise_ranking
+from orchestrator.ranking.trust import of_frames
 from orchestrator.roles import ESTIMATORS
 from orchestrator.statistics.trust import DEFAULTS
-from orchestrator.trust import of_frames
 from tests.core.fakes import PLAIN, method_in
 
 N = 24

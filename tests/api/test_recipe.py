@@ -10,7 +10,7 @@ import pytest
 
 import orchestrator
 from orchestrator import DatasetError, Recipe, RecipeError, UsageError
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins.base import Plugin
 from tests.api.made import METHODS, MODELS, ROWS, recipe
 
 # It ships no types.

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
+from orchestrator.disk.foreign import distrust
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
-from orchestrator.foreign import distrust
 from orchestrator.runner.interface.result import read
 from orchestrator.view.library import Run
 from tests.cli.test_broken_plugins import METHOD

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from orchestrator.analysis import analyse_ranking
 from orchestrator.clusters import Clusters
+from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.report.generic import generic_json
 from orchestrator.report.html.page import all_figures
 from orchestrator.report.html.ranked import of_ranking

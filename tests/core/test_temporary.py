@@ -8,11 +8,11 @@ import tempfile
 
 import pytest
 
-from orchestrator import files
+from orchestrator.disk import files
 
 HOLDING = """
 import sys, time
-from orchestrator import files
+from orchestrator.disk import files
 with files.temporary_folder() as folder:
     (folder / "store.sqlite").write_text("secret")
     print(folder, flush=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.errors import EXIT_FAILED, EXIT_PARTIAL, EXIT_USAGE
 from orchestrator.store import blobs
-from tests.core import bombs
+from tests.disk import bombs
 from tests.e2e.limited import orchestrator
 from tests.e2e.runs import fake_server, run, write_recipe
 from tests.fuzz.mangled import mangling

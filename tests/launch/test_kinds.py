@@ -11,7 +11,7 @@ from launch.embedded import server
 from orchestrator.errors import LaunchError, OrchestratorError, UsageError
 from orchestrator.serving import ServedModel, ServeOptions
 
-OWN = (sys.executable, "-P", "-m", "orchestrator.own_packages")
+OWN = (sys.executable, "-P", "-m", "orchestrator.plugins.own_packages")
 
 
 def options(command: tuple[str, ...]) -> dict[str, str]:

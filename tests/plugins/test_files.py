@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from orchestrator import plugin_files, plugins
+from orchestrator import plugins
 from orchestrator.errors import NotAllowedError, PluginError
+from orchestrator.plugins import by_path
 from orchestrator.recipe.plugin_ref import MethodRef
 from tests.core.fakes import PLAIN
 
@@ -69,7 +70,7 @@ def test_paths_start_from_the_folder_of_the_recipe(tmp_path, monkeypatch):
     link = tmp_path / "link"
     link.symlink_to(recipes)
     found = [
-        plugin_files.absolute(kind, str(link))
+        by_path.absolute(kind, str(link))
         for kind in ("a.py", "./a.py", "../b.py", "~/c.py", str(home / "d.py"))
     ]
     assert found == [

@@ -5,9 +5,9 @@ import stat
 
 import pytest
 
-from orchestrator import permission
+from orchestrator.disk.foreign import _distrusted, distrust
 from orchestrator.errors import UsageError
-from orchestrator.foreign import _distrusted, distrust
+from orchestrator.plugins import permission
 from tests.others import NOBODY, given_to
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from orchestrator.analysis import analyse_ranking
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
 from orchestrator.probing.record import BAD, Finding, ProbeRecord
+from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.runner.results.tables import all_sources, summarise
 

@@ -5,10 +5,10 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 
-from orchestrator.analysis import analyse_ranking
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import (
     ModelProgress,

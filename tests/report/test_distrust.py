@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analysis import analyse_ranking
+from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.trust import of_rows
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
@@ -18,8 +19,7 @@ from orchestrator.report.tables import ranking
 from orchestrator.runner.interface.html_report import _warned
 from orchestrator.statistics.trust import DEFAULTS, no_ranking
 from orchestrator.tables import Column, make_table, untrusted
-from orchestrator.trust import of_rows
-from tests.analysis.conftest import simulated
+from tests.ranking.conftest import simulated
 from tests.report import hostile
 from tests.report.samples import Stream, a_progress, an_analysis, printed
 from tests.report.test_live import framed

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import foreign
+from orchestrator.disk import foreign
 from orchestrator.store import Store, bounded, schema
 from tests.store.helpers import put
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.disk.foreign import TRUSTED
 from orchestrator.errors import RunDirectoryError
-from orchestrator.foreign import TRUSTED
 from orchestrator.runner.session import remote_control as control
 from orchestrator.store import RunDirectory, newest
 from tests.others import NOBODY, given_to

@@ -1,8 +1,8 @@
 import pytest
 
 from orchestrator.methods import pairwise_scoring, pointwise
+from orchestrator.ranking.trust import of_rows
 from orchestrator.statistics.trust import DEFAULTS
-from orchestrator.trust import of_rows
 from tests.summaries import judged
 from tests.summaries.judged import around
 from tests.summaries.told import summarise

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import vl_convert
 
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.html import charts
 from orchestrator.report.html.figures import Figure

@@ -10,7 +10,7 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.contracts.roles import Named, answer_frames, role_slices, roles_in, there
 from orchestrator.frames import lazy_of, row_of
-from orchestrator.judged import ROWS_AT_ONCE
+from orchestrator.ranking.judged import ROWS_AT_ONCE
 from orchestrator.report.html.material import Material
 from orchestrator.report.html.untrusted import safe_block
 

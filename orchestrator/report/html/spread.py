@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orchestrator import numbers
 from orchestrator.contracts.roles import Named, role_slices, roles_in, there
-from orchestrator.judged import ROWS_AT_ONCE
+from orchestrator.ranking.judged import ROWS_AT_ONCE
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material

@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from orchestrator import permission
+from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, UsageError
-from orchestrator.paths import expanded
+from orchestrator.plugins import permission
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from orchestrator import __version__, numbers
+from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
-from orchestrator.foreign import is_foreign
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.waiting import progress

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from orchestrator import files
+from orchestrator.disk import files
+from orchestrator.disk.foreign import distrust, is_foreign
+from orchestrator.disk.paths import RUNS
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED
-from orchestrator.foreign import distrust, is_foreign
-from orchestrator.paths import RUNS
 
 MEMORY_BYTES: Final = 4 << 30
 """Memory of the reading process."""

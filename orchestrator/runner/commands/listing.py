@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
-from orchestrator import plugin_files, plugins
+from orchestrator import plugins
 from orchestrator.datasets import listing as dataset_listing
+from orchestrator.disk.paths import answers
 from orchestrator.errors import EXIT_COMPLETE, PluginError
-from orchestrator.paths import answers
+from orchestrator.plugins import by_path
 from orchestrator.recipe import source
 from orchestrator.recipe.load import available, find
 from orchestrator.report import tables
@@ -109,13 +110,13 @@ def _named_by(recipe: Path, families: list[str]) -> Iterator[Listed]:
     data = source.parse_bytes(recipe.read_bytes(), str(recipe)).data
     seen = set()
     for family, kind in _kinds_of(data if isinstance(data, dict) else {}):
-        is_file = plugin_files.is_file(kind)
+        is_file = by_path.is_file(kind)
         if family not in families or (family, kind) in seen:
             continue
         if not is_file and not {".", ":"} & set(kind):
             continue
         seen.add((family, kind))
-        place = plugin_files.absolute(kind, str(recipe.parent)) if is_file else _place_of(kind)
+        place = by_path.absolute(kind, str(recipe.parent)) if is_file else _place_of(kind)
         yield Listed(family, kind, place or "not found", _docstring(Path(place)) if place else "")
 
 

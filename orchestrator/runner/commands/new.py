@@ -7,8 +7,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, UsageError
-from orchestrator.paths import expanded
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 

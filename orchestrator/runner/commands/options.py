@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.paths import RUNS
+from orchestrator.disk.paths import RUNS
 
 
 def html_option(command: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, Endpoint, answered
+from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import UsageError
-from orchestrator.paths import STORE_NAME
 from orchestrator.probing.examples import name_of
 from orchestrator.probing.identify import PATHS, context_length, identify, model_names
 from orchestrator.probing.record import ProbeRecord

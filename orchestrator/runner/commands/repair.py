@@ -2,9 +2,9 @@
 
 import argparse
 
-from orchestrator import files
+from orchestrator.disk import files
+from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import EXIT_COMPLETE, RunDirectoryError, StoreError
-from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS
 from orchestrator.report.waiting import progress
 from orchestrator.runner.commands.files import run_path, say_of

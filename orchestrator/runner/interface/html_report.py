@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from orchestrator import files
+from orchestrator.disk import files
+from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import UsageError
-from orchestrator.foreign import is_foreign
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.report.html.page import all_figures, render, undrawn
 from orchestrator.report.html.page import summary as page_summary

@@ -11,10 +11,10 @@ import polars as pl
 import scipy
 
 from orchestrator import __version__
-from orchestrator.analysis import RankingAnalysis
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import roles_in
 from orchestrator.frames import ITEMS, FrameFiles
+from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.runner.results.frames import analyse
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
@@ -24,7 +24,8 @@ NAME: Final = ".rankings"
 _MOST_BYTES: Final = 16 << 20
 _KEY_BYTES: Final = 16
 _MODULES: Final = (
-    "analysis.py", "clusters.py", "judged.py", "runner/results/frames.py", "trust.py",
+    "clusters.py", "ranking/analysis.py", "ranking/judged.py", "ranking/trust.py",
+    "runner/results/frames.py",
 )  # fmt: skip
 
 

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from orchestrator import files, plugins
+from orchestrator import plugins
 from orchestrator.datasets._memory import SupportsArrow, is_frame, to_json_lines
+from orchestrator.disk import files
 from orchestrator.errors import DatasetError, Fault, RecipeError, StoreError, UsageError
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins.base import Plugin
 from orchestrator.recipe import schema, source
 from orchestrator.recipe.load import find, validated
 from orchestrator.recipe.overrides import Written

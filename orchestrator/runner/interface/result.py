@@ -8,14 +8,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orchestrator.analysis import RankingAnalysis
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import answers_of, roles_in
+from orchestrator.disk.foreign import distrust, is_foreign
+from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import RunDirectoryError, StoreError, UsageError
-from orchestrator.foreign import distrust, is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
-from orchestrator.paths import STORE_NAME
-from orchestrator.permission import is_permitted
+from orchestrator.plugins.permission import is_permitted
+from orchestrator.ranking.analysis import RankingAnalysis
+from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.rankings import rankings_of
@@ -37,7 +38,6 @@ from orchestrator.runner.session.execute import Ended
 from orchestrator.statistics.trust import Trust, no_ranking
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
-from orchestrator.trust import of_frames, thresholds_of
 
 
 class Result:

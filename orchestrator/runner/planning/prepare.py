@@ -12,7 +12,7 @@ from orchestrator.contracts.method import Companion, Method, MethodSettings, cla
 from orchestrator.dataset import Dataset
 from orchestrator.datasets import open_dataset
 from orchestrator.errors import PluginError
-from orchestrator.permission import is_permitted
+from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, Recipe
 from orchestrator.runner.models.capabilities import refuse_impossible
 from orchestrator.runner.models.comparers import local_models

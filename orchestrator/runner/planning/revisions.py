@@ -7,7 +7,8 @@ from zlib import crc32
 
 import yaml
 
-from orchestrator import __version__, files
+from orchestrator import __version__
+from orchestrator.disk import files
 from orchestrator.errors import StoreError
 from orchestrator.store import RunDirectory
 

@@ -8,8 +8,8 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from orchestrator.analysis import RankingAnalysis
 from orchestrator.errors import StoreError, UsageError
+from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.recipe.schema import Recipe
 from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
 from orchestrator.statistics.sequential import PairOrder

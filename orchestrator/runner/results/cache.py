@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from orchestrator import files
+from orchestrator.disk import files
 
 T = TypeVar("T")
 

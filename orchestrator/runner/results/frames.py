@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.contracts.method import roles_of
 from orchestrator.contracts.roles import roles_in
 from orchestrator.dataset import Dataset
+from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import PluginError
 from orchestrator.frames import (
     ITEMS,
@@ -27,8 +27,8 @@ from orchestrator.frames import (
     write_parquet,
     writing_parquet,
 )
-from orchestrator.judged import Table, has_modes, judgments, tabulate
-from orchestrator.paths import STORE_NAME
+from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.records import Message
 from orchestrator.report.completeness import Completeness
 from orchestrator.roles import RowRoles, decoded

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.errors import StoreError
 
 

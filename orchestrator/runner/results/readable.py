@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator import columnar, files
+from orchestrator.disk import columnar, files
+from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import StoreError
-from orchestrator.foreign import is_foreign
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.runner.results.frames import ITEM_COLUMNS, export, is_exported, items_path, roles
 from orchestrator.runner.results.marks import read_mark

@@ -17,15 +17,15 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import frame_of
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
-from orchestrator.permission import how_to_permit_run
-from orchestrator.plugin_base import Plugin
+from orchestrator.plugins.base import Plugin
+from orchestrator.plugins.permission import how_to_permit_run
+from orchestrator.ranking.trust import Trusts, of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.settings import Settings
 from orchestrator.statistics.trust import no_ranking
 from orchestrator.summaries._scores import ScoresSummary
 from orchestrator.tables import Table, by_cluster, untrusted
-from orchestrator.trust import Trusts, of_frames, thresholds_of
 
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator import files
+from orchestrator.disk import files
 from orchestrator.errors import UsageError
 from orchestrator.serving import Keepable, RunningServer
 from orchestrator.store.clock import wall_ms

@@ -1,7 +1,7 @@
 """The rankings of a run while it runs, for displays: each method's over the prompts it finished.
 
-Judges are held to the rule of the reports (`orchestrator.trust`), on the judgments so far. A row is
-only kept when it comes; many are counted at once.
+Judges are held to the rule of the reports (`orchestrator.ranking.trust`), on the judgments so far.
+A row is only kept when it comes; many are counted at once.
 """
 
 import math
@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.ranking.trust import Tally
 from orchestrator.records import Row
 from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.roles import PairColumns
 from orchestrator.statistics.forming import Forming, Standing
 from orchestrator.statistics.trust import DEFAULTS, SHORT, Thresholds
-from orchestrator.trust import Tally
 from orchestrator.units import Part, Plan
 
 _LEVEL: Final = 0.95

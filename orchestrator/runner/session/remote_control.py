@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from orchestrator import files
+from orchestrator.disk import files
+from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
-from orchestrator.foreign import is_foreign
 from orchestrator.store import RunDirectory
 
 Action = Literal["pause", "resume", "limit", "stop"]

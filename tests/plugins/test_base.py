@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.plugin_base import ConfigT, Plugin
+from orchestrator.plugins.base import ConfigT, Plugin
 from orchestrator.settings import Settings
 
 

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from orchestrator import columnar
+from orchestrator.disk import columnar
 from orchestrator.frames import FrameFiles, write_parquet
 
 RIGHT = pl.DataFrame({"x": [1, 2], "y": ["a", "b"]})

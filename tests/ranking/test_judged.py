@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analysis import analyse_ranking
 from orchestrator.frames import FrameFiles
-from orchestrator.judged import COLUMNS, tabulate
+from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.judged import COLUMNS, tabulate
 from orchestrator.runner.results.frames import analyse
 
 STRENGTHS = {"ash": 0.6, "beech": 0.2, "cedar": -0.8}

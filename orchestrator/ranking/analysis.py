@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.judged import ROWS_AT_ONCE, Table, tabulate
+from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, tabulate
+from orchestrator.ranking.trust import of_table
 from orchestrator.statistics.association import association
 from orchestrator.statistics.coverage import summarise_coverage
 from orchestrator.statistics.position import (
@@ -41,7 +42,6 @@ from orchestrator.statistics.results import (
 )
 from orchestrator.statistics.trust import DEFAULTS, Thresholds, Trust, no_ranking, not_known_yet
 from orchestrator.statistics.win_rate import WinRates, mean_preferences, win_rates
-from orchestrator.trust import of_table
 
 __all__ = ["RankingAnalysis", "analyse_ranking"]
 

@@ -2,7 +2,8 @@
 
 Their names are common, so that a folder or package of a user can come before them on the module
 path. They are therefore imported from where `orchestrator` itself lies.
-`python -m orchestrator.own_packages MODULE ARGUMENT…` runs one of their modules in the same way.
+`python -m orchestrator.plugins.own_packages MODULE ARGUMENT…` runs one of their modules in the same
+way.
 """
 
 import importlib.util
@@ -14,7 +15,7 @@ from types import ModuleType
 from orchestrator.errors import PluginError
 
 NAMES = ("backends", "launch")
-_HOME = Path(__file__).resolve().parents[1]
+_HOME = Path(__file__).resolve().parents[2]
 
 
 def claim(name: str) -> ModuleType:

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.disk.foreign import is_foreign, owner_fault
 from orchestrator.errors import UsageError
-from orchestrator.foreign import is_foreign, owner_fault
 
 _NAME: Final = "allowed-folders.json"
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

@@ -91,7 +91,9 @@ def test_another_version_of_the_code_computes_them(folder, calls, monkeypatch):
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("module", ["analysis.py", "statistics/ratings.py", "judged.py"])
+@pytest.mark.parametrize(
+    "module", ["ranking/analysis.py", "statistics/ratings.py", "ranking/judged.py"]
+)
 def test_the_code_is_that_of_the_statistics(module, tmp_path, monkeypatch):
     for name in (*rankings._MODULES, "statistics/ratings.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

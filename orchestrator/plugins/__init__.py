@@ -18,8 +18,8 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Final, TypeVar
 
-from orchestrator import own_packages, plugin_files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
+from orchestrator.plugins import by_path, own_packages
 
 T = TypeVar("T")
 
@@ -85,17 +85,17 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     point = _installed_one(family, kind)
     if point is not None:
         return _from_outside(point.module, kind)
-    if not (plugin_files.is_file(kind) or set(".:") & set(kind)):
+    if not (by_path.is_file(kind) or set(".:") & set(kind)):
         known = known_kinds(family)
         near = difflib.get_close_matches(kind, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; available: {', '.join(known)}"
         raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
-    if not plugin_files.is_file(kind):
+    if not by_path.is_file(kind):
         module, _, chosen = kind.partition(":")
         parts = [*module.split("."), *([chosen] if ":" in kind else [])]
         if not all(part.isidentifier() for part in parts):
             raise PluginError(
-                f"{kind!r} is neither a file that ends in {plugin_files.SUFFIX} nor a module; give "
+                f"{kind!r} is neither a file that ends in {by_path.SUFFIX} nor a module; give "
                 f"'./my_method.py' or 'mypackage.mymethod'"
             )
     if not allow_code:
@@ -126,7 +126,7 @@ def package_of(point: EntryPoint) -> str:
 
 def class_name(family: str, kind: str) -> str:
     """Return the class that a kind names in its module; empty where it names none."""
-    if kind in kinds(family) or plugin_files.is_file(kind):
+    if kind in kinds(family) or by_path.is_file(kind):
         return ""
     point = _installed_one(family, kind)
     return kind.partition(":")[2] if point is None else point.attr or ""
@@ -137,13 +137,13 @@ def source_digest(kind: str) -> tuple[str, ...]:
 
     What others compute is told by their version.
     """
-    return (plugin_files.digest(kind),) if plugin_files.is_file(kind) else ()
+    return (by_path.digest(kind),) if by_path.is_file(kind) else ()
 
 
 def label(kind: str) -> str:
     """Return what tables and frames call a kind where nobody gives it another name."""
-    if plugin_files.is_file(kind):
-        return plugin_files.label(kind)
+    if by_path.is_file(kind):
+        return by_path.label(kind)
     module, _, chosen = kind.partition(":")
     return chosen or module.rpartition(".")[2]
 
@@ -271,15 +271,15 @@ def blame(error: BaseException) -> PluginError | None:
 def _from_outside(name: str, kind: str) -> ModuleType:
     module = _imported(name, kind)
     # A package has more files.
-    files = plugin_files.files(kind) if plugin_files.is_file(kind) else ()
+    files = by_path.files(kind) if by_path.is_file(kind) else ()
     _foreign_files.update(dict.fromkeys((place_of(module), *files), kind))
     return module
 
 
 def _imported(name: str, kind: str) -> ModuleType:
     try:
-        if plugin_files.is_file(kind):
-            return plugin_files.load(kind)
+        if by_path.is_file(kind):
+            return by_path.load(kind)
         return importlib.import_module(name)
     except PluginError:
         raise
@@ -303,8 +303,8 @@ def _why(error: BaseException, name: str) -> str:
         if not frame.filename.startswith("<") and frame.filename not in _IMPORTERS
     ]
     where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-    hint = plugin_files.hint_for_neighbour(name, missing) if missing else ""
+    hint = by_path.hint_for_neighbour(name, missing) if missing else ""
     return f"{where}{type(error).__name__}: {error}{hint}"
 
 
-_IMPORTERS = {__file__, plugin_files.__file__, importlib.__file__}
+_IMPORTERS = {__file__, by_path.__file__, importlib.__file__}

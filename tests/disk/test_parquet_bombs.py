@@ -6,11 +6,11 @@ import polars as pl
 import psutil
 import pytest
 
-from orchestrator import columnar, parquet_sizes
 from orchestrator.datasets import parquet
+from orchestrator.disk import columnar, parquet_sizes
 from orchestrator.errors import DatasetError, StoreError
 from orchestrator.frames import FrameFiles, write_parquet
-from tests.core import bombs
+from tests.disk import bombs
 
 ROOM_BYTES = 200 << 20
 SMALL = {

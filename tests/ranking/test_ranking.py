@@ -5,8 +5,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analysis import analyse_ranking
 from orchestrator.errors import StatisticsError
+from orchestrator.ranking.analysis import analyse_ranking
 
 STRENGTHS = {"ash": 1.0, "beech": 0.3, "cedar": -0.3, "dogwood": -1.0}
 

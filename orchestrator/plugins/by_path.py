@@ -16,8 +16,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final
 
+from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import PluginError
-from orchestrator.paths import answers, expanded
 
 SUFFIX: Final = ".py"
 _PACKAGE: Final = "__init__"

@@ -6,11 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analysis import analyse_ranking
 from orchestrator.clusters import Clusters
 from orchestrator.contracts.method import frame_of, roles_of, schema_of
 from orchestrator.frames import polars_schema
-from orchestrator.judged import order_decisions
 from orchestrator.methods import (
     alpaca_eval,
     mt_bench_judge,
@@ -18,10 +16,12 @@ from orchestrator.methods import (
     pairwise_scoring,
     pointwise,
 )
+from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.judged import order_decisions
+from orchestrator.ranking.trust import of_frames, of_rows, thresholds_of
 from orchestrator.roles import PairColumns, RowRoles
 from orchestrator.statistics.trust import DEFAULTS
-from orchestrator.trust import of_frames, of_rows, thresholds_of
-from tests.analysis.conftest import judged as a_judgment
+from tests.ranking.conftest import judged as a_judgment
 
 CLASSES: dict[str, Any] = {
     "alpaca_eval": alpaca_eval.AlpacaEval,

@@ -18,9 +18,9 @@ from typing import Final
 import polars as pl
 import psutil
 
-from orchestrator import parquet_sizes
+from orchestrator.disk import parquet_sizes
+from orchestrator.disk.paths import is_text
 from orchestrator.errors import StoreError
-from orchestrator.paths import is_text
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """Exceptions of these functions, or of collecting their frames, for missing or damaged files."""

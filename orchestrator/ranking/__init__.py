@@ -1,0 +1,1 @@
+"""Pairwise judgments to rankings, and trust in the judges that made them."""
