@@ -123,7 +123,7 @@ def questions(trees: Iterable[ast.Module]) -> Share:
 
 
 def used_once(trees: Iterable[ast.Module]) -> Share:
-    """Count the private functions and methods that their own file names exactly once."""
+    """Count, of all functions, the private ones that their own file names exactly once."""
     n_once = n_all = 0
     for tree in trees:
         nodes = list(ast.walk(tree))
@@ -132,9 +132,9 @@ def used_once(trees: Iterable[ast.Module]) -> Share:
             for node in nodes
             if isinstance(node, ast.Name | ast.Attribute)
         )
-        names = {node.name for node in nodes if isinstance(node, _FUNCTIONS)}
+        names = [node.name for node in nodes if isinstance(node, _FUNCTIONS)]
         private = {name for name in names if name[0] == "_" and not name.startswith("__")}
-        n_all += len(private)
+        n_all += len(names)
         n_once += sum(uses[name] == 1 for name in private)
     return Share(n_once, n_all)
 

@@ -9,18 +9,18 @@ Source: Xia et al. (Findings of ACL 2024), Table 6.
 
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import Field
 
 from orchestrator.clusters import CLUSTER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.summary import Analysis
 from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
-from orchestrator.prompts.files import find_file
+from orchestrator.recipe.given_file import GivenFile
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
 from orchestrator.summaries._clusters import METHODS, n_prompts, share_of, without_n
@@ -56,17 +56,6 @@ _AGREEMENT: Final = (
 )
 
 
-def _found(value: object, info: ValidationInfo) -> object:
-    """The path, absolute where the recipe's folder is known."""
-    folder = (info.context or {}).get("folder")
-    if not isinstance(value, str) or folder is None:
-        return value
-    file = find_file(value, folder)
-    if file is None:
-        raise ValueError(f"no such file: {value!r} (relative to the recipe)")
-    return str(file.resolve())
-
-
 class Config(Settings):
     """Settings of `conflict`."""
 
@@ -74,7 +63,7 @@ class Config(Settings):
     judged: tuple[str, ...] | None = Field(
         None, description="Names of the judged_rewrites methods. Default: all."
     )
-    labels: Annotated[str, BeforeValidator(_found)] | None = Field(
+    labels: GivenFile | None = Field(
         None,
         description="A file of people's labels, relative to the recipe: item, label (-1 worse, 0 "
         "the same, 1 better), and where there are several: model, turn, annotator.",

@@ -56,7 +56,7 @@ def test_a_private_function_is_used_once_where_its_file_names_it_once():
         "    def __init__(self): self._method()\n"
         "    def _method(self): _twice()\n"
     )
-    assert used_once([tree(text)]) == Share(2, 4)
+    assert used_once([tree(text)]) == Share(2, 6)
 
 
 def test_any_counts_in_every_place_of_a_signature_and_nowhere_else():
