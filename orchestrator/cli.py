@@ -232,7 +232,10 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     _format_option(report)
     charts_option(report)
     export = _command(
-        commands, "export", "runner.commands.files:export", "write the frames of a run to files"
+        commands,
+        "export",
+        "runner.commands.export:export",
+        "write tables, frames and figures of a run to files",
     )
     _run_argument(export)
     allow_code_option(export, _UNUSED)

@@ -176,30 +176,54 @@ def counted_words(n_items: int, n_clusters: int | None) -> str:
     return f"{words} in {n_clusters:,} cluster{'' if n_clusters == 1 else 's'}"
 
 
+class Parts(msgspec.Struct, frozen=True):
+    """A cell as text, in parts that may stand in columns of their own.
+
+    Attributes:
+        value: In the form of the column; `numbers.UNDEFINED` where there is none.
+        interval: With its brackets; empty without one.
+        n: Sample size, such as `n=20`; empty where it is the same for a whole table.
+        why: Why there is no value; empty where there is one.
+    """
+
+    value: str
+    interval: str = ""
+    n: str = ""
+    why: str = ""
+
+
 def cell_text(column: Column, cell: Cell) -> str:
     """A cell in its column's form, with its interval where it has one."""
+    parts = cell_parts(column, cell)
+    if parts.why:
+        return f"{parts.value} ({parts.why})"
+    return " ".join(part for part in (parts.value, parts.interval, parts.n) if part)
+
+
+def cell_parts(column: Column, cell: Cell) -> Parts:
+    """Return a cell in its column's form, its interval and its sample size apart."""
     if isinstance(cell, str):
-        return cell
+        return Parts(cell)
     if isinstance(cell, Measured):
         if cell.value is None:
-            return f"{numbers.UNDEFINED} ({cell.why})" if cell.why else numbers.UNDEFINED
-        text = _form(column)(cell.value)
+            return Parts(numbers.UNDEFINED, why=cell.why)
+        interval = ""
         if cell.low is not None and cell.high is not None:
             low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
             high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
-            text = f"{text} {low}, {high}"
-        return f"{text}{_rests_on(cell)}"
-    return numbers.UNDEFINED if cell is None else _form(column)(float(cell))
+            interval = f"{low}, {high}"
+        return Parts(_form(column)(cell.value), interval, _rests_on(cell))
+    return Parts(numbers.UNDEFINED if cell is None else _form(column)(float(cell)))
 
 
 def _rests_on(cell: Measured) -> str:
     """Return a cell's sample size: prompts, clusters of prompts, or both; empty if unknown."""
-    n = "" if cell.n is None else f" n={numbers.count(cell.n)}"
+    n = "" if cell.n is None else f"n={numbers.count(cell.n)}"
     if cell.n_clusters is None:
         return n
     clusters = numbers.counted(cell.n_clusters, "cluster")
     is_count = cell.n is None and cell.low is None
-    return f"{n} in {clusters}" if n or is_count else f" n={clusters}"
+    return f"{n} in {clusters}".strip() if n or is_count else f"n={clusters}"
 
 
 def _end(column: Column, value: float) -> str:

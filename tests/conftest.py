@@ -88,6 +88,7 @@ ALLOWED = (
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
     AllowedSkip(r"SmolLM2 is absent", lacks_smollm2, 60),
+    AllowedSkip(r"TeX is absent", lambda: shutil.which("pdflatex") is None, 2),
 )
 NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "models": (lacks_models, "torch and the bundled models are absent"),

@@ -56,6 +56,13 @@ def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
+def frame_text(frame: pl.DataFrame, form: Literal["csv", "jsonl"]) -> str:
+    """Return a frame as the text that `write_frame` writes."""
+    if form == "csv":
+        return harmless(frame).write_csv()
+    return _HIDDEN.sub(_as_json, frame.write_ndjson())
+
+
 def write_about(path: Path, about: Mapping[str, object]) -> None:
     """Write what exported files are about as JSON, replaced as a whole.
 

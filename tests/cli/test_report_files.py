@@ -30,7 +30,7 @@ def test_charts_are_files_of_their_own(run, command, here):
     code, _, _ = command("report", run, "--charts", "charts")
     assert code == 0
     found = {path.suffix for path in (here / "charts").iterdir()}
-    assert found == {".svg", ".png"}
+    assert found == {".svg", ".pdf", ".png"}
     assert (here / "charts" / "ratings-pairwise-ranking-judge.png").read_bytes()[1:4] == b"PNG"
 
 

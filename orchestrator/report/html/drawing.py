@@ -78,7 +78,7 @@ def _clean(element: ET.Element, prefix: str) -> None:
 
 
 def write_charts(figures: list[Figure], folder: Path) -> list[Path]:
-    """Each figure as `<key>.svg` and `<key>.png`; the paths of all.
+    """Write each figure as `<key>.svg`, `.pdf` and `.png`, and return their paths.
 
     Raises:
         UsageError: If a file can't be written.
@@ -92,8 +92,9 @@ def write_charts(figures: list[Figure], folder: Path) -> list[Path]:
             # A file of its own stands on any ground, so it brings one.
             found = {**charts.draw(figure.picture), "background": "white", "padding": 12}
             for suffix, content in (
-                ("svg", vl_convert.vegalite_to_svg(found).encode()),
-                ("png", vl_convert.vegalite_to_png(found, scale=_SCALE)),
+                ("svg", vl_convert.vegalite_to_svg(found, allowed_base_urls=[]).encode()),
+                ("pdf", vl_convert.vegalite_to_pdf(found, allowed_base_urls=[])),
+                ("png", vl_convert.vegalite_to_png(found, scale=_SCALE, allowed_base_urls=[])),
             ):
                 path = folder / f"{figure.key}.{suffix}"
                 files.write(path, content)

@@ -1,9 +1,12 @@
 """Figures of rankings: ratings, who can be told apart, wins, categories, and the judge."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final
+
+import msgspec
 
 from orchestrator import numbers
 from orchestrator.report import words
@@ -39,7 +42,10 @@ def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]
         found += [_wins(analysis)]
     if analysis.categories:
         found += [_categories(analysis, models)]
-    return found
+    return [
+        dataclasses.replace(one, table=msgspec.structs.replace(one.table, warning=analysis.warning))
+        for one in found
+    ]
 
 
 def groups(analysis: RankingAnalysis) -> list[list[str]]:

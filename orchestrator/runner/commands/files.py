@@ -8,12 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.files import write_about, write_frame
 from orchestrator.report.generic import generic_table
 from orchestrator.report.page import print_to
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
-from orchestrator.report.waiting import progress
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said
 
@@ -65,22 +63,4 @@ def compare(options: argparse.Namespace) -> int:
             Said().complain(note)
         for table in found.tables:
             print_to(sys.stdout, generic_table(table))
-    return EXIT_COMPLETE
-
-
-def export(options: argparse.Namespace) -> int:
-    """Write a run's frames to files."""
-    result = api.load(run_path(options.run), allow_code=options.allow_code)
-    if warning := result.completeness.words():
-        Said().complain(warning)
-    rows = {}
-    with progress("writing frames", len(result.frames)) as advance:
-        for name, frame in result.frames.items():
-            path = Path(options.to) / f"{name}.{options.format}"
-            write_frame(frame, path, options.format)
-            advance(1)
-            rows[path.name] = frame.height
-            write_to(sys.stdout, f"{safe_line(str(path))}: {frame.height:,} rows\n")
-    about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
-    write_about(Path(options.to) / "export.json", about)
     return EXIT_COMPLETE

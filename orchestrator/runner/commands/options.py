@@ -27,20 +27,39 @@ def untrusted_option(command: argparse.ArgumentParser) -> None:
 
 def charts_option(command: argparse.ArgumentParser) -> None:
     """`--charts`."""
-    command.add_argument("--charts", metavar="DIR", help="write each chart to DIR as SVG and PNG")
+    command.add_argument(
+        "--charts", metavar="DIR", help="write each chart to DIR as SVG, PDF and PNG"
+    )
 
 
 def export_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator export`, but for the run."""
-    command.add_argument(
-        "--to", required=True, metavar="DIR", help="output folder, created if necessary"
-    )
+    command.add_argument("--to", metavar="DIR", help="output folder, created if necessary")
     command.add_argument(
         "--format",
-        choices=["parquet", "csv", "jsonl"],
+        choices=["parquet", "csv", "jsonl", "latex", "markdown", "html"],
         default="parquet",
         help="parquet (default) and jsonl are exact; csv is escaped for spreadsheets",
     )
+    command.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="export only this table of the report (repeatable); without --to print it",
+    )
+    command.add_argument(
+        "--frame",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="export only this frame (repeatable)",
+    )
+    command.add_argument(
+        "--figures", metavar="DIR", help="write each figure to DIR as SVG, PDF and PNG"
+    )
+    command.add_argument("--list", action="store_true", help="list the tables and frames")
+    command.add_argument("--json", action="store_true", help="print machine-readable JSON (--list)")
 
 
 def probe_options(command: argparse.ArgumentParser) -> None:

@@ -52,7 +52,7 @@ def write_html(result: Result, to: Path | None = None) -> Path:
 
 
 def write_charts(result: Result, folder: Path) -> list[Path]:
-    """Write each chart of a run as SVG and PNG; the paths.
+    """Write each chart of a run as SVG, PDF and PNG; the paths.
 
     Raises:
         UsageError: If charts can't be drawn here, or a file can't be written.

@@ -1,0 +1,1 @@
+"""Tables of a report as files for papers and programs, one module a format."""

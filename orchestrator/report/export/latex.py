@@ -1,0 +1,204 @@
+r"""Tables as LaTeX that needs no package but `booktabs`.
+
+Every text may come from a model: nothing in it is obeyed by TeX. Numbers are typeset in math mode,
+so that signs and thousands separators come out right; a value, its interval and its sample size
+stand in columns of their own, which aligns each of them.
+"""
+
+import re
+from collections.abc import Sequence
+from string import ascii_lowercase
+from typing import Final
+
+from orchestrator import figures, numbers
+from orchestrator.report.text import safe_line
+from orchestrator.tables import Cell, Column, Parts, Table, cell_parts
+
+_NUMBER: Final = re.compile(r"(?<![\w.])[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
+# What TeX obeys, what it sets as another sign, and what a row or `\\` takes for an argument.
+_ESCAPES: Final = str.maketrans({
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "`": r"\textasciigrave{}",
+    "'": "'{}",
+    "-": "-{}",
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "\N{EN DASH}": "--",
+    "\N{EM DASH}": "---",
+    "\N{MINUS SIGN}": "$-$",
+    "·": r"\textperiodcentered{}",
+    "…": r"\ldots{}",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "≈": r"$\approx$",
+    "≠": r"$\neq$",
+    "±": r"$\pm$",
+    "\N{MULTIPLICATION SIGN}": r"$\times$",
+    "→": r"$\rightarrow$",
+    "Δ": r"$\Delta$",
+    "\N{GREEK SMALL LETTER ALPHA}": r"$\alpha$",
+    "κ": r"$\kappa$",
+    "\N{GREEK SMALL LETTER RHO}": r"$\rho$",
+    "τ": r"$\tau$",
+    "²": r"$^2$",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+})  # fmt: skip
+# Beyond this pdfLaTeX has no glyphs without more packages.
+_LAST_LATIN: Final = 0x17F
+
+
+def escaped(text: str) -> str:
+    """Return text from outside as LaTeX that sets it as it is, on one line."""
+    line = safe_line(text).translate(_ESCAPES)
+    # Two hyphens or apostrophes would become one sign; a lone one needs no braces.
+    return re.sub(r"([-'])\{\}(?!\1)", r"\1", line)
+
+
+def latex(table: Table, *, name: str, about: str = "") -> str:
+    """Return a table as a `table` environment with caption, label and notes.
+
+    Args:
+        table: The table.
+        name: Of the table in its run; the label is made of it.
+        about: Where it comes from, for a comment.
+    """
+    footnotes: dict[str, str] = {}
+    columns = _columns(table)
+    body = [_row(table.columns, columns, row, footnotes) for row in table.rows]
+    head = " & ".join(
+        _heading(column, parts) for column, parts in zip(table.columns, columns, strict=True)
+    )
+    lines = [
+        rf"\begin{{tabular}}{{{''.join(map(_alignment, columns))}}}",
+        r"  \toprule",
+        rf"  {head} \\",
+        r"  \midrule",
+        *(rf"  {line} \\" for line in body),
+        r"  \bottomrule",
+        r"\end{tabular}",
+        *_notes(table, footnotes),
+    ]
+    caption = ". ".join(part for part in (escaped(table.title), escaped(table.basis)) if part)
+    text = "\n".join([
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{caption}.}}",
+        rf"  \label{{tab:{figures.key(name)}}}",
+        *(f"  {line}" for line in lines),
+        r"\end{table}",
+    ]) + "\n"  # fmt: skip
+    return "".join(f"% {line}\n" for line in _comments(about, text)) + text
+
+
+def _comments(about: str, text: str) -> list[str]:
+    found = [safe_line(about)] if about else []
+    found.append(r"Needs \usepackage{booktabs} in the preamble.")
+    if any(ord(character) > _LAST_LATIN for character in text):
+        found.append("Compile with LuaLaTeX or XeLaTeX and a font that has all of its characters.")
+    return found
+
+
+def _columns(table: Table) -> list[tuple[str, ...]]:
+    """Return the fields of `Parts` that each column of a table has, `value` first."""
+    found: list[tuple[str, ...]] = []
+    for place, column in enumerate(table.columns):
+        cells = [cell_parts(column, row[place]) for row in table.rows]
+        more = [field for field in ("interval", "n") if any(getattr(c, field) for c in cells)]
+        found.append(("text",) if column.form == "text" else ("value", *more))
+    return found
+
+
+def _alignment(fields: tuple[str, ...]) -> str:
+    return "l" if fields == ("text",) else "r" + r"@{\ }l" * (len(fields) - 1)
+
+
+def _heading(column: Column, fields: tuple[str, ...]) -> str:
+    if len(fields) == 1:
+        return escaped(column.name)
+    return rf"\multicolumn{{{len(fields)}}}{{c}}{{{escaped(column.name)}}}"
+
+
+def _row(
+    columns: Sequence[Column],
+    fields: Sequence[tuple[str, ...]],
+    row: Sequence[Cell],
+    footnotes: dict[str, str],
+) -> str:
+    cells: list[str] = []
+    for column, wanted, cell in zip(columns, fields, row, strict=True):
+        parts = cell_parts(column, cell)
+        if wanted == ("text",):
+            cells.append(escaped(parts.value))
+            continue
+        cells.append(_value(parts, footnotes))
+        cells += [_typeset(getattr(parts, field)) for field in wanted[1:]]
+    return " & ".join(cells)
+
+
+def _value(parts: Parts, footnotes: dict[str, str]) -> str:
+    if not parts.why:
+        return _typeset(parts.value)
+    mark = footnotes.setdefault(parts.why, _mark(len(footnotes)))
+    return rf"{_typeset(parts.value)}\textsuperscript{{{mark}}}"
+
+
+def _mark(place: int) -> str:
+    """Return the mark of a footnote: a to z, then aa, ab and so on."""
+    repeated, letter = divmod(place, len(ascii_lowercase))
+    return (_mark(repeated - 1) if repeated else "") + ascii_lowercase[letter]
+
+
+def _typeset(text: str) -> str:
+    """Typeset our own spelling of a number or interval."""
+    parts: list[str] = []
+    at = 0
+    for found in _NUMBER.finditer(text):
+        number = found[0].replace(",", "{,}")
+        parts += [_words(text[at : found.start()]), f"${number}$"]
+        at = found.end()
+    return "".join([*parts, _words(text[at:])])
+
+
+def _words(text: str) -> str:
+    """Escape our own words between numbers, whose blanks at the ends count."""
+    before = " " if text.startswith(" ") and text.strip() else ""
+    after = " " if text.endswith(" ") else ""
+    found = f"{before}{escaped(text)}{after}".replace(r" \%", r"\,\%")
+    # No row begins with a bracket of ours.
+    return found.replace("{[}", "[").replace("{]}", "]")
+
+
+def _notes(table: Table, footnotes: dict[str, str]) -> list[str]:
+    found = [rf"\textbf{{{escaped(table.warning)}}}"] if table.warning else []
+    found += [rf"\textsuperscript{{{mark}}} {escaped(why)}." for why, mark in footnotes.items()]
+    if any(numbers.OPEN in line for row in table.rows for line in _intervals(table, row)):
+        found.append("open: the data give no bound on this side.")
+    found += [f"{escaped(note)}." for note in table.notes]
+    if not found:
+        return []
+    return [
+        r"\par\smallskip",
+        r"\begin{minipage}{\linewidth}\footnotesize\raggedright",
+        *(rf"  {line}\par" for line in found),
+        r"\end{minipage}",
+    ]
+
+
+def _intervals(table: Table, row: Sequence[Cell]) -> list[str]:
+    return [
+        cell_parts(column, cell).interval for column, cell in zip(table.columns, row, strict=True)
+    ]

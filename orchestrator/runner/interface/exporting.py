@@ -1,0 +1,184 @@
+"""Tables, frames and figures of a run as files."""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+import msgspec
+import polars as pl
+
+from orchestrator import __version__, figures
+from orchestrator.disk import files
+from orchestrator.errors import UsageError
+from orchestrator.frames import is_name
+from orchestrator.recipe.faults import nearest
+from orchestrator.report.export.columns import frame_of, table_of
+from orchestrator.report.export.latex import latex
+from orchestrator.report.export.web import html
+from orchestrator.report.files import Format, write_frame
+from orchestrator.report.generic import generic_markdown
+from orchestrator.report.html.page import sections
+from orchestrator.runner.interface.html_report import material
+from orchestrator.runner.interface.result import Result
+from orchestrator.tables import Table
+
+TextFormat = Literal["latex", "markdown", "html"]
+
+_T = TypeVar("_T")
+_SUFFIXES: Final[dict[TextFormat, str]] = {"latex": "tex", "markdown": "md", "html": "html"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Tables and frames that are asked for by name; all that fit the format where both are empty.
+
+    Attributes:
+        tables: Names of tables of the report.
+        frames: Names of frames.
+    """
+
+    tables: Sequence[str] = ()
+    frames: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        """Return True if anything is asked for by name."""
+        return bool(self.tables or self.frames)
+
+
+_ALL: Final = Wanted()
+
+
+def report_tables(result: Result) -> dict[str, Table]:
+    """Return every table of the HTML report by a name that stays the same between runs.
+
+    A table of a run that is not complete, or that rests on a judge that can't be trusted, carries
+    the warning.
+    """
+    # The page's own copies have their warnings in the title.
+    of_page = replace(material(result), tables=result.tables)
+    found: dict[str, Table] = {}
+    for section in sections(of_page):
+        drawn = [
+            msgspec.structs.replace(table, basis=table.basis or figure.basis)
+            for figure in section.figures
+            for table in (figure.table, *figure.beside)
+        ]
+        for table in (*drawn, *section.tables, *section.folded):
+            if table.columns and table.rows:
+                _add(found, table)
+    if not (warning := result.completeness.words()):
+        return found
+    return {name: _warned(table, warning) for name, table in found.items()}
+
+
+def _add(found: dict[str, Table], table: Table) -> None:
+    name = table.key
+    if table.source and table.source not in name.split("."):
+        name = f"{table.source}.{name}"
+    known = found.get(name)
+    # A figure draws the first table of its method, which stands among all tables too.
+    if known is None or known.rows != table.rows:
+        found[_free(name, found)] = table
+
+
+def _warned(table: Table, warning: str) -> Table:
+    return msgspec.structs.replace(table, warning=f"{warning} {table.warning}".rstrip())
+
+
+def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, str]:
+    """Return tables as text, by name: those asked for, frames as tables too, or all of the report.
+
+    Raises:
+        UsageError: If there is no such table or frame; names the nearest.
+    """
+    of_report = report_tables(result) if wanted.tables or not wanted else {}
+    found = {name: _one(of_report, name, "table") for name in wanted.tables or of_report}
+    for name in wanted.frames:
+        found[_free(name, found)] = table_of(name, _one(result.frames, name, "frame"))
+    return {name: _text(table, name, form, result) for name, table in found.items()}
+
+
+def readers(result: Result, wanted: Wanted = _ALL) -> dict[str, Callable[[], pl.DataFrame]]:
+    """Return what reads each frame that is asked for, tables as frames too; or all frames.
+
+    Raises:
+        UsageError: If there is no such table or frame; names the nearest.
+    """
+    found: dict[str, Callable[[], pl.DataFrame]] = {}
+    for name in wanted.frames or (() if wanted.tables else tuple(result.frames)):
+        if name not in result.frames:
+            raise _unknown(result.frames, name, "frame")
+        found[name] = partial(result.frames.__getitem__, name)
+    of_report = report_tables(result) if wanted.tables else {}
+    for name in wanted.tables:
+        found[_free(name, found)] = partial(frame_of, _one(of_report, name, "table"))
+    return found
+
+
+def write_texts(
+    result: Result, form: TextFormat, folder: Path, wanted: Wanted = _ALL
+) -> Iterator[Path]:
+    """Write each of `texts` to a file of its own, replaced as a whole; their paths.
+
+    Raises:
+        UsageError: If there is no such table or frame, or a file can't be written.
+    """
+    taken: set[str] = set()
+    for name, text in texts(result, form, wanted).items():
+        path = folder / f"{_free(figures.key(name), taken)}.{_SUFFIXES[form]}"
+        taken.add(path.stem)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write(path, text.encode(errors="backslashreplace"))
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        yield path
+
+
+def write_frames(
+    result: Result, form: Format, folder: Path, wanted: Wanted = _ALL
+) -> Iterator[tuple[Path, int]]:
+    """Write each of `readers` to a file of its own; their paths and numbers of rows.
+
+    Raises:
+        UsageError: If there is no such table or frame, or a file can't be written.
+    """
+    taken: set[str] = set()
+    for name, read in readers(result, wanted).items():
+        stem = name if is_name(name) else figures.key(name)
+        path = folder / f"{_free(stem, taken)}.{form}"
+        taken.add(path.stem)
+        frame = read()
+        write_frame(frame, path, form)
+        yield path, frame.height
+
+
+def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:
+    match form:
+        case "latex":
+            recipe = result.settings.get("name", result.path.name)
+            about = f"Table {name} of the run {recipe}, written by orchestrator {__version__}."
+            return latex(table, name=name, about=about)
+        case "markdown":
+            return generic_markdown(table) + "\n"
+        case "html":
+            return html(table, name=figures.key(name))
+
+
+def _one(known: Mapping[str, _T], name: str, what: str) -> _T:
+    if name not in known:
+        raise _unknown(known, name, what)
+    return known[name]
+
+
+def _unknown(known: Iterable[str], name: str, what: str) -> UsageError:
+    return UsageError(f"no {what} {name!r} in this run{nearest(name, known)}")
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """Return the name, with a number where another has it."""
+    numbered = (f"{name}-{n}" for n in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)

@@ -1,0 +1,93 @@
+"""`orchestrator export`: tables of the report and frames, to a folder or stdout."""
+
+import csv
+import importlib.util
+import io
+import json
+import xml.etree.ElementTree as ET
+
+import polars as pl
+import pytest
+
+from orchestrator.errors import EXIT_USAGE
+
+
+@pytest.fixture
+def made(command, recipe):
+    """A complete run with a table of answers."""
+    path = recipe(methods=[{"kind": "answers", "answer": {"max_tokens": 4}}])
+    assert command("run", path, "--display", "none")[0] == 0
+    return "made"
+
+
+def test_the_list_names_tables_and_frames(command, made):
+    code, out, _ = command("export", made, "--list", "--json")
+    listed = json.loads(out)
+    assert code == 0
+    tables = {one["name"]: one for one in listed["tables"]}
+    assert tables["answers"]["title"] == "Answers"
+    assert [one["name"] for one in listed["frames"]] == ["answers", "items"]
+    assert "tables of the report" in command("export", made, "--list")[1]
+
+
+def test_a_table_goes_to_stdout_in_each_text_format(command, made):
+    out = {
+        form: command("export", made, "--table", "answers", "--format", form)[1]
+        for form in ("latex", "markdown", "html", "csv", "jsonl")
+    }
+    assert r"\toprule" in out["latex"]
+    assert r"\label{tab:answers}" in out["latex"]
+    assert out["markdown"].startswith("## Answers\n")
+    assert out["html"].startswith("<!doctype html>")
+    (first, *_) = list(csv.DictReader(io.StringIO(out["csv"])))
+    (same, *_) = [json.loads(line) for line in out["jsonl"].splitlines()]
+    assert first["model"] == same["model"]
+    assert int(first["answers"]) == same["answers"] > 0
+
+
+def test_an_unknown_table_or_frame_names_the_nearest(command, made):
+    code, out, err = command("export", made, "--table", "anwsers", "--format", "latex")
+    assert (code, out) == (EXIT_USAGE, "")
+    assert "no table 'anwsers' in this run; did you mean 'answers'?" in err
+    code, _, err = command("export", made, "--frame", "itms", "--to", "x")
+    assert code == EXIT_USAGE
+    assert "no frame 'itms' in this run; did you mean 'items'?" in err
+
+
+def test_without_a_folder_the_command_says_what_to_give(command, made):
+    code, _, err = command("export", made)
+    assert code == EXIT_USAGE
+    assert "--to DIR" in err
+    assert "--table NAME" in err
+
+
+def test_a_table_and_a_frame_of_one_name_are_two_files(command, made, here):
+    code, out, _ = command("export", made, "--table", "answers", "--frame", "answers", "--to", "x")
+    assert code == 0
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "x/answers.parquet", "x/answers-2.parquet",
+    ]  # fmt: skip
+    assert "status" in pl.read_parquet(here / "x" / "answers.parquet").columns
+    assert "exact match.low" in pl.read_parquet(here / "x" / "answers-2.parquet").columns
+
+
+def test_every_table_of_the_report_is_written_as_latex(command, made, here):
+    code, out, _ = command("export", made, "--format", "latex", "--to", "tex")
+    assert code == 0
+    written = sorted((here / "tex").iterdir())
+    assert len(written) == len(out.splitlines()) >= 3
+    assert all(r"\bottomrule" in path.read_text(encoding="utf-8") for path in written)
+
+
+def test_figures_are_vector_and_raster_files(command, made, here):
+    if importlib.util.find_spec("vl_convert") is None:
+        pytest.fail("the extra [report] is part of the set-up")
+    code, out, _ = command("export", made, "--figures", "drawn")
+    assert code == 0
+    begins = {".svg": b"<svg", ".pdf": b"%PDF-1.", ".png": b"\x89PNG\r\n"}
+    paths = [here / line for line in out.splitlines()]
+    assert {path.suffix for path in paths} == set(begins)
+    for path in paths:
+        assert path.read_bytes().startswith(begins[path.suffix])
+        if path.suffix == ".svg":
+            ET.fromstring(path.read_text(encoding="utf-8"))  # noqa: S314 (our own file)
