@@ -17,6 +17,7 @@ from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
     charts_option,
+    compare_options,
     export_options,
     gc_options,
     html_option,
@@ -244,13 +245,10 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     compare = _command(
         commands,
         "compare",
-        "runner.commands.files:compare",
-        "compare two runs on the items they share",
+        "runner.commands.comparing:compare",
+        "compare runs, or the models, judges or methods of a run, on common items",
     )
-    _run_argument(compare)
-    compare.add_argument("other", metavar="OTHER", help="run to compare with")
-    allow_code_option(compare)
-    untrusted_option(compare)
+    compare_options(compare)
     _form_option(compare)
     status = _command(commands, "status", "runner.commands.run:status", "show the state of a run")
     _run_argument(status)

@@ -18,8 +18,8 @@ from orchestrator.disk.paths import RUNS as _RUNS
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.report.display import Kind, make_display
 from orchestrator.report.planned import Plan
+from orchestrator.runner.comparing.comparison import Comparison, compare
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
-from orchestrator.runner.interface.comparing import Comparison, compare
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
 from orchestrator.runner.interface.running import How, run_prepared
@@ -333,17 +333,22 @@ async def aload(
 
 
 async def acompare(
-    a: Result | str | PathLike[str],
-    b: Result | str | PathLike[str],
-    *,
+    *runs: Result | str | PathLike[str],
+    by: str | None = None,
+    match: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    baseline: str = "",
     confidence_level: float = 0.95,
     allow_code: bool = False,
 ) -> Comparison:
-    """Compare two runs without blocking the event loop; see `compare`.
+    """Compare runs without blocking the event loop; see `compare`.
 
     Args:
-        a: As in `compare`.
-        b: As in `compare`.
+        runs: As in `compare`.
+        by: As in `compare`.
+        match: As in `compare`.
+        scores: As in `compare`.
+        baseline: As in `compare`.
         confidence_level: As in `compare`.
         allow_code: As in `compare`.
 
@@ -356,7 +361,16 @@ async def acompare(
     Example:
         >>> found = await orchestrator.acompare("runs/a", "runs/b")  # doctest: +SKIP
     """
-    call = partial(compare, a, b, confidence_level=confidence_level, allow_code=allow_code)
+    call = partial(
+        compare,
+        *runs,
+        by=by,
+        match=match,
+        scores=scores,
+        baseline=baseline,
+        confidence_level=confidence_level,
+        allow_code=allow_code,
+    )
     return await in_thread(lambda _: call())
 
 

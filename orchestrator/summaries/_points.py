@@ -1,4 +1,4 @@
-"""Scores of a run's methods in one shape: item, cluster, category, turn, model, value.
+"""Scores of a run's methods in one shape: item, cluster, category, turn, model, opponent, value.
 
 A frame of pairs gives each of its two models a point: P(A better) and 1 - P(A better).
 """
@@ -22,6 +22,7 @@ _SHAPE: Final = {
     "category": pl.String(),
     "turn": pl.Int64(),
     "model": pl.String(),
+    "opponent": pl.String(),
     "judge": pl.String(),
     "value": pl.Float64(),
 }
@@ -40,7 +41,8 @@ class Score(msgspec.Struct, frozen=True):
     Attributes:
         name: "method.column".
         orientation: 1 where more is better, -1 where less is.
-        points: Columns item, cluster, category, turn, model, judge, value; missing values are null.
+        points: Columns item, cluster, category, turn, model, opponent, judge, value; missing values
+            are null, and so is the opponent where the points are no comparisons.
         is_pairwise: Whether the points come from comparisons.
     """
 
@@ -129,8 +131,10 @@ def score(context: Context, source: Source, column: str) -> Score:
         points = rows.select(*_SHAPE)
         return Score(name, source.scores.get(column, 1), points, is_pairwise=False)
     sides = [
-        rows.with_columns(model=pl.col("model_a")).select(*_SHAPE),
-        rows.with_columns(model=pl.col("model_b"), value=1.0 - pl.col("value")).select(*_SHAPE),
+        rows.with_columns(model=pl.col("model_a"), opponent=pl.col("model_b")).select(*_SHAPE),
+        rows.with_columns(
+            model=pl.col("model_b"), opponent=pl.col("model_a"), value=1.0 - pl.col("value")
+        ).select(*_SHAPE),
     ]
     return Score(name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True)
 

@@ -1,6 +1,7 @@
-"""Two runs compared: which items count, and intervals of paired differences."""
+"""Runs compared: which items count, names matched, paired differences, ratings, agreement."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import stats
 
 import orchestrator
 from orchestrator import RunDirectoryError, StatisticsError, UsageError
+from orchestrator.tables import Measured
 from tests.api.made import METHODS, MODELS, ROWS, recipe
 
 BETTER = {**MODELS, "weak": {"server": "fake", "weights": "a:0.95"}}
@@ -36,7 +38,8 @@ def points(result, model):
 def test_differences_are_paired_on_the_items_of_both(runs):
     a, b = runs
     found = orchestrator.compare(a, b)
-    assert (found.n_shared, found.n_items) == (6, (8, 7))
+    assert found.n_common == 6
+    assert [(run["n_items"], run["n_alone"]) for run in found.runs] == [(8, 2), (7, 1)]
     row = found.to_frame().row(by_predicate=pl.col("model") == "weak", named=True)
     mine, others = points(a, "weak"), points(b, "weak")
     both = sorted(set(mine) & set(others))
@@ -72,27 +75,185 @@ def test_a_higher_confidence_level_is_wider(runs):
         orchestrator.compare(*runs, confidence_level=1.0)
 
 
-def test_the_forms_say_the_same(runs):
+def test_the_forms_say_the_same(runs, tmp_path):
     found = orchestrator.compare(*runs)
     row = found.to_frame().row(0, named=True)
-    assert f"{row['difference']:+.3f}".lstrip("+-") in found.to_markdown()
+    shown = f"{row['difference']:+.3f}".lstrip("+-")
+    assert shown in found.to_markdown()
     said = json.loads(found.to_json())
-    assert said["n_shared"] == 6
+    assert said["n_common"] == 6
+    assert said["differences"][0]["difference"] == row["difference"]
+    assert {run["label"]: run["name"] for run in said["runs"]} == {"A": "made", "B": "made"}
     assert said["tables"][0]["rows"]
     assert "<table>" in found._repr_html_()
-    assert "6 items of both runs; A has 8, B 7." in found.notes
+    page = found.to_html(tmp_path / "c.html").read_text(encoding="utf-8")
+    assert shown in page
+    assert found.headline[0] in page
+    assert "6 items in common; A has 8, B has 7." in found.notes
 
 
-def test_other_opponents_and_other_scores_are_said_and_not_compared(runs, tmp_path):
+def test_items_that_are_not_common_are_named(runs):
+    found = orchestrator.compare(*runs)
+    (note,) = [note for note in found.notes if "only in B" in note and "item" in note]
+    (alone,) = found.runs[1]["items_alone"]
+    assert note == f"1 item is not compared, only in B: {alone}."
+
+
+def test_models_that_the_other_run_lacks_are_said_and_not_compared(runs, tmp_path):
     models = {**MODELS, "third": {"server": "fake", "weights": "c:0.5"}}
     three = orchestrator.run(recipe(models=models), run_dir=tmp_path / "three")
     found = orchestrator.compare(runs[0], three)
-    assert found.tables == ()
-    assert any("the pairs of models differ" in note for note in found.notes)
+    assert any(note == "Not compared: model third only in B." for note in found.notes)
+    # Judgments against the third model are in one run only, and so in neither mean.
+    assert found.to_frame()["difference"].to_list() == [0.0, 0.0]
+
+
+def test_scores_that_only_one_run_has_are_not_compared(runs, tmp_path):
     methods = [*METHODS, "answers"]
     more = orchestrator.run(recipe(methods=methods), run_dir=tmp_path / "more")
     found = orchestrator.compare(runs[0], more)
-    assert "answers.mean_logprob: only in B." in found.notes
+    assert "Not compared: method answers only in B." in found.notes
+    assert set(found.to_frame()["score"]) == {"pairwise_ranking.prefer_a"}
+
+
+def test_models_are_matched_by_name_where_one_asks(runs, tmp_path):
+    models = {**MODELS, "weak:2": {"server": "fake", "weights": "a:0.95"}}
+    del models["weak"]
+    other = orchestrator.run(recipe(models=models), run_dir=tmp_path / "other")
+    alone = orchestrator.compare(runs[0], other)
+    assert alone.differences == ()
+    assert "Nothing to compare" in alone.headline[0]
+    assert any("--match model=weak:weak:2" in note for note in alone.notes)
+    found = orchestrator.compare(runs[0], other, match=["model=weak:weak:2"])
+    row = found.to_frame().row(by_predicate=pl.col("model") == "weak", named=True)
+    mine, others = points(runs[0], "weak"), points(other, "weak:2")
+    expected = np.mean([others[item] - mine[item] for item in mine])
+    assert row["difference"] == pytest.approx(expected)
+    assert "model 'weak' of A is matched with 'weak:2' of B." in found.notes
+
+
+@pytest.mark.parametrize(
+    ("match", "said"),
+    [
+        ("model=weak:stron", "has no model 'stron'; did you mean 'strong'?"),
+        ("modle=weak:strong", "did you mean 'model'?"),
+        ("model=weak", "expected one name for each of the 2 runs"),
+        ("weak:strong", "invalid match"),
+        ("judge=strong:judge", "has no judge 'strong'"),
+    ],
+)
+def test_a_match_that_cannot_be_is_refused(runs, match, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        orchestrator.compare(*runs, match=[match])
+
+
+def test_another_judge_is_matched_and_its_agreement_measured(runs, tmp_path):
+    models = {name: entry for name, entry in MODELS.items() if name != "judge"}
+    models["other"] = {"server": "fake", "weights": "k:0.2"}
+    methods = [{**METHODS[0], "judges": ["other"]}]
+    given = recipe(models=models, methods=methods)
+    found = orchestrator.compare(runs[0], orchestrator.run(given, run_dir=tmp_path / "judged"))
+    assert "judge 'judge' of A is matched with 'other' of B." in found.notes
+    (table,) = [one for one in found.tables if one.key == "compare.agreement"]
+    one, two, n, same, _ = table.rows[0]
+    assert isinstance(same, Measured)
+    assert (one, two) == ("judge · A", "other · B")
+    verdicts = [
+        np.sign([points(run, "weak")[item] - 0.5 for item in sorted(points(runs[0], "weak"))])
+        for run in (runs[0], orchestrator.load(tmp_path / "judged"))
+    ]
+    assert same.value == pytest.approx(np.mean(verdicts[0] == verdicts[1]))
+    assert n == 8
+
+
+def test_models_of_one_run_are_compared_with_holm_over_all_pairs(tmp_path):
+    models = {**MODELS, "third": {"server": "fake", "weights": "c:0.5"}}
+    rows = [{"question": f"Question {n}?"} for n in range(30)]
+    run = orchestrator.run(recipe(rows, models=models), run_dir=tmp_path / "three")
+    found = orchestrator.compare(run)
+    assert found.by == "model"
+    assert len(found.differences) == 3
+    p_values = [one.p_value or 0.0 for one in found.differences]
+    order = np.argsort(p_values)
+    steps = np.maximum.accumulate([min(1, p * (3 - k)) for k, p in enumerate(np.sort(p_values))])
+    assert [found.differences[at].adjusted_p for at in order] == pytest.approx(list(steps))
+    only = orchestrator.compare(run, baseline="third")
+    assert [one.first for one in only.differences] == ["third", "third"]
+
+
+def test_methods_of_one_run_are_compared_on_their_columns(tmp_path):
+    methods = [{**METHODS[0], "name": "five"}, {**METHODS[0], "name": "two", "labels": "two"}]
+    run = orchestrator.run(recipe(methods=methods), run_dir=tmp_path / "methods")
+    found = orchestrator.compare(run, by="method")
+    assert {(one.score, one.first, one.second) for one in found.differences} == {
+        ("prefer_a", "five", "two")
+    }
+    assert {one.model for one in found.differences} == {"weak", "strong"}
+
+
+def test_judges_of_one_run_are_compared_on_the_same_pairs(tmp_path):
+    models = {**MODELS, "other": {"server": "fake", "weights": "k:0.2"}}
+    methods = [{**METHODS[0], "judges": ["judge", "other"]}]
+    run = orchestrator.run(recipe(models=models, methods=methods), run_dir=tmp_path / "judges")
+    found = orchestrator.compare(run, by="judge")
+    (weak,) = [one for one in found.differences if one.model == "weak"]
+    rows = run.frames["judgments"].filter(pl.col("status") == "ok")
+    means = {
+        judge: np.mean(
+            [
+                p if a == "weak" else 1 - p
+                for a, p, j in rows.select("model_a", "prefer_a", "judge").iter_rows()
+                if j == judge
+            ]
+        )
+        for judge in ("judge", "other")
+    }
+    assert weak.difference == pytest.approx(means["other"] - means["judge"])
+    assert any(one.key == "compare.agreement" for one in found.tables)
+
+
+def test_ratings_of_runs_that_share_models_are_on_one_scale(runs):
+    found = orchestrator.compare(*runs)
+    # The weak model has other weights in B, and is another competitor there.
+    (ranking,) = found.rankings
+    assert {one.model for one in ranking.ratings} == {"weak · A", "weak · B", "strong"}
+    rating = {one.model: one.rating or 0.0 for one in ranking.ratings}
+    # Each weak model met only the strong one, so its rating is the logit of its win rate there.
+    for label, run in zip("AB", runs, strict=True):
+        both = set(points(runs[0], "weak")) & set(points(runs[1], "weak"))
+        share = np.mean([points(run, "weak")[item] for item in both])
+        gap = 400 * np.log10(share / (1 - share))
+        assert rating[f"weak · {label}"] - rating["strong"] == pytest.approx(gap, abs=1e-3)
+
+
+def test_items_that_differ_most_come_first(runs):
+    found = orchestrator.compare(*runs)
+    apart = [abs(one.difference) for one in found.changes]
+    assert apart == sorted(apart, reverse=True)
+    assert found.changes[0].prompt.startswith("Question")
+    mine, others = (points(run, found.changes[0].model) for run in runs)
+    expected = max(abs(others[item] - mine[item]) for item in set(mine) & set(others))
+    assert apart[0] == pytest.approx(expected)
+
+
+def test_clusters_of_items_are_what_intervals_are_over(tmp_path):
+    rows = [{"question": f"Question {n}?", "passage": str(n // 4)} for n in range(24)]
+    fields = {"prompt": "question", "cluster": "passage"}
+    dataset = {"kind": "jsonl", "path": str(tmp_path / "rows.jsonl"), "fields": fields}
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_text(text, encoding="utf-8")
+    found = [
+        orchestrator.run(recipe(dataset, models=models), run_dir=tmp_path / name)
+        for name, models in (("a", MODELS), ("b", BETTER))
+    ]
+    compared = orchestrator.compare(*found)
+    (weak,) = [one for one in compared.differences if one.model == "weak"]
+    assert (weak.n, weak.n_clusters) == (24, 6)
+    mine, others = (points(run, "weak") for run in found)
+    keys = found[0].frames["items"]["item"].to_list()
+    means = [np.mean([others[k] - mine[k] for k in keys[at : at + 4]]) for at in range(0, 24, 4)]
+    interval = stats.ttest_1samp(means, 0).confidence_interval(0.95)
+    assert (weak.low, weak.high) == pytest.approx(tuple(interval))
 
 
 def test_items_of_one_key_and_another_text_are_left_out(tmp_path):
@@ -103,8 +264,8 @@ def test_items_of_one_key_and_another_text_are_left_out(tmp_path):
         orchestrator.run(recipe(given), run_dir=tmp_path / str(place))
         paths.append(tmp_path / str(place))
     found = orchestrator.compare(*paths)
-    assert found.n_shared == 3
-    assert "1 items with the same key but a different text were excluded." in found.notes
+    assert found.n_common == 3
+    assert "1 item with the same key but a different text were excluded." in found.notes
 
 
 def test_what_can_not_be_compared_is_refused(runs, tmp_path):
@@ -113,3 +274,14 @@ def test_what_can_not_be_compared_is_refused(runs, tmp_path):
         orchestrator.compare(runs[0], other)
     with pytest.raises(RunDirectoryError):
         orchestrator.compare(runs[0], Path(tmp_path / "nowhere"))
+    for wrong, said in (
+        ({"by": "run"}, "specify a second run"),
+        ({"by": "modle"}, "did you mean 'model'?"),
+        ({"scores": ["prefer"]}, "unknown score 'prefer'"),
+        ({"baseline": "weka"}, "did you mean 'weak'?"),
+        ({"match": ["model=weak:strong"]}, "there is one"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            orchestrator.compare(runs[0], **wrong)
+    with pytest.raises(UsageError, match="at least one run"):
+        orchestrator.compare()

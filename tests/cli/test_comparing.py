@@ -10,11 +10,15 @@ def test_the_command_says_what_the_function_says(command, recipe):
         assert command("run", str(recipe()), *arguments)[0] == EXIT_COMPLETE
     code, out, err = command("compare", "a", "b")
     assert code == EXIT_COMPLETE
-    assert "4 items of both runs; A has 6, B 4." in err
+    assert "4 items in common; A has 6, B has 4." in out
     assert "B - A" in out
+    assert err == ""
     found = orchestrator.compare("runs/a", "runs/b")
     assert command("compare", "a", "runs/b", "--format", "json")[1] == found.to_json()
     assert command("compare", "a", "b", "--format", "markdown")[1] == found.to_markdown()
+    code, out, err = command("compare", "a", "b", "--html", "compared/page.html")
+    assert (code, out) == (EXIT_COMPLETE, "")
+    assert "compared/page.html" in err
 
 
 def test_a_run_that_is_not_there_is_named(command):

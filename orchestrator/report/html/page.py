@@ -1,27 +1,22 @@
 """The page: sections of figures, tables and examples in one file under a strict security policy."""
 
-import base64
 import importlib
 import importlib.util
-import json
 import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
-from importlib.resources import files
 from itertools import chain, count
 from typing import Any, Final
 
-import jinja2
 import yaml
 from markupsafe import Markup
 
 from orchestrator.report.html import calibrated, compared, own, ranked, rests, spread, summed
-from orchestrator.report.html.cells import Grid, grid
 from orchestrator.report.html.examples import Examples, examples
-from orchestrator.report.html.figures import Figure, key
+from orchestrator.report.html.figures import Figure
 from orchestrator.report.html.material import Material
+from orchestrator.report.html.shell import harmless_json, keyed, own_file, policy, template
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line, safe_name
 from orchestrator.tables import Measured, Table, cell_text
@@ -103,9 +98,9 @@ def render(material: Material) -> str:
             picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
             # Shapes and text only, checked where it is made
             drawn[figure.key] = Markup(picture)  # noqa: S704
-    style, script = _own("style.css"), _own("script.js")
+    style, script = own_file("style.css"), own_file("script.js")
     recipe = yaml.safe_dump(dict(material.settings), sort_keys=False, allow_unicode=True)
-    return _template("page.html.j2").render(
+    return template("page.html.j2").render(
         material=material,
         sections=found,
         glance=glance(material),
@@ -114,11 +109,11 @@ def render(material: Material) -> str:
         facts=rests.facts(material),
         recipe=safe_block(recipe, _MAX_RECIPE),
         drawn=drawn,
-        grid=_keyed(),
+        grid=keyed(),
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
-        data=Markup(_harmless_json(specified)),  # noqa: S704 (no `<` is left in it)
-        policy=_policy(style, script),
+        data=Markup(harmless_json(specified)),  # noqa: S704 (no `<` is left in it)
+        policy=policy(style, script),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 
@@ -131,69 +126,15 @@ def summary(material: Material) -> str:
         for figure in ranked.of_ranking(one, material.models)[:1]
     ]
     tables = [table for table in material.tables if table.source == table.key]
-    keyed = _keyed()
-    return _template("summary.html.j2").render(
+    numbered = keyed()
+    return template("summary.html.j2").render(
         material=material,
         glance=glance(material),
         warnings=warnings(material, drawn=True),
-        grids=[keyed(table) for table in ([figure.table for figure in figures] or tables)],
+        grids=[numbered(table) for table in ([figure.table for figure in figures] or tables)],
         bases=[figure.basis for figure in figures],
         frames=[safe_name(name) for name in material.frames] or ["answers"],
     )
-
-
-def _template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(_own),
-    )
-    environment.filters["line"] = safe_line
-    environment.filters["name"] = safe_name
-    environment.filters["block"] = safe_block
-    return environment.get_template(name)
-
-
-def _own(name: str) -> str:
-    return (files("orchestrator.report.html") / name).read_text(encoding="utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing is fetched, nothing runs but what stands here, nothing is sent."""
-    parts = [
-        "default-src 'none'",
-        f"style-src '{_hash(style)}'",
-        f"script-src '{_hash(script)}'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
-    return "; ".join(parts)
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
-
-
-def _harmless_json(value: object) -> str:
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _keyed() -> Any:  # noqa: ANN401 (a function of the template)
-    """Tables as grids, each with an anchor of its own."""
-    taken: dict[str, int] = {}
-
-    def of(table: Table) -> Grid:
-        base = key("table", table.source, table.key)
-        taken[base] = taken.get(base, 0) + 1
-        return grid(table, base if taken[base] == 1 else f"{base}-{taken[base]}")
-
-    return of
 
 
 def sections(material: Material) -> Iterator[Section]:

@@ -7,9 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.generic import generic_table
-from orchestrator.report.page import print_to
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
@@ -48,19 +45,3 @@ def write_files(result: api.Result, options: argparse.Namespace, said: Said) -> 
 def _document() -> ModuleType:
     # No other command needs what it imports.
     return importlib.import_module("orchestrator.runner.interface.html_report")
-
-
-def compare(options: argparse.Namespace) -> int:
-    """Compare two runs on the items of both."""
-    runs = (run_path(options.run), run_path(options.other))
-    found = api.compare(*runs, allow_code=options.allow_code)
-    if options.format == "json":
-        write_to(sys.stdout, found.to_json())
-    elif options.format == "markdown":
-        write_to(sys.stdout, found.to_markdown())
-    else:
-        for note in found.notes:
-            Said().complain(note)
-        for table in found.tables:
-            print_to(sys.stdout, generic_table(table))
-    return EXIT_COMPLETE

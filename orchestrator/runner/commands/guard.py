@@ -63,11 +63,13 @@ def is_wanted(options: argparse.Namespace) -> bool:
 
 def _places(options: argparse.Namespace) -> list[Path]:
     """Return the folders of runs that a command may read."""
+    if hasattr(options, "compared"):
+        named = [Path(one) for one in options.compared]
+        return [place for one in named for place in (one, Path(RUNS) / one)]
     if not hasattr(options, "run"):
         folder: str = options.folder if hasattr(options, "folder") else options.runs
         return [Path(folder)]
-    named = [Path(getattr(options, name)) for name in ("run", "other") if hasattr(options, name)]
-    return [place for one in named for place in (one, Path(RUNS) / one)]
+    return [Path(options.run), Path(RUNS) / options.run]
 
 
 def _runs(places: Sequence[Path]) -> list[Path]:

@@ -62,6 +62,48 @@ def export_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print machine-readable JSON (--list)")
 
 
+def compare_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator compare`, but for the format."""
+    command.add_argument(
+        "compared", nargs="+", metavar="RUN", help="folders of runs, or their names in runs/"
+    )
+    command.add_argument(
+        "--by",
+        choices=["run", "model", "judge", "method"],
+        help="what to compare (default: runs if there are several, else models)",
+    )
+    command.add_argument(
+        "--match",
+        action="append",
+        default=[],
+        metavar="KIND=A:B",
+        help="match names between runs: model=large:large_v2, judge=J:K or method=M:N (repeatable)",
+    )
+    command.add_argument(
+        "--score",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="compare only this score: METHOD.COLUMN, METHOD or COLUMN (repeatable)",
+    )
+    command.add_argument(
+        "--baseline",
+        default="",
+        metavar="NAME",
+        help="compare only with this run (A, B, …) or name",
+    )
+    command.add_argument(
+        "--confidence",
+        type=float,
+        default=0.95,
+        metavar="LEVEL",
+        help="confidence level of intervals and of all resolved differences (default: 0.95)",
+    )
+    command.add_argument("--html", metavar="F", help="write the comparison to the HTML file F")
+    allow_code_option(command)
+    untrusted_option(command)
+
+
 def probe_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator probe`, but for those that it shares with other commands."""
     command.add_argument(

@@ -1,0 +1,72 @@
+"""The shell of every page: templates, our own files, a strict security policy, harmless data."""
+
+import base64
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.resources import files
+
+import jinja2
+
+from orchestrator.report.html.cells import Grid, grid
+from orchestrator.report.html.figures import key
+from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.text import safe_line, safe_name
+from orchestrator.tables import Table
+
+
+def template(name: str) -> jinja2.Template:
+    """Return a template of this package; everything that is put into it is escaped."""
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(own_file),
+    )
+    environment.filters["line"] = safe_line
+    environment.filters["name"] = safe_name
+    environment.filters["block"] = safe_block
+    return environment.get_template(name)
+
+
+def own_file(name: str) -> str:
+    """Return the text of a file of this package."""
+    return (files("orchestrator.report.html") / name).read_text(encoding="utf-8")
+
+
+def policy(style: str, script: str) -> str:
+    """Return the policy of a page: nothing is fetched or sent, and only its own script runs."""
+    parts = [
+        "default-src 'none'",
+        f"style-src '{_hash(style)}'",
+        f"script-src '{_hash(script)}'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join(parts)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def harmless_json(value: object) -> str:
+    """Return JSON without anything that HTML would obey."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def keyed() -> Callable[[Table], Grid]:
+    """Return a function of templates that makes tables grids, each with an anchor of its own."""
+    taken: dict[str, int] = {}
+
+    def of(table: Table) -> Grid:
+        base = key("table", table.source, table.key)
+        taken[base] = taken.get(base, 0) + 1
+        return grid(table, base if taken[base] == 1 else f"{base}-{taken[base]}")
+
+    return of

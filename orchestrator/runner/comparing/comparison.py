@@ -1,0 +1,385 @@
+"""Runs compared on the items that they share: computed once, shown as text, JSON, HTML or frame."""
+
+import importlib
+import json
+from collections.abc import Sequence
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from orchestrator.errors import UsageError
+from orchestrator.numbers import UNDEFINED, counted
+from orchestrator.ranking.analysis import RankingAnalysis
+from orchestrator.recipe.faults import nearest
+from orchestrator.report.generic import generic_json, generic_markdown
+from orchestrator.report.structured import plain, ranking_json
+from orchestrator.runner.comparing.agreement import agreement_tables
+from orchestrator.runner.comparing.changes import (
+    Change,
+    changed_table,
+    common_notes,
+    most_changed,
+    previews,
+    settings_table,
+)
+from orchestrator.runner.comparing.differences import (
+    BY,
+    By,
+    Contrast,
+    Difference,
+    contrasts,
+    differences,
+)
+from orchestrator.runner.comparing.ratings import joint_rankings, rating_tables
+from orchestrator.runner.comparing.sides import Common, Side, common_items, match_notes, opened
+from orchestrator.runner.interface.metadata import metadata
+from orchestrator.runner.interface.result import Result, load
+from orchestrator.statistics.differences import METHOD
+from orchestrator.statistics.results import checked_level
+from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table
+
+FORMAT: Final = 2
+_MOST_CHANGES: Final = 50
+_SHOWN_CHANGES: Final = 10
+_MOST_ALONE: Final = 1000
+_MOST_SAID: Final = 6
+_SCHEMA: Final = {
+    "score": pl.String, "run": pl.String, "model": pl.String, "first": pl.String,
+    "second": pl.String, "a": pl.Float64, "b": pl.Float64, "difference": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "p_value": pl.Float64, "adjusted_p": pl.Float64,
+    "resolved": pl.Boolean, "n": pl.Int64,
+}  # fmt: skip
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Differences between runs, models, judges or methods on common items.
+
+    Attributes:
+        runs: Metadata of each run, with its `label` (A, B, …), its items and those only it has.
+        by: What is compared: "run", "model", "judge" or "method".
+        differences: Paired differences, with intervals and Holm's adjustment over all of them.
+        rankings: Ratings of all models on one scale, from the pooled judgments of all runs.
+        changes: Items that differ most by the first score, the largest difference first.
+        tables: Everything as tables: differences by score, ratings, agreement of judges, items,
+            settings.
+        headline: The result in a few sentences.
+        notes: What limits the comparison, a sentence each.
+        n_common: Number of items that all runs have, with the same content.
+        confidence_level: Of each interval, and of all resolved differences together.
+    """
+
+    runs: tuple[dict[str, Any], ...]
+    by: By
+    differences: tuple[Difference, ...]
+    rankings: tuple[RankingAnalysis, ...]
+    changes: tuple[Change, ...]
+    tables: tuple[Table, ...]
+    headline: tuple[str, ...]
+    notes: tuple[str, ...]
+    n_common: int
+    confidence_level: float
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return the differences as one frame.
+
+        Returns:
+            Columns score, run, model, first, second, a, b, difference, low, high, p_value,
+            adjusted_p (floats; null where undefined), resolved and n, the number of items or, where
+            the dataset names them, of clusters of items.
+
+        Example:
+            >>> found.to_frame().filter("resolved")  # doctest: +SKIP
+        """
+        rows = [
+            (*(getattr(one, name) for name in (*_SCHEMA,)[:-1]), one.n_clusters or one.n)
+            for one in self.differences
+        ]
+        return pl.DataFrame(rows, _SCHEMA, orient="row")
+
+    def to_markdown(self) -> str:
+        """Return the headline, the notes and the tables as Markdown.
+
+        Returns:
+            The text.
+
+        Example:
+            >>> print(found.to_markdown())  # doctest: +SKIP
+        """
+        said = [f"**{line}**" for line in self.headline]
+        notes = "\n".join(f"- {note}" for note in self.notes)
+        return "\n\n".join([*said, notes, *map(generic_markdown, self.tables)]) + "\n"
+
+    def to_json(self) -> str:
+        """Return the comparison as one JSON document.
+
+        Returns:
+            The text of `orchestrator compare --format json`.
+
+        Example:
+            >>> json.loads(found.to_json())["n_common"]  # doctest: +SKIP
+        """
+        said = {
+            "format": FORMAT,
+            "by": self.by,
+            "n_common": self.n_common,
+            "confidence_level": self.confidence_level,
+            "runs": self.runs,
+            "headline": self.headline,
+            "notes": self.notes,
+            "differences": msgspec.to_builtins(self.differences),
+            "rankings": [ranking_json(one) for one in self.rankings],
+            "items": [
+                {**msgspec.to_builtins(one), "difference": one.difference} for one in self.changes
+            ],
+            "tables": [generic_json(table) for table in self.tables],
+        }
+        return json.dumps(plain(said), indent=2, allow_nan=False) + "\n"
+
+    def to_html(self, path: str | PathLike[str]) -> Path:
+        """Write the comparison as one HTML file, with charts where they can be drawn.
+
+        Args:
+            path: The file.
+
+        Returns:
+            Its path.
+
+        Raises:
+            UsageError: If the file can't be written.
+
+        Example:
+            >>> found.to_html("comparison.html")  # doctest: +SKIP
+        """
+        page = importlib.import_module("orchestrator.runner.comparing.page")
+        title = " and ".join(str(run["name"]) for run in self.runs)
+        written: Path = page.write_page(Path(path), title, self.headline, self.notes, self.tables)
+        return written
+
+    def _repr_html_(self) -> str:
+        """Return the headline and the tables as HTML, for a notebook."""
+        parts = [f"<p><b>{escape(line)}</b></p>" for line in self.headline]
+        parts += [f"<p>{escape(note)}</p>" for note in self.notes]
+        for table in self.tables:
+            heads = "".join(f"<th>{escape(column.name)}</th>" for column in table.columns)
+            parts += [f"<h4>{escape(table.title)}</h4>", f"<table><tr>{heads}</tr>"]
+            for row in table.rows:
+                texts = (cell_text(*pair) for pair in zip(table.columns, row, strict=True))
+                parts.append(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>")
+            parts.append(f"</table><p>{escape(table.basis)}</p>")
+        return "".join(parts)
+
+
+def compare(
+    *runs: Result | str | PathLike[str],
+    by: str | None = None,
+    match: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    baseline: str = "",
+    confidence_level: float = 0.95,
+    allow_code: bool = False,
+) -> Comparison:
+    """Compare runs on the items of all, or the models, judges or methods within runs.
+
+    Only items that all runs have, with the same text, are used, and of these the points that both
+    sides have a value for. Differences are paired: each interval is of the mean difference over
+    items (over clusters of items where the dataset names them), and is mostly narrower than the
+    intervals of the two means suggest. Which differences are resolved is decided together, by
+    Holm's adjustment over all of them.
+
+    Args:
+        runs: One run or several, or their directories.
+        by: What is compared: "run", "model", "judge" or "method". Prompts and settings are those
+            of methods, or of runs. Default: runs if there are several, else models.
+        match: Names that are matched between runs, in the order of the runs, such as
+            "model=large:large_v2"; "judge=..." and "method=..." likewise. Equal names are matched,
+            and so are judges, and methods of one kind, of which a single one is left over.
+        scores: Scores that are compared, by "method.column", "method" or "column". Default: all.
+        baseline: Compare only with this one: the label of a run (A, B, …) or a name. Default: all
+            pairs.
+        confidence_level: Of each interval, and of all resolved differences together, in (0, 1).
+        allow_code: Import kinds from outside this project, to read their scores.
+
+    Returns:
+        Differences, ratings on one scale, agreement of judges, and the items that differ most.
+
+    Raises:
+        RunDirectoryError: If there is no run.
+        UsageError: If the runs have no items in common, or a name is unknown.
+        StatisticsError: If the confidence level is not in (0, 1).
+
+    Example:
+        >>> found = orchestrator.compare("runs/before", "runs/after")  # doctest: +SKIP
+        >>> found.to_frame().filter("resolved")  # doctest: +SKIP
+    """
+    checked_level(confidence_level)
+    if not runs:
+        raise UsageError("specify at least one run to compare")
+    chosen = _checked_by(by, len(runs))
+    results = [one if isinstance(one, Result) else load(one, allow_code=allow_code) for one in runs]
+    sides = opened(results, match, allow_code=allow_code)
+    common = common_items(sides)
+    found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
+    _check_scores(scores, found, sides, common, chosen)
+    compared = differences(found, confidence_level)
+    rankings = joint_rankings(sides, common, confidence_level)
+    changes = most_changed(found, previews(sides[0]), _MOST_CHANGES)
+    tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
+    tables += agreement_tables(sides, common, confidence_level)
+    tables += [
+        table
+        for table in (changed_table(changes, chosen, _SHOWN_CHANGES), settings_table(sides))
+        if table is not None
+    ]
+    notes = [*_run_notes(sides), *common_notes(sides, common), *match_notes(sides)]
+    return Comparison(
+        runs=tuple(_about(side, common) for side in sides),
+        by=chosen,
+        differences=tuple(compared),
+        rankings=tuple(rankings),
+        changes=tuple(changes),
+        tables=tuple(tables),
+        headline=tuple(_headline(compared, chosen, len(common.items))),
+        notes=tuple(notes),
+        n_common=len(common.items),
+        confidence_level=confidence_level,
+    )
+
+
+def _checked_by(by: str | None, n_runs: int) -> By:
+    chosen: By | None = next((one for one in BY if one == by), None)
+    if by is None:
+        return "run" if n_runs > 1 else "model"
+    if chosen is None:
+        raise UsageError(f"by: unknown {by!r}{nearest(by, BY)}")
+    if chosen == "run" and n_runs < 2:
+        raise UsageError("by: specify a second run, or compare by model, judge or method")
+    return chosen
+
+
+def _baseline(given: str, sides: Sequence[Side], by: By) -> str:
+    if not given:
+        return ""
+    if by == "run":
+        known = {side.label: side.label for side in sides} | {
+            side.where: side.label for side in sides
+        }
+    else:
+        known = {name: name for side in sides for name in side.names[by]}
+    if given not in known:
+        raise UsageError(f"baseline: unknown {by} {given!r}{nearest(given, known)}")
+    return known[given]
+
+
+def _check_scores(
+    scores: Sequence[str], found: Sequence[Contrast], sides: Sequence[Side], common: Common, by: By
+) -> None:
+    for wanted in scores:
+        if any(wanted in (one.score, *_parts(one.score)) for one in found):
+            continue
+        known = dict.fromkeys(one.score for one in contrasts(sides, common, by, (), ""))
+        raise UsageError(f"unknown score {wanted!r}{nearest(wanted, known)}")
+
+
+def _parts(score: str) -> tuple[str, str]:
+    method, _, column = score.rpartition(".")
+    return method, column
+
+
+def _about(side: Side, common: Common) -> dict[str, Any]:
+    alone = common.alone[side.label]
+    return {
+        "label": side.label,
+        **metadata(side.result),
+        "n_items": len(side.items),
+        "n_alone": len(alone),
+        "items_alone": list(alone[:_MOST_ALONE]),
+    }
+
+
+def _run_notes(sides: Sequence[Side]) -> list[str]:
+    notes = [f"{side.label} is {side.where}." for side in sides] if len(sides) > 1 else []
+    for side in sides:
+        warning = side.result.completeness.words()
+        notes += [f"{side.label}: {warning}"] if warning else []
+        notes += [f"{side.label}: {line}" for line in side.result.warnings]
+    return notes
+
+
+def _difference_tables(
+    compared: Sequence[Difference], by: By, sides: Sequence[Side]
+) -> list[Table]:
+    by_score: dict[str, list[Difference]] = {}
+    for one in compared:
+        by_score.setdefault(one.score, []).append(one)
+    return [_table(score, of_score, by, len(sides)) for score, of_score in by_score.items()]
+
+
+def _table(score: str, found: Sequence[Difference], by: By, n_runs: int) -> Table:
+    two_runs = by == "run" and n_runs == 2
+    names = [name for name in ("run", "model") if any(getattr(one, name) for one in found)]
+    means = ("A", "B") if two_runs else ("mean", "mean of the other")
+    title = "B - A" if two_runs else f"Differences by {by}"
+    columns = [
+        *map(Column, names),
+        *([] if two_runs else [Column(by if by != "run" else "runs"), Column("minus")]),
+        Column(means[0], "number"),
+        Column(means[1], "number"),
+        Column("B - A" if two_runs else "difference", "signed"),
+        Column("p (Holm)", "p"),
+        Column("resolved"),
+    ]
+    sizes = {(one.n, one.n_clusters) for one in found}
+    rows = []
+    for one in found:
+        n, n_clusters = (one.n, one.n_clusters) if len(sizes) > 1 else (None, None)
+        who = [getattr(one, name) for name in names]
+        sided = [one.a, one.b] if two_runs else [one.second, one.first, one.b, one.a]
+        cell = Measured(one.difference, one.low, one.high, n, one.why, n_clusters)
+        rows.append((*who, *sided, cell, one.adjusted_p, _verdict(one)))
+    less = " Less is better." if found[0].orientation < 0 else ""
+    most = max(found, key=lambda one: one.n)
+    basis = f"{counted_words(most.n, most.n_clusters)} · paired · {METHOD}.{less}"
+    table = make_table(f"compare.{score}", title, columns, rows, basis=basis)
+    return msgspec.structs.replace(table, source=score)
+
+
+def _verdict(one: Difference) -> Cell:
+    if one.adjusted_p is None:
+        return UNDEFINED
+    if not one.resolved:
+        return "no"
+    better = (one.difference or 0.0) * one.orientation > 0
+    return "better" if better else "worse"
+
+
+def _headline(compared: Sequence[Difference], by: By, n_common: int) -> list[str]:
+    """The differences that are resolved, in words; or that there are none."""
+    known = [one for one in compared if one.adjusted_p is not None]
+    resolved = [one for one in known if one.resolved]
+    if not compared:
+        return [f"Nothing to compare by {by}: no score has two sides on common items."]
+    items = counted(n_common, "item" if by != "run" else "common item")
+    if not resolved:
+        few = counted(len(compared), "difference")
+        return [f"None of {few} can be told from 0 on {items} (Holm over all of them)."]
+    order = sorted(resolved, key=lambda one: one.adjusted_p or 0.0)
+    said = [
+        f"{len(resolved):,} of {counted(len(compared), 'difference')} on {items} can be told "
+        "from 0 (Holm over all of them)."
+    ]
+    said += [f"{_about_one(one)}." for one in order[:_MOST_SAID]]
+    if len(order) > _MOST_SAID:
+        said.append(f"{len(order) - _MOST_SAID:,} more are in the tables.")
+    return said
+
+
+def _about_one(one: Difference) -> str:
+    value = Measured(one.difference, one.low, one.high)
+    where = " · ".join(part for part in (one.run, one.model) if part)
+    text = cell_text(Column("difference", "signed"), value)
+    prefix = f"{where}: " if where else ""
+    return f"{prefix}{one.second} is {_verdict(one)} than {one.first} by {text} ({one.score})"

@@ -1,0 +1,247 @@
+"""Paired differences between runs, models, judges or methods, adjusted together."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator.clusters import CLUSTER, codes, counted
+from orchestrator.runner.comparing.sides import Common, Side, points_of
+from orchestrator.statistics.differences import PairedDifference, paired_difference
+from orchestrator.statistics.ratings import holm
+from orchestrator.summaries._points import Score
+
+By = Literal["run", "model", "judge", "method"]
+BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
+
+_POINT: Final = ("item", CLUSTER, "turn", "model", "opponent", "judge")
+_EMPTY: Final = pl.lit("")
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A paired difference between two runs, models, judges or methods.
+
+    Attributes:
+        score: "method.column"; only the column where methods are compared.
+        run: Label of the run where runs are not what is compared, else empty.
+        model: Name in the first run; empty where models are compared.
+        first: Label of a run, or name of a model, judge or method.
+        second: The same of the other.
+        a: Mean of the first on the common points; None without any.
+        b: Mean of the second.
+        difference: b - a.
+        low: Lower bound for this difference alone; None without an interval.
+        high: Upper bound likewise.
+        p_value: Two-sided, of no difference, not adjusted; None where there is none.
+        adjusted_p: The same after Holm's adjustment over all differences of the comparison.
+        resolved: Whether the adjusted p-value is below one minus the confidence level.
+        n: Items with both values.
+        n_clusters: Clusters of these items; None where each stands alone.
+        orientation: 1 where more is better, -1 where less is.
+        why: Why there is no value or no interval; empty for both.
+    """
+
+    score: str
+    run: str
+    model: str
+    first: str
+    second: str
+    a: float | None
+    b: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    adjusted_p: float | None
+    resolved: bool
+    n: int
+    n_clusters: int | None
+    orientation: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Two columns of values on the same items, to be compared.
+
+    Attributes:
+        score: As in `Difference`.
+        run: Likewise.
+        model: Likewise.
+        first: Likewise.
+        second: Likewise.
+        orientation: Likewise.
+        points: Columns item, cluster, turn, a and b: one row an item and turn that has both.
+    """
+
+    score: str
+    run: str
+    model: str
+    first: str
+    second: str
+    orientation: int
+    points: pl.DataFrame
+
+
+def contrasts(
+    sides: Sequence[Side], common: Common, by: By, scores: Sequence[str], baseline: str
+) -> list[Contrast]:
+    """Return what is compared, in the order of scores, runs, models and pairs.
+
+    Args:
+        sides: The runs.
+        common: Their common items.
+        by: What is compared.
+        scores: Names to be kept, "method.column", "method" or "column"; all where empty.
+        baseline: Only pairs with this one, as the first; all pairs where empty.
+    """
+    found = list(_all(sides, common, by, baseline))
+    return [one for one in found if not scores or _is_named(one.score, scores)]
+
+
+def _is_named(score: str, wanted: Sequence[str]) -> bool:
+    method, _, column = score.rpartition(".")
+    return any(one in (score, method, column) for one in wanted)
+
+
+def _all(sides: Sequence[Side], common: Common, by: By, baseline: str) -> Iterator[Contrast]:
+    of_run = [(side.label, points_of(side, common)) for side in sides]
+    if by == "run":
+        by_name = {one.name: one for _, scores in of_run for one in reversed(scores)}
+        order = dict.fromkeys(one.name for _, scores in of_run for one in scores)
+        for name in order:
+            parts = [
+                one.points.with_columns(run=pl.lit(label))
+                for label, scores in of_run
+                for one in scores
+                if one.name == name
+            ]
+            yield from _of_models(by_name[name], pl.concat(parts), by, "", baseline)
+        return
+    for label, scores in of_run:
+        shown = label if len(sides) > 1 else ""
+        if by == "method":
+            yield from _of_methods(scores, shown, baseline)
+            continue
+        for score in scores:
+            if by == "judge":
+                yield from _of_models(score, score.points, by, shown, baseline)
+            else:
+                yield from _pairs(score, score.points, by, ("", shown), baseline)
+
+
+def _of_models(
+    score: Score, points: pl.DataFrame, by: str, run: str, baseline: str
+) -> Iterator[Contrast]:
+    for (model,), rows in points.group_by("model", maintain_order=True):
+        yield from _pairs(score, rows, by, (str(model or ""), run), baseline)
+
+
+def _of_methods(scores: Sequence[Score], run: str, baseline: str) -> Iterator[Contrast]:
+    """Methods that have a column of the same name, of the same kind of points."""
+    by_column: dict[tuple[str, bool], list[Score]] = {}
+    for score in scores:
+        column = score.name.partition(".")[2]
+        by_column.setdefault((column, score.is_pairwise), []).append(score)
+    for (column, _), same in by_column.items():
+        parts = [one.points.with_columns(method=pl.lit(one.name.partition(".")[0])) for one in same]
+        score = msgspec.structs.replace(same[0], name=column)
+        yield from _of_models(score, pl.concat(parts), "method", run, baseline)
+
+
+def _pairs(
+    score: Score, points: pl.DataFrame, by: str, about: tuple[str, str], baseline: str
+) -> Iterator[Contrast]:
+    """The contrasts of one table: each pair of values of the column `by`."""
+    known = points.drop_nulls("value")
+    names = [str(name) for name in known[by].drop_nulls().unique(maintain_order=True)]
+    # Points are the same if all of this is; of models that met different opponents, and of judges
+    # and methods with different judges, only the items are.
+    same = ["item", "turn", "model", "opponent", "judge"]
+    dropped = {"model": ("model", "opponent"), "judge": ("judge",)}.get(by, ())
+    keys = [name for name in same if name not in dropped]
+    if by == "method" and known["judge"].n_unique() > 1:
+        of_method = known.group_by("method").agg(pl.col("judge").unique().sort())
+        keys = keys if of_method["judge"].n_unique() == 1 else [k for k in keys if k != "judge"]
+    columns = dict.fromkeys((*keys, CLUSTER))
+    values = {
+        name: known.filter(pl.col(by) == name)
+        .group_by(*columns, maintain_order=True)
+        .agg(pl.col("value").mean())
+        for name in names
+    }
+    if baseline in names:
+        chosen = [(baseline, name) for name in names if name != baseline]
+    else:
+        chosen = [] if baseline else list(combinations(names, 2))
+    for first, second in chosen:
+        both = values[first].join(
+            values[second].select(*keys, b="value"),
+            on=keys,
+            nulls_equal=True,
+            maintain_order="left",
+        )
+        # Each item counts once, over its opponents and judges.
+        means = both.group_by("item", CLUSTER, "turn", maintain_order=True).agg(
+            a=pl.col("value").mean(), b=pl.col("b").mean()
+        )
+        model, run = about
+        yield Contrast(score.name, run, model, first, second, score.orientation, means)
+
+
+def differences(found: Sequence[Contrast], confidence_level: float) -> list[Difference]:
+    """Return the differences, with Holm's adjustment over all of them.
+
+    Args:
+        found: What is compared.
+        confidence_level: Of each interval, and of all resolved differences together; in (0, 1).
+    """
+    estimates = [
+        paired_difference(
+            one.points["a"].to_numpy().astype(np.float64),
+            one.points["b"].to_numpy().astype(np.float64),
+            codes(one.points[CLUSTER]),
+        )
+        for one in found
+    ]
+    p_values = np.array([one.p_value() for one in estimates], dtype=np.float64)
+    adjusted = holm(p_values)
+    return [
+        _difference(contrast, estimate, confidence_level, (float(p), float(all_p)))
+        for contrast, estimate, p, all_p in zip(found, estimates, p_values, adjusted, strict=True)
+    ]
+
+
+def _difference(
+    contrast: Contrast, found: PairedDifference, level: float, p_values: tuple[float, float]
+) -> Difference:
+    interval = found.interval(level)
+    n_items, n_clusters = counted(contrast.points)
+    low, high = (None, None) if isinstance(interval, str) else (interval.low, interval.high)
+    return Difference(
+        score=contrast.score,
+        run=contrast.run,
+        model=contrast.model,
+        first=contrast.first,
+        second=contrast.second,
+        a=_number(found.first),
+        b=_number(found.second),
+        difference=_number(found.value),
+        low=low,
+        high=high,
+        p_value=_number(p_values[0]),
+        adjusted_p=_number(p_values[1]),
+        resolved=bool(p_values[1] < 1.0 - level),
+        n=n_items,
+        n_clusters=n_clusters,
+        orientation=contrast.orientation,
+        why=interval if isinstance(interval, str) else "",
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,244 @@
+"""Ratings of the models of several runs on one scale, from their pooled judgments.
+
+A model is one competitor in all runs in which it was served alike and answered with the same
+settings; elsewhere it is one competitor for each run. Runs without a competitor in common have no
+common scale.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator.contracts.roles import roles_in
+from orchestrator.frames import counted_by
+from orchestrator.numbers import UNDEFINED, counted
+from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
+from orchestrator.ranking.trust import thresholds_of
+from orchestrator.runner.comparing.sides import Common, Side
+from orchestrator.runner.models.identity import identity_key
+from orchestrator.runner.planning.revisions import last_revision
+from orchestrator.store import RunDirectory
+from orchestrator.tables import Column, Measured, make_table
+from orchestrator.tables import Table as ShownTable
+
+# Of a model's entry, what changes its answers; the rest of it is in its identity, or about speed.
+_ANSWERING: Final = ("system", "template", "thinking", "answers")
+_COLUMNS: Final = (
+    Column("model"), Column("rating", "rating"), Column("rank", "text"),
+    Column("judgments", "count"),
+)  # fmt: skip
+_OF_PAIRS: Final = (
+    Column("better"), Column("worse"), Column("difference", "rating"), Column("p (Holm)", "p"),
+    Column("told apart"),
+)  # fmt: skip
+
+
+def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]:
+    """Return the name of each model's competitor by label of a run: "large", or "large · B".
+
+    Args:
+        sides: The runs.
+        method: Name of the ranked method in the first run.
+    """
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for side in sides:
+        revision = last_revision(RunDirectory.open(side.result.path)) or {}
+        for model in side.result.settings.get("models", {}):
+            how = _how_it_answers(side, revision, model, side.own("method", method))
+            kinds.setdefault(model, {}).setdefault(how, []).append(side.label)
+    found: dict[str, dict[str, str]] = {side.label: {} for side in sides}
+    for model, by_kind in kinds.items():
+        for labels in by_kind.values():
+            name = model if len(by_kind) == 1 else f"{model} · {', '.join(labels)}"
+            for label in labels:
+                found[label][model] = name
+    return found
+
+
+def _how_it_answers(side: Side, revision: Mapping[str, Any], model: str, method: str) -> str:
+    settings = side.result.settings
+    entry = settings.get("models", {}).get(model) or {}
+    used: Mapping[str, Any] = next(
+        (one for one in settings.get("methods", ()) if _name(one) == method), {}
+    )
+    identity = (revision.get("identities") or {}).get(model) or {}
+    parts = [identity_key(identity).hex(), used.get("answer")]
+    parts += [entry.get(name) for name in _ANSWERING]
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("name") or entry.get("kind"))
+
+
+def pooled(sides: Sequence[Side], common: Common, method: str) -> Table | None:
+    """Return the judgments of a ranked method of all runs as one; None where none has any.
+
+    Args:
+        sides: The runs.
+        common: The items that are used.
+        method: Name of the method in the first run.
+    """
+    names = competitors(sides, method)
+    slices, n_most, modes = [], 0, True
+    for side in sides:
+        own = side.own("method", method)
+        for frame, role in roles_in(side.result.frames).items():
+            pairs = role.pairs
+            if pairs is None or not pairs.ranked or frame not in side.result.frames:
+                continue
+            rows = counted_by(side.result.frames, frame, ("method",))
+            n = sum(row["len"] for row in rows if row["method"] == own)
+            if not n:
+                continue
+            n_most += n
+            modes &= has_modes(side.result.frames, frame, pairs)
+            slices.append(
+                _slices(side, judgments(side.result.frames, frame, pairs), own, common, names)
+            )
+    if not n_most:
+        return None
+    return tabulate((rows for part in slices for rows in part), n_most, has_modes=modes)
+
+
+def _slices(
+    side: Side,
+    parts: Iterator[pl.DataFrame],
+    method: str,
+    common: Common,
+    names: Mapping[str, Mapping[str, str]],
+) -> Iterator[pl.DataFrame]:
+    kept = common.items.implode()
+    for rows in parts:
+        mine = rows.filter((pl.col("method") == method) & pl.col("item").is_in(kept))
+        mine = mine.with_columns(pl.col("model_a", "model_b").replace(dict(names[side.label])))
+        yield common.clusters.of(mine) if common.clusters.are_named else mine
+
+
+def ranked_methods(sides: Sequence[Side]) -> list[str]:
+    """Return the methods of all runs whose judgments give rankings, by name in the first run."""
+    per_run = [set(_ranked(side)) for side in sides]
+    return [name for name in _ranked(sides[0]) if all(name in names for names in per_run)]
+
+
+def _ranked(side: Side) -> list[str]:
+    found = []
+    for frame, role in roles_in(side.result.frames).items():
+        if role.pairs is not None and role.pairs.ranked:
+            rows = counted_by(side.result.frames, frame, ("method",))
+            renamed = side.renamed["method"]
+            found += [renamed[row["method"]] for row in rows if row["method"] in renamed]
+    return found
+
+
+def joint_rankings(
+    sides: Sequence[Side], common: Common, confidence_level: float
+) -> list[RankingAnalysis]:
+    """Return the ranking of each method over the pooled judgments of all runs and judges.
+
+    Args:
+        sides: The runs.
+        common: The items that are used.
+        confidence_level: In (0, 1).
+    """
+    settings = sides[0].result.settings
+    found = []
+    for method in ranked_methods(sides):
+        table = pooled(sides, common, method)
+        if table is None:
+            continue
+        analysis = analyse_ranking(
+            table,
+            judge=None,
+            confidence_level=confidence_level,
+            n_resamples=settings.get("statistics", {}).get("n_resamples", 2000),
+            rng=np.random.default_rng(settings.get("seed", 0)),
+            thresholds=thresholds_of(settings),
+        )
+        found.append(replace(analysis, source=method))
+    return found
+
+
+def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) -> list[ShownTable]:
+    """Return the ratings of each method, and the differences of all pairs of models."""
+    tables = []
+    for one in rankings:
+        basis = f"{counted(one.n_items_used, 'common item')} · {one.method}"
+        notes = [*one.notes, *_pooling_notes(sides, one)]
+        rows = [
+            (
+                rating.model,
+                _measured(rating.rating, rating.low, rating.high,
+                          low_open=rating.low_open, high_open=rating.high_open),
+                _ranks(rating.rank, rating.rank_low, rating.rank_high),
+                rating.n_judgments,
+            )
+            for rating in one.ratings
+        ]  # fmt: skip
+        tables.append(
+            make_table("compare.ratings", "Ratings on one scale", _COLUMNS, rows,
+                       basis=basis, notes=notes)
+        )  # fmt: skip
+        pairs = [
+            (pair.better, pair.worse, _measured(pair.difference, pair.low, pair.high),
+             Measured(pair.adjusted_p), "yes" if pair.resolvable else "no")
+            for pair in one.pairs
+        ]  # fmt: skip
+        tables.append(
+            make_table("compare.rating_differences", "Differences of ratings",
+                       _OF_PAIRS, pairs, basis=f"{basis} · Holm over these pairs")
+        )  # fmt: skip
+        tables[-2:] = [_warned(table, one) for table in tables[-2:]]
+    return tables
+
+
+def _warned(table: ShownTable, ranking: RankingAnalysis) -> ShownTable:
+    return msgspec.structs.replace(table, source=ranking.source, warning=ranking.warning)
+
+
+def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
+    if len(sides) < 2:
+        return []
+    split = [rating.model for rating in one.ratings if " · " in rating.model]
+    notes = []
+    if split:
+        notes.append(
+            "a model followed by letters is another competitor in these runs: its weights, its "
+            "prompt or the settings of its answers differ"
+        )
+    if len(one.ratings) > 2:
+        notes.append(
+            "ratings of models that met different opponents also rest on Bradley-Terry's model; "
+            "paired differences do not"
+        )
+    if len(one.judges) > 1:
+        notes.append(f"judgments of {', '.join(one.judges)} are pooled")
+    return notes
+
+
+def _measured(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    *,
+    low_open: bool = False,
+    high_open: bool = False,
+) -> Measured:
+    if low is None and low_open:
+        low = -np.inf
+    if high is None and high_open:
+        high = np.inf
+    both = low is not None and high is not None
+    return Measured(value, low if both else None, high if both else None)
+
+
+def _ranks(rank: int | None, low: int | None, high: int | None) -> str:
+    if rank is None:
+        return UNDEFINED
+    return f"{rank}" if low == high else f"{low} to {high}"
