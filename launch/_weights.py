@@ -6,7 +6,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -243,6 +243,12 @@ def digest(files: list[Path]) -> str:
         return _NONE
     lines = [f"{path.name} {_file_digest(path)}" for path in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def content_digest(files: Sequence[Path]) -> str:
+    """sha256 of contents in this order, whatever the files are called; of one file its own."""
+    hashes = [_file_digest(path) for path in files]
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def _file_digest(path: Path) -> str:

@@ -259,13 +259,13 @@ class LlamacppLaunch(LaunchKind[Config]):
         """
         found = {
             "kind": KIND,
-            "weights": _weights.digest(parts(resolve(weights))),
+            "weights": _weights.content_digest(parts(resolve(weights))),
             "cache_type": self.config.cache_type,
         }
         if self.config.chat_template is not None:
-            found["chat_template"] = _weights.digest([_file(self.config.chat_template)])
+            found["chat_template"] = _weights.content_digest([_file(self.config.chat_template)])
         if self.config.lora:
-            found["lora"] = _weights.digest([_file(path) for path in self.config.lora])
+            found["lora"] = _weights.content_digest([_file(path) for path in self.config.lora])
         return found | _settings.identity(self.config)
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,29 @@ def test_the_content_of_a_named_file_is_part_of_the_identity(tmp_path, setting):
     first = llamacpp.LlamacppLaunch(config).identity(weights)
     file.write_text("another")
     assert llamacpp.LlamacppLaunch(config).identity(weights) != first
+
+
+def test_the_identity_is_that_of_the_content(tmp_path):
+    names = ("m.gguf", "template.jinja", "lora.gguf")
+    first, second = tmp_path, tmp_path / "elsewhere"
+    second.mkdir()
+    gguf(first / "m.gguf")
+    (first / "template.jinja").write_text("{{ messages }}")
+    gguf(first / "lora.gguf", b"lora")
+    for name in names:
+        (second / f"renamed-{name}").write_bytes((first / name).read_bytes())
+
+    def identity(folder, prefix=""):
+        model, template, lora = (str(folder / f"{prefix}{name}") for name in names)
+        config = llamacpp.Config.model_validate({"chat_template": template, "lora": [lora]})
+        return llamacpp.LlamacppLaunch(config).identity(model)
+
+    before = identity(first)
+    assert before["weights"] == hashlib.sha256((first / "m.gguf").read_bytes()).hexdigest()
+    assert identity(second, "renamed-") == before
+    (first / "m.gguf").write_bytes((first / "m.gguf").read_bytes() + b"other")
+    after = identity(first)
+    assert {key for key in before if before[key] != after[key]} == {"weights"}
 
 
 def test_every_part_of_a_cut_model_is_part_of_the_identity(tmp_path):
