@@ -1,6 +1,8 @@
 """Writes a model folder as a GGUF file for llama.cpp: `python tools/make_gguf.py FOLDER FILE`.
 
 `--bundled` writes the bundled models to where `bundled:NAME` of a llama-server is looked for.
+`--dequantised f32 QUANTISED.gguf FILE` (or f16) writes the numbers of a quantised file in another
+format, to compare servers on the same weights.
 
 For Llama models with a byte-level BPE tokenizer, as the bundled ones are. Weights are written in
 float32, so that nothing is lost. `convert_hf_to_gguf.py` of llama.cpp takes real models; it refuses
@@ -28,6 +30,15 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 BUNDLED: Final = ROOT / "launch" / "embedded" / "models"
 MADE: Final = ROOT / ".llamacpp" / "models"
 
+FORMATS: Final = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16}
+"""Formats that a quantised file can be written in."""
+
+# Written anew: architecture and format of the file, version of the quantisation that it had.
+_OWN_KEYS: Final = (
+    gguf.Keys.General.ARCHITECTURE,
+    gguf.Keys.General.FILE_TYPE,
+    gguf.Keys.General.QUANTIZATION_VERSION,
+)
 _NAMES: Final = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -50,13 +61,16 @@ def main() -> None:
     """Write the file that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bundled", action="store_true", help="write the bundled models")
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--dequantised", choices=FORMATS, help="read a GGUF file, not a folder")
+    parser.add_argument("folder", type=Path, nargs="?", metavar="FOLDER")
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE")
     options = parser.parse_args()
     if options.bundled:
         write_bundled()
     elif options.file is None:
         parser.error("a model folder and the file to write are needed, or --bundled")
+    elif options.dequantised:
+        write_dequantised(options.folder, options.file, options.dequantised)
     else:
         write(options.folder, options.file)
 
@@ -94,6 +108,34 @@ def write(folder: Path, file: Path, pre: str = PRE_TOKENIZER) -> None:
             heads = "num_attention_heads" if "q_proj" in name else "num_key_value_heads"
             array = permuted(array, config[heads])
         writer.add_tensor(tensor_name(name), array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    part.replace(file)
+
+
+def write_dequantised(source: Path, file: Path, number_format: str) -> None:
+    """Write `file` with metadata and weights of a GGUF file; it appears when it is complete.
+
+    Args:
+        source: GGUF file in any format that the `gguf` package dequantises.
+        file: To write.
+        number_format: Of matrices, `f32` or `f16`; vectors are float32, as llama.cpp has them.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    read = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(part, str(read.fields[gguf.Keys.General.ARCHITECTURE].contents()))
+    for key, field in read.fields.items():
+        if key not in _OWN_KEYS and not key.startswith("GGUF."):
+            kind, inner = field.types[0], field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(key, field.contents(), kind, inner)
+    writer.add_file_type(FORMATS[number_format])
+    matrices = np.float16 if number_format == "f16" else np.float32
+    for tensor in read.tensors:
+        array = gguf.dequantize(tensor.data, tensor.tensor_type)
+        writer.add_tensor(tensor.name, array.astype(matrices if array.ndim > 1 else np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

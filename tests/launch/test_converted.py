@@ -146,6 +146,22 @@ def test_a_file_that_our_own_tool_writes_comes_back(tmp_path: Path) -> None:
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.parametrize("number_format", ["f32", "f16"])
+def test_a_quantised_file_is_written_in_another_format(number_format: str, tmp_path: Path) -> None:
+    source, file = write(tmp_path / "m.gguf", model("llama"), quantise=Q.Q4_1), tmp_path / "out"
+    make_gguf.write_dequantised(source, file.with_suffix(".gguf"), number_format)
+    first, again = (_weights.folder_now(str(one)) for one in (source, file.with_suffix(".gguf")))
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja"):
+        assert (again / name).read_text() == (first / name).read_text(), name
+    before, after = (load_file(one / "model.safetensors") for one in (first, again))
+    assert before.keys() == after.keys()
+    for name, array in before.items():
+        rounded = array.astype(np.float16) if number_format == "f16" and array.ndim > 1 else array
+        assert np.array_equal(after[name], rounded.astype(np.float32)), name
+    kinds = {tensor.tensor_type for tensor in gguf.GGUFReader(file.with_suffix(".gguf")).tensors}
+    assert kinds == ({Q.F32} if number_format == "f32" else {Q.F32, Q.F16})
+
+
 def test_the_identity_is_that_of_the_content(tmp_path: Path) -> None:
     made = model("qwen2", num_hidden_layers=1)
     file = write(tmp_path / "m.gguf", made)
