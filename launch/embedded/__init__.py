@@ -47,6 +47,12 @@ class Config(Settings):
     )
     max_rows: int = Field(128, ge=1, description="Number of answers to decode at the same time.")
     prefix_cache_mb: int = Field(256, ge=0, description="Prefix cache of each model; 0: off.")
+    kv_cache_mb: int | None = Field(
+        None,
+        ge=1,
+        description="Memory for keys and values of the requests under way, in MiB, of each model; "
+        "null: together a quarter of what is free when they are loaded.",
+    )
     attention_tokens: int = Field(
         4096, ge=0, description="Longest sequence, in tokens, whose attention may be asked for."
     )
@@ -88,6 +94,7 @@ def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tu
         "--max-model-len": config.max_model_len,
         "--max-rows": config.max_rows,
         "--prefix-cache-mb": config.prefix_cache_mb,
+        "--kv-cache-mb": config.kv_cache_mb,
         "--attention-tokens": config.attention_tokens,
         "--weight-noise": config.weight_noise or None,
         "--noise-seed": config.noise_seed if config.weight_noise else None,

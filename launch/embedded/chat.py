@@ -55,6 +55,7 @@ def chat_job(request: ChatRequest, served: Served) -> Job:
         n_prompt_top = top_count("prompt_logprobs", request.prompt_logprobs, vocabulary)
         job.reader = prompt_reader(ids, n_prompt_top)
         job.reuse = 0
+    served.check_memory(job)
     return job
 
 
@@ -134,6 +135,7 @@ def completion_jobs(request: CompletionRequest, served: Served) -> list[Job]:
         if n_read is not None:
             job.reader = prompt_reader(ids, n_read)
             job.reuse = 0
+        served.check_memory(job)
         jobs.append(job)
     return jobs
 

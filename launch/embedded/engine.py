@@ -18,6 +18,7 @@ import torch
 from launch.embedded.errors import ClientGoneError, internal, overloaded
 from launch.embedded.jobs import Job
 from launch.embedded.layout import Pool
+from launch.embedded.memory import Account
 from launch.embedded.prefill import Prefiller
 from launch.embedded.prefixes import Prefixes
 from launch.embedded.rows import Batch, Row
@@ -41,6 +42,7 @@ class Limits:
         prefill_tokens: Prompt tokens computed between two decoding steps.
         prefix_bytes: Size of the prefix cache; 0 turns it off.
         attention_tokens: Longest sequence whose attention may be asked for.
+        kv_bytes: Keys and values of the requests under way.
     """
 
     max_len: int
@@ -49,6 +51,7 @@ class Limits:
     prefill_tokens: int = 1024
     prefix_bytes: int = 256 << 20
     attention_tokens: int = 4096
+    kv_bytes: int = 4 << 30
 
 
 @dataclass(slots=True)
@@ -86,13 +89,14 @@ class Engine:
         self._runner = runner
         self._tokens = tokens
         self._before_step = before_step
-        token_bytes = runner.layout.width * runner.like.element_size()
+        token_bytes = runner.token_bytes
         self._prefiller = Prefiller(runner, Prefixes(limits.prefix_bytes, token_bytes))
-        self._batches = [Batch(Pool(runner.layout, n, runner.like)) for n in _capacities(limits)]
+        pools = [Pool(runner.layout, n, runner.like) for n in capacities(limits.max_len)]
+        self._batches = [Batch(pool) for pool in pools]
+        self._account = Account(limits.kv_bytes, token_bytes, pools)
         self._shots: deque[Job] = deque()
         self._texts: deque[Job] = deque()
         self._started: list[Job] = []
-        self._n_reserved = 0
         self._wake = threading.Condition()
         self._inbox: list[Job] = []
         self._sweep = False
@@ -224,17 +228,23 @@ class Engine:
             budget -= job.n_left
 
     def _next_job(self) -> Job | None:
-        """The oldest job that can start now: one that draws longer texts needs free rows."""
+        """The oldest job that can start now: one that draws longer texts needs free rows.
+
+        One that needs more memory than is left keeps all others waiting, or it might never start.
+        """
         queues = [self._shots] if self._shots else []
         if self._texts:
-            wanted = self._n_reserved + self._texts[0].n_rows
-            if self._n_reserved == 0 or wanted <= self.limits.max_rows:
+            taken = self._account.n_rows
+            if taken == 0 or taken + self._texts[0].n_rows <= self.limits.max_rows:
                 queues.append(self._texts)
         if not queues:
             return None
-        job = min(queues, key=lambda queue: queue[0].arrival).popleft()
+        queue = min(queues, key=lambda queue: queue[0].arrival)
+        if not self._account.fits(queue[0]):
+            return None
+        job = queue.popleft()
         job.n_open = len(job.answers)
-        self._n_reserved += job.n_rows
+        self._account.add(job)
         with self._wake:
             self._n_waiting -= 1
             self._n_running += 1
@@ -257,6 +267,8 @@ class Engine:
                     start += flat.shape[0]
         for job in jobs:
             job.known.clear()
+            if not job.reported:
+                self._account.computed(job)
 
     def _decode(self, batch: Batch) -> None:
         rows = batch.rows
@@ -309,7 +321,7 @@ class Engine:
             return
         job.reported = True
         job.known.clear()
-        self._n_reserved -= job.n_rows
+        self._account.drop(job)
         with self._wake:
             self._n_running -= 1
         if error is not None and not isinstance(error, ClientGoneError):
@@ -324,7 +336,6 @@ class Engine:
                 with self._wake:
                     self._n_waiting -= 1
                     self._n_running += 1
-                self._n_reserved += job.n_rows
                 self._finish(job, ClientGoneError())
         for job in [job for job in self._started if job.cancelled]:
             self._started.remove(job)
@@ -344,21 +355,19 @@ class Engine:
             self._n_running += len(jobs)
         self._shots.clear()
         self._texts.clear()
-        self._n_reserved += sum(job.n_rows for job in jobs)
         jobs += self._started
         self._started.clear()
         for batch in self._batches:
             jobs += [row.job for row in batch.rows]
-            batch.rows.clear()
-            batch.sampler = None
+            batch.clear()
         for job in jobs:
             self._finish(job, error)
 
 
-def _capacities(limits: Limits) -> list[int]:
+def capacities(max_len: int) -> list[int]:
     """Lengths of the pools, the longest sequence last."""
     found, size = [], _SMALLEST_POOL
-    while size < limits.max_len:
+    while size < max_len:
         found.append(size)
         size *= _POOL_GROWTH
-    return [*found, limits.max_len]
+    return [*found, max_len]

@@ -106,6 +106,16 @@ class PrefillCache(Cache):
         )
 
 
+def grown(slots: int, wanted: int) -> int:
+    """Return the slots of a pool that has `slots` when it makes room for `wanted` rows."""
+    return slots if wanted <= slots else max(2 * slots, wanted)
+
+
+def clean_length(length: int, capacity: int) -> int:
+    """Return the places of each slot that are in use when the longest row has `length`."""
+    return min(capacity, -(-length // _CLEAN_STEP) * _CLEAN_STEP)
+
+
 class Pool:
     """Keys and values of rows that decode together; row `i` of `n` is slot `i`.
 
@@ -124,29 +134,40 @@ class Pool:
         self.keys: dict[int, Tensor] = {}
         self.values: dict[int, Tensor] = {}
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory in use."""
+        return self.slots * self.n_clean * self.layout.width * self._like.element_size()
+
     def reserve(self, slots: int) -> None:
         """Make room for at least so many rows."""
         if slots <= self.slots:
             return
-        wanted = max(8, 2 * self.slots, slots)
+        wanted = grown(self.slots, slots)
         for index, shape in self.layout.layers.items():
             for store, width in ((self.keys, shape.key_width), (self.values, shape.value_width)):
-                grown = self._like.new_empty((wanted, self.capacity, shape.heads, width))
-                grown[self.slots :, : self.n_clean] = 0
+                larger = self._like.new_empty((wanted, self.capacity, shape.heads, width))
+                larger[self.slots :, : self.n_clean] = 0
                 if self.slots:
-                    grown[: self.slots, : self.n_clean] = store[index][:, : self.n_clean]
-                store[index] = grown
+                    larger[: self.slots, : self.n_clean] = store[index][:, : self.n_clean]
+                store[index] = larger
         self.slots = wanted
 
     def clean(self, length: int) -> None:
         """Make the first `length` places fit to be looked at."""
         if length <= self.n_clean:
             return
-        stop = min(self.capacity, -(-length // _CLEAN_STEP) * _CLEAN_STEP)
+        stop = clean_length(length, self.capacity)
         for store in (self.keys, self.values):
             for tensor in store.values():
                 tensor[:, self.n_clean : stop] = 0
         self.n_clean = stop
+
+    def release(self) -> None:
+        """Give the memory of all slots back."""
+        self.keys.clear()
+        self.values.clear()
+        self.slots = self.n_clean = 0
 
     def scrub(self, slot: int) -> None:
         """Forget numbers that may not be finite."""

@@ -57,6 +57,11 @@ def can_pack(model: nn.Module) -> bool:
     )
 
 
+def is_packed(model: nn.Module) -> bool:
+    """Return whether layers of a model are packed."""
+    return any(isinstance(module, PackedLinear) for module in model.modules())
+
+
 @torch.inference_mode()
 def pack(model: Any) -> bool:  # noqa: ANN401 (transformers' classes share no useful type)
     """Pack the linear layers of a causal language model of `transformers`.

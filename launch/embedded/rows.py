@@ -44,7 +44,7 @@ class Batch:
         return len(self.rows) - 1
 
     def drop(self, slot: int) -> None:
-        """Free a slot; the last row moves into it."""
+        """Free a slot; the last row moves into it, and with no rows left no memory is kept."""
         if self.rows[slot].spoilt:
             self.pool.scrub(slot)
         last = self.rows.pop()
@@ -52,3 +52,11 @@ class Batch:
         if slot < len(self.rows):
             self.pool.copy_row(len(self.rows), slot, last.length)
             self.rows[slot] = last
+        if not self.rows:
+            self.pool.release()
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self.rows.clear()
+        self.sampler = None
+        self.pool.release()

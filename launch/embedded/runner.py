@@ -15,6 +15,7 @@ from torch import Tensor
 
 from launch.embedded.errors import UnsupportedModelError
 from launch.embedded.layout import Layout, Pool, PrefillCache, ShapeCache, StepCache
+from launch.embedded.packing import is_packed
 from launch.embedded.watching import See, Watcher
 
 _CHECK_TOKENS = 24
@@ -55,6 +56,10 @@ class Prefilled:
 class Runner:
     """Forward passes of one causal language model of `transformers`.
 
+    Attributes:
+        kernels: Kinds of its matrix products, `packed` (oneDNN's layout) or `plain`: their numbers
+            differ by rounding.
+
     Args:
         model: In evaluation mode, on its device.
 
@@ -68,6 +73,7 @@ class Runner:
         parameter: Tensor = next(model.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
         self.like = parameter.detach().new_empty(0)
+        self.kernels = "packed" if is_packed(model) else "plain"
         self._body = getattr(model, "base_model", None)
         self._head = model.get_output_embeddings()
         self.vocabulary: int = model.config.get_text_config().vocab_size
@@ -79,6 +85,11 @@ class Runner:
         self._check()
         self.watcher = Watcher(model, self.layout.layers)
         self.unwatchable = self._check_watched()
+
+    @property
+    def token_bytes(self) -> int:
+        """Memory of one token's keys and values."""
+        return self.layout.width * self.like.element_size()
 
     def watched(self, chunk: Chunk, see: See) -> Prefilled:
         """Compute one chunk like `prefill`, and hand its attention weights to `see`."""

@@ -14,9 +14,10 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from launch.embedded.degrading import add_noise, leave_out_layers
-from launch.embedded.engine import Engine, Limits
+from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.errors import UnsupportedModelError, bad_request
 from launch.embedded.jobs import Job
+from launch.embedded.memory import Need, bytes_of, longest_sequence, usual_bytes
 from launch.embedded.packing import can_pack, pack
 from launch.embedded.protocol import Rendered
 from launch.embedded.runner import Runner
@@ -26,6 +27,7 @@ from orchestrator.errors import LaunchError
 
 _log = logging.getLogger(__name__)
 BUNDLED = Path(__file__).parent / "models"
+_LEAST_LEN = 16
 _OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -41,6 +43,9 @@ class Settings:
         max_waiting: Requests that may wait, per model.
         prefix_bytes: Size of the prefix cache, per model.
         attention_tokens: Longest sequence whose attention may be asked for.
+        kv_bytes: Keys and values of the requests under way, per model; 0 takes a share of what is
+            free once the model is loaded.
+        n_models: Models that share what is free.
         weight_noise: Standard deviation of noise in each weight matrix, relative to its own.
         noise_seed: Of that noise.
         skip_layers: Numbers of layers that are left out.
@@ -53,6 +58,8 @@ class Settings:
     max_waiting: int = 4096
     prefix_bytes: int = 256 << 20
     attention_tokens: int = 4096
+    kv_bytes: int = 0
+    n_models: int = 1
     weight_noise: float = 0.0
     noise_seed: int = 0
     skip_layers: tuple[int, ...] = ()
@@ -72,7 +79,8 @@ class Served:
     def fingerprint(self) -> str:
         """All that decides the numbers besides the weights."""
         dtype = str(self.runner.dtype).removeprefix("torch.")
-        return f"embedded-{__version__}-torch-{torch.__version__}-{dtype}-{self.runner.device.type}"
+        place = f"{self.runner.device.type}-{self.runner.kernels}"
+        return f"embedded-{__version__}-torch-{torch.__version__}-{dtype}-{place}"
 
     @property
     def max_len(self) -> int:
@@ -158,6 +166,23 @@ class Served:
                 f"server takes at most {most} tokens (--attention-tokens)"
             )
             raise bad_request(text, "features")
+
+    def check_memory(self, job: Job) -> None:
+        """Refuse a job that would not fit if it were alone, as many long answers at once may not.
+
+        Raises:
+            ApiError: 400 with the memory that it would take.
+        """
+        limits = self.engine.limits
+        pools = capacities(limits.max_len)
+        wanted = bytes_of(Need.of(job), self.runner.token_bytes, pools)
+        if wanted > limits.kv_bytes:
+            text = (
+                f"keys and values of {job.n_rows} answers would take {wanted / 2**20:,.0f} MiB; "
+                f"this server takes at most {limits.kv_bytes / 2**20:,.0f} (--kv-cache-mb). Ask "
+                f"for fewer answers at once, or for shorter ones."
+            )
+            raise bad_request(text, "n")
 
     async def run(self, request: Request, jobs: Sequence[Job]) -> None:
         """Queue jobs and wait until all are done; a closed connection drops them.
@@ -267,14 +292,35 @@ def load(
         raise LaunchError(f"{name}: {folder} cannot be loaded: {error}") from error
     runner = Runner(model)
     tokens = Tokens(tokenizer, _stop_ids(model))
+    kv_bytes = settings.kv_bytes or usual_bytes(runner.device, settings.n_models)
+    longest = _context(model.config.get_text_config(), settings.max_len)
     limits = Limits(
-        max_len=_context(model.config.get_text_config(), settings.max_len),
+        max_len=_fitting(name, longest, kv_bytes, runner.token_bytes),
         max_rows=settings.max_rows,
         max_waiting=settings.max_waiting,
         prefix_bytes=settings.prefix_bytes,
         attention_tokens=settings.attention_tokens,
+        kv_bytes=kv_bytes,
     )
     return Served(name, place, tokens, runner, Engine(runner, tokens, limits, before_step))
+
+
+def _fitting(name: str, longest: int, kv_bytes: int, token_bytes: int) -> int:
+    """The longest sequence that fits into the memory for keys and values.
+
+    Raises:
+        LaunchError: If none of a useful length does.
+    """
+    fitting = longest_sequence(kv_bytes, token_bytes, capacities(longest))
+    if fitting < min(longest, _LEAST_LEN):
+        raise LaunchError(
+            f"{name}: {kv_bytes / 2**20:,.0f} MiB for keys and values hold {fitting} tokens; free "
+            f"some memory, or set --kv-cache-mb (kv_cache_mb in a recipe)"
+        )
+    if fitting < longest:
+        text = "%s: sequences are limited to %d of %d tokens: %d MiB for keys and values hold them"
+        _log.warning(text, name, fitting, longest, kv_bytes >> 20)
+    return fitting
 
 
 def _read(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 (transformers' classes share no useful type)

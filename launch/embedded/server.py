@@ -38,6 +38,9 @@ def parser() -> argparse.ArgumentParser:
     add("--max-rows", type=int, default=128, metavar="N", help="answers decoding at a time")
     add("--max-waiting", type=int, default=4096, metavar="N", help="more are answered 503")
     add("--prefix-cache-mb", type=int, default=256, metavar="MB", help="per model; 0: off")
+    add(
+        "--kv-cache-mb", type=int, default=0, metavar="MB", help="per model; 0: a share of the free"
+    )
     add("--attention-tokens", type=int, default=4096, metavar="N", help="longest with attention")
     add("--weight-noise", type=float, default=0.0, metavar="SD", help="to make a model worse")
     add("--noise-seed", type=int, default=0, metavar="N")
@@ -116,6 +119,8 @@ def _serve(options: argparse.Namespace) -> None:
         max_waiting=options.max_waiting,
         prefix_bytes=options.prefix_cache_mb << 20,
         attention_tokens=options.attention_tokens,
+        kv_bytes=options.kv_cache_mb << 20,
+        n_models=len(models),
         weight_noise=options.weight_noise,
         noise_seed=options.noise_seed,
         skip_layers=options.skip_layers,

@@ -25,6 +25,7 @@ def options(command: tuple[str, ...]) -> dict[str, str]:
         ({"dtype": "bfloat16", "device": "cuda:1"}, {"--dtype": "bfloat16", "--device": "cuda:1"}),
         ({"threads": 2}, {"--threads": "2"}),
         ({"max_model_len": 64, "max_rows": 8}, {"--max-model-len": "64", "--max-rows": "8"}),
+        ({"kv_cache_mb": 512}, {"--kv-cache-mb": "512"}),
         ({"prefix_cache_mb": 0}, {"--prefix-cache-mb": "0"}),
     ],
 )

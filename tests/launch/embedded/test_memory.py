@@ -1,0 +1,199 @@
+"""Keys and values of the requests under way stay within a number of bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launch.embedded import memory
+from launch.embedded.chat import chat_job
+from launch.embedded.drawing import unresolved
+from launch.embedded.engine import Engine, Limits, capacities
+from launch.embedded.errors import ApiError
+from launch.embedded.jobs import Answer, Job, Stop
+from launch.embedded.layout import Pool
+from launch.embedded.memory import Account, Need, bytes_of, longest_sequence
+from launch.embedded.packing import is_packed
+from launch.embedded.protocol import ChatRequest
+from launch.embedded.runner import Chunk, Prefilled, Runner
+from launch.embedded.sampling import Draw
+from launch.embedded.served import Served, Settings, load
+from orchestrator.errors import LaunchError
+from tests.launch.embedded.client import run
+
+TOKEN = 1024
+"""Bytes of a token of the tiny model `bos`."""
+
+
+def drawing(seed: int, n_prompt: int, n_tokens: int, n: int = 1) -> Job:
+    rng = random.Random(seed)
+    ids = [10 + rng.randrange(200) for _ in range(n_prompt)]
+    answers = [Answer(Draw(temperature=0), Stop(n_tokens)) for _ in range(n)]
+    return Job(ids, n_prompt, unresolved, answers=answers, reuse=n_prompt - 1)
+
+
+class Weighing:
+    """A runner that notes the bytes of keys and values before each pass."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.engine: Engine | None = None
+        self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    def prefill(self, chunks: Sequence[Chunk]) -> Prefilled:
+        longest = max(0 if one.prefix is None else one.prefix.shape[0] for one in chunks)
+        self._weigh(longest * len(chunks) * TOKEN)
+        return self._runner.prefill(chunks)
+
+    def step(self, pool: Pool, ids: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
+        self._weigh(0)
+        return self._runner.step(pool, ids, positions)
+
+    def _weigh(self, joined: int) -> None:
+        assert self.engine is not None
+        known = [flat for job in self.engine._started for flat in job.known]
+        pools = sum(batch.pool.n_bytes for batch in self.engine._batches)
+        kept = sum(flat.numel() * flat.element_size() for flat in known)
+        self.most = max(self.most, pools + kept + joined)
+
+
+def weighed(bos: Served, jobs: Sequence[Job], **limits: int) -> int:
+    """Run jobs that come together; the most bytes that they took."""
+    runner: Any = Weighing(bos.runner)
+    engine = Engine(runner, bos.tokens, Limits(max_len=512, **limits))
+    runner.engine = engine
+    engine.start()
+    run(engine, *jobs)
+    engine.close()
+    assert all(batch.pool.n_bytes == 0 for batch in engine._batches)
+    return int(runner.most)
+
+
+@pytest.mark.parametrize("kv_tokens", [1500, 6000])
+def test_answers_under_way_stay_within_the_bytes(bos: Served, kv_tokens: int) -> None:
+    assert bos.runner.token_bytes == TOKEN
+    rng = random.Random(3)
+    sizes = [(rng.randint(2, 300), rng.randint(1, 40)) for _ in range(40)]
+    jobs = [drawing(place, *size) for place, size in enumerate(sizes)]
+    free = weighed(bos, jobs, kv_bytes=1 << 40)
+    bounded = [drawing(place, *size) for place, size in enumerate(sizes)]
+    most = weighed(bos, bounded, kv_bytes=kv_tokens * TOKEN)
+    assert most <= kv_tokens * TOKEN < free
+    # More than one at a time all the same.
+    assert most > 400 * TOKEN
+    assert [job.answers[0].ids for job in bounded] == [job.answers[0].ids for job in jobs]
+
+
+def test_prompts_with_a_cached_beginning_stay_within_the_bytes(bos: Served) -> None:
+    """Little is computed for each, so that very many would fit into a round's share."""
+    cached = drawing(1, 400, 1)
+    jobs = [Job([*cached.ids, 20 + n], 401, unresolved, reuse=400) for n in range(40)]
+    for job in jobs:
+        job.answers = [Answer(Draw(temperature=0), Stop(1))]
+    runner: Any = Weighing(bos.runner)
+    kv_bytes = 3000 * TOKEN
+    engine = Engine(runner, bos.tokens, Limits(max_len=512, kv_bytes=kv_bytes))
+    runner.engine = engine
+    engine.start()
+    run(engine, cached)
+    run(engine, *jobs)
+    engine.close()
+    assert sum(job.n_cached for job in jobs) >= 39 * 384
+    assert runner.most <= kv_bytes
+
+
+def test_a_job_waits_for_memory_before_later_ones(bos: Served) -> None:
+    order: list[str] = []
+    jobs = {"long": drawing(1, 300, 100), "longer": drawing(2, 300, 120), "short": drawing(3, 9, 2)}
+    for name, job in jobs.items():
+        job.on_token = lambda _index, name=name: order.append(name)
+    weighed(bos, list(jobs.values()), kv_bytes=1300 * TOKEN)
+    assert order[:100] == ["long"] * 100
+    assert set(order[100:102]) <= {"longer", "short"}
+
+
+def test_more_answers_at_once_than_fit_are_refused(bos: Served) -> None:
+    limits = Limits(max_len=512, kv_bytes=4000 * TOKEN)
+    small = Served("small", "x", bos.tokens, bos.runner, Engine(bos.runner, bos.tokens, limits))
+    fields: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "hi"}]}
+    chat_job(ChatRequest(**fields, n=4, max_tokens=100), small)
+    with pytest.raises(ApiError, match=r"40 answers would take \d+ MiB; .* at most 4 ") as refused:
+        chat_job(ChatRequest(**fields, n=40, max_tokens=400), small)
+    assert refused.value.status == 400
+
+
+def test_a_model_takes_no_longer_sequences_than_fit(folders: dict[str, Path]) -> None:
+    place = str(folders["bos"])
+    assert load("a", place, Settings(kv_bytes=4 << 20)).max_len == 512
+    shorter = load("a", place, Settings(kv_bytes=1 << 20)).max_len
+    assert 200 < shorter < 512
+    with pytest.raises(LaunchError, match=r"a: 0 MiB for keys and values hold \d+ tokens; free"):
+        load("a", place, Settings(kv_bytes=8 * TOKEN))
+
+
+def test_by_default_models_share_a_quarter_of_what_is_free(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 160 << 20)
+    found = load("a", str(folders["bos"]), Settings(n_models=4)).engine.limits
+    assert found.kv_bytes == 10 << 20
+
+
+def test_free_memory_is_that_of_the_control_group(tmp_path: Path) -> None:
+    device = torch.device("cpu")
+    assert 0 < memory.free_bytes(device) < 1 << 50
+    assert memory._left_in_group(tmp_path) == 1 << 62
+    (tmp_path / "memory.current").write_text("300\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory._left_in_group(tmp_path) == 1 << 62
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert memory._left_in_group(tmp_path) == 700
+
+
+@settings(max_examples=60)
+@given(most=st.integers(1, 1 << 20), token=st.integers(1, 512), max_len=st.integers(1, 5000))
+def test_the_longest_sequence_fits_and_one_more_token_does_not(
+    most: int, token: int, max_len: int
+) -> None:
+    pools = capacities(max_len)
+    found = longest_sequence(most, token, pools)
+    assert 0 <= found <= max_len
+    assert found == 0 or bytes_of(Need(found, 1, 1, found), token, pools) <= most
+    more = found + 1
+    assert found == max_len or bytes_of(Need(more, 1, 1, more), token, pools) > most
+
+
+def test_the_first_job_is_always_let_in(bos: Served) -> None:
+    pool = Pool(bos.runner.layout, 512, bos.runner.like)
+    account = Account(10, TOKEN, [pool])
+    job = drawing(1, 100, 100, n=2)
+    assert account.fits(job)
+    account.add(job)
+    assert account.n_rows == 2
+    assert not account.fits(drawing(2, 1, 1))
+    account.drop(job)
+    account.drop(job)
+    assert account.fits(drawing(2, 1, 1))
+
+
+def test_the_fingerprint_names_the_kernels(bos: Served) -> None:
+    kernels = "packed" if is_packed(bos.runner.model) else "plain"
+    assert bos.fingerprint.endswith(f"-cpu-{kernels}")
+
+
+def test_the_fingerprint_of_plain_layers_differs(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launch.embedded.served.can_pack", lambda model: False)
+    found = load("a", str(folders["bos"]), Settings())
+    assert found.fingerprint.endswith("-cpu-plain")
