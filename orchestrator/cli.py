@@ -21,15 +21,19 @@ from orchestrator.runner.commands.options import (
     export_options,
     gc_options,
     html_option,
+    json_option,
     limit_options,
     listing_options,
     new_options,
     probe_options,
+    quiet_option,
+    recipes_options,
     servers_options,
     untrusted_option,
     view_options,
     weights_options,
 )
+from orchestrator.runner.commands.parser import Parser
 
 if TYPE_CHECKING:
     from orchestrator.runner.commands.messages import Said
@@ -69,7 +73,10 @@ def main(arguments: Sequence[str]) -> int:
     if guard.is_wanted(options):
         return int(guard.call(arguments, options))
     try:
-        with _module("runner.logs").downloads_said(lambda text: _said(options).complain(text)):
+        with (
+            _module("report.streams").quiet(wanted=options.quiet),
+            _module("runner.logs").downloads_said(lambda text: _said(options).note(text)),
+        ):
             return _handler(options.handler)(options)
     except OrchestratorError as error:
         _said(options).faults(error)
@@ -146,8 +153,8 @@ failed, a budget was reached, or with --strict a judge can't be trusted; 130 int
 with the same command"""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="orchestrator",
         description=_ABOUT,
         epilog=_EXITS,
@@ -165,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         "count the requests of a recipe without sending any",
     )
     _recipe_options(plan, _IMPORTED)
-    plan.add_argument("--json", action="store_true", help="print machine-readable JSON")
+    json_option(plan)
     plan.add_argument(
         "--exact", action="store_true", help="count every unit instead of estimating large plans"
     )
@@ -215,16 +222,20 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
     for family in _LISTED:
+        if family == "recipes":
+            text = "list available recipes, or copy one"
+            listing = _command(commands, family, "runner.commands.recipes:recipes", text)
+            recipes_options(listing)
+            continue
         listing = _command(
             commands, family, "runner.commands.listing:kinds", f"list available {family}"
         )
         listing.set_defaults(family=family)
-        if family != "recipes":
-            listing_options(listing)
+        listing_options(listing)
     return parser
 
 
-def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     """The commands that look at, steer or mend runs that there are."""
     report = _command(commands, "report", "runner.commands.run:report", "show the results of a run")
     _run_argument(report)
@@ -254,7 +265,7 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     _run_argument(status)
     allow_code_option(status, _UNUSED)
     untrusted_option(status)
-    status.add_argument("--json", action="store_true", help="print machine-readable JSON")
+    json_option(status)
     for name, text in _STEERING:
         steer = _command(commands, name, f"runner.commands.control:{name}", text)
         _run_argument(steer)
@@ -276,6 +287,7 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentPar
     runs = _command(commands, "runs", "runner.commands.run:runs", "list the runs in a folder")
     untrusted_option(runs)
     runs.add_argument("folder", nargs="?", default=RUNS, help="folder of runs (default: runs/)")
+    json_option(runs)
     view_options(_command(commands, "view", "view.options:view", "browse runs in a web browser"))
 
 
@@ -338,13 +350,14 @@ def _port(text: str) -> int:
 
 
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    commands: "argparse._SubParsersAction[Parser]",
     name: str,
     handler: str,
     text: str,
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text)
     command.set_defaults(handler=handler)
+    quiet_option(command)
     return command
 
 

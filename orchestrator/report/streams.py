@@ -1,7 +1,26 @@
 """Writing plain text to a stream; apart from `page`, which takes long to import."""
 
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, TextIO
+
+_QUIET: Final[ContextVar[bool]] = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quiet(*, wanted: bool) -> Iterator[None]:
+    """Inside this block, print no progress and no notes, if that is wanted."""
+    token = _QUIET.set(wanted)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
+
+
+def is_quiet() -> bool:
+    """Return whether progress and notes are left out."""
+    return _QUIET.get()
 
 
 def write_to(stream: TextIO, text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from orchestrator.report.streams import write_to
+from orchestrator.report.streams import is_quiet, write_to
 
 _EVERY_S: Final = 10.0
 _AT_ONCE: Final = 0.25
@@ -28,6 +28,9 @@ def progress(what: str, total: int | None, stream: TextIO | None = None) -> Iter
         stream: Instead of stderr.
     """
     stream = sys.stderr if stream is None else stream
+    if is_quiet():
+        yield _unseen
+        return
     if not stream.isatty():
         yield _lines(what, total, stream)
         return
@@ -36,6 +39,10 @@ def progress(what: str, total: int | None, stream: TextIO | None = None) -> Iter
     with bar:
         task = bar.add_task(what, total=total)
         yield _seldom(lambda n: bar.advance(task, n))
+
+
+def _unseen(_n: int) -> None:
+    """Show nothing."""
 
 
 def _lines(what: str, total: int | None, stream: TextIO) -> Advance:

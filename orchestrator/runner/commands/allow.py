@@ -1,6 +1,7 @@
 """`orchestrator allow`: folders whose recipes may run code."""
 
 import argparse
+import json
 import sys
 
 from orchestrator.disk.paths import expanded
@@ -19,9 +20,14 @@ def allow(options: argparse.Namespace) -> int:
     if options.list:
         if options.revoke or options.folder is not None:
             raise UsageError("--list takes neither a folder nor --revoke")
-        for folder in permission.allowed():
-            _say(str(folder))
+        found = [str(one) for one in permission.allowed()]
+        if options.json:
+            write_to(sys.stdout, json.dumps(found) + "\n")
+        for line in () if options.json else found:
+            _say(line)
         return EXIT_COMPLETE
+    if options.json:
+        raise UsageError("--json goes with --list")
     folder = expanded(options.folder or ".")
     if options.revoke:
         _say(f"{permission.revoke(folder)}: recipes and runs in it need --allow-code again")

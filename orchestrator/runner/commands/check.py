@@ -28,6 +28,6 @@ def check(options: argparse.Namespace) -> int:
         else:
             for note in notes:
                 messages = importlib.import_module("orchestrator.runner.commands.messages")
-                messages.Said().complain(f"{find(name).name}: {note}")
+                messages.Said().note(f"{find(name).name}: {note}")
             write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
     return worst

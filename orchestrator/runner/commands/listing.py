@@ -1,4 +1,4 @@
-"""`orchestrator methods` and its siblings: which kinds there are, and where each comes from."""
+"""`orchestrator methods` and its siblings: available kinds, and where each comes from."""
 
 import argparse
 import ast
@@ -17,7 +17,7 @@ from orchestrator.disk.paths import answers
 from orchestrator.errors import EXIT_COMPLETE, PluginError
 from orchestrator.plugins import by_path
 from orchestrator.recipe import source
-from orchestrator.recipe.load import available, find
+from orchestrator.recipe.load import find
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.streams import write_to
@@ -50,11 +50,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def kinds(options: argparse.Namespace) -> int:
-    """List plug-ins or recipes."""
-    if options.family == "recipes":
-        rows = [(path.stem, _description(path)) for path in available()]
-        print_to(sys.stdout, tables.listing(rows))
-        return EXIT_COMPLETE
+    """List plug-ins."""
     families = list(_FAMILIES) if options.family == "plugins" else [options.family]
     found = [one for family in families for one in listed(family)]
     if options.recipe is not None:
@@ -164,10 +160,3 @@ def _docstring(file: Path) -> str:
 
 def _first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0]
-
-
-def _description(path: Path) -> str:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("description:"):
-            return line.removeprefix("description:").strip()
-    return ""

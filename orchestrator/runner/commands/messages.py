@@ -11,7 +11,7 @@ from orchestrator.report import tables
 from orchestrator.report.lines import event_line
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import Progress
-from orchestrator.report.streams import write_to
+from orchestrator.report.streams import is_quiet, write_to
 from orchestrator.report.text import safe_line
 
 
@@ -24,8 +24,13 @@ class Said(msgspec.Struct, frozen=True):
 
     as_json: bool = False
 
+    def note(self, message: str) -> None:
+        """Print a line that the user may do without; `--quiet` leaves it out."""
+        if not is_quiet():
+            self.complain(message)
+
     def complain(self, message: str) -> None:
-        """Print a line for the user."""
+        """Print a warning or an error, on a line."""
         if self.as_json:
             self._event("note", text=safe_line(message))
         else:
@@ -43,14 +48,14 @@ class Said(msgspec.Struct, frozen=True):
 
     def summary(self, progress: Progress, n_left: int) -> None:
         """Print what a call did; a program has it from the last event of its progress."""
-        if not self.as_json:
+        if not self.as_json and not is_quiet():
             print_to(sys.stderr, tables.run_summary(progress, n_left))
 
     def wrote(self, path: Path) -> None:
         """Print the path of a file that was written."""
         if self.as_json:
             self._event("file", path=str(path))
-        else:
+        elif not is_quiet():
             write_to(sys.stderr, f"{safe_line(str(path))}\n")
 
     def _event(self, event: str, **fields: object) -> None:

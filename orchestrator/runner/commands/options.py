@@ -5,6 +5,28 @@ import argparse
 from orchestrator.disk.paths import RUNS
 
 
+def json_option(command: argparse.ArgumentParser) -> None:
+    """`--json`, of every command that lists or counts."""
+    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
+
+
+def quiet_option(command: argparse.ArgumentParser, *, nested: bool = False) -> None:
+    """Add `--quiet`, which every command has.
+
+    Args:
+        command: The command, or an action of one.
+        nested: It is an action, whose default must not replace what its command was given.
+    """
+    default = argparse.SUPPRESS if nested else False
+    command.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        default=default,
+        help="print results, warnings and errors only",
+    )
+
+
 def html_option(command: argparse.ArgumentParser) -> None:
     """`--html`, of every command that shows results."""
     command.add_argument(
@@ -109,7 +131,7 @@ def probe_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "what", metavar="URL|RECIPE", help="URL of a running server, or a recipe with servers"
     )
-    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
+    json_option(command)
     command.add_argument(
         "--model", action="append", default=[], help="probe only this model of a URL (repeatable)"
     )
@@ -129,7 +151,7 @@ def servers_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("name", nargs="*", metavar="NAME", help="names of the servers to stop")
     command.add_argument("--all", action="store_true", help="stop all servers")
-    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
+    json_option(command)
 
 
 def limit_options(command: argparse.ArgumentParser) -> None:
@@ -163,7 +185,7 @@ def listing_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "recipe", nargs="?", metavar="RECIPE", help="also list the code that this recipe names"
     )
-    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
+    json_option(command)
 
 
 def new_options(command: argparse.ArgumentParser) -> None:
@@ -188,6 +210,7 @@ def allow_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--revoke", action="store_true", help="revoke the permission")
     command.add_argument("--list", action="store_true", help="list the allowed folders")
+    json_option(command)
 
 
 def view_options(command: argparse.ArgumentParser) -> None:
@@ -209,9 +232,26 @@ def view_options(command: argparse.ArgumentParser) -> None:
 
 def weights_options(command: argparse.ArgumentParser) -> None:
     """Sub-commands of `orchestrator weights`."""
+    json_option(command)
     actions = command.add_subparsers(title="actions", metavar="ACTION")
     text = "install weights into this Python environment, after showing size and licence"
     get = actions.add_parser("get", help=text, description=text)
     get.set_defaults(handler="runner.commands.weights:get")
+    quiet_option(get, nested=True)
     get.add_argument("name", metavar="NAME", help="name as listed, such as smollm2")
     get.add_argument("--yes", action="store_true", help="install without asking")
+
+
+def recipes_options(command: argparse.ArgumentParser) -> None:
+    """Sub-commands of `orchestrator recipes`."""
+    json_option(command)
+    actions = command.add_subparsers(title="actions", metavar="ACTION")
+    text = "copy a recipe that comes with the project, to change it"
+    copy = actions.add_parser("copy", help=text, description=text)
+    copy.set_defaults(handler="runner.commands.recipes:copy")
+    quiet_option(copy, nested=True)
+    copy.add_argument("name", metavar="NAME", help="name as listed, such as pairwise_ranking")
+    copy.add_argument(
+        "to", nargs="?", metavar="TO", help="file or folder to write (default: NAME.yaml here)"
+    )
+    copy.add_argument("--force", action="store_true", help="overwrite an existing file")

@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
         overrides=options.set,
         limit=options.limit,
         fresh=options.fresh,
-        display=options.display,
+        display=options.display or ("none" if options.quiet else None),
         accept_server_change=options.accept_server_change,
         keep_servers=options.keep_servers,
         allow_code=options.allow_code,
@@ -102,7 +102,7 @@ def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = Tru
         _show(*as_tables(shown))
         if n_more:
             more = numbers.counted(n_more, "more table")
-            said.complain(f"{more}; show them with: orchestrator report {result.path}")
+            said.note(f"{more}; show them with: orchestrator report {result.path}")
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
@@ -136,7 +136,7 @@ def report(options: argparse.Namespace) -> int:
     result = api.load(report_commands.run_path(options.run), allow_code=options.allow_code)
     said = Said()
     for note in result.notes:
-        said.complain(note)
+        said.note(note)
     if not report_commands.write_files(result, options, said):
         _show_result(result, options.format, said)
     return EXIT_COMPLETE
@@ -163,7 +163,11 @@ def runs(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not folder.is_dir() and folder != api.RUNS:
         raise UsageError(f"{folder}: there is no such folder")
-    _show(tables.runs(list_runs(folder)))
+    found = list_runs(folder)
+    if options.json:
+        write_to(sys.stdout, json.dumps(found) + "\n")
+    else:
+        _show(tables.runs(found))
     return EXIT_COMPLETE
 
 

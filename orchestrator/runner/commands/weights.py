@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import importlib
+import json
 import shlex
 import subprocess
 import sys
@@ -27,8 +28,11 @@ class InstallError(OrchestratorError):
     exit_code = EXIT_FAILED
 
 
-def weights(options: argparse.Namespace) -> int:  # noqa: ARG001 (it has none)
+def weights(options: argparse.Namespace) -> int:
     """List the weights that can be installed, and those in the cache."""
+    if options.json:
+        write_to(sys.stdout, json.dumps(_listed()) + "\n")
+        return EXIT_COMPLETE
     for one in known.PUBLISHED:
         _say(f"{one.name}: {one.about}, {one.licence}")
         path = one.path
@@ -43,6 +47,27 @@ def weights(options: argparse.Namespace) -> int:  # noqa: ARG001 (it has none)
     if made:
         _say("Converted folders can be deleted; they are made again when they are needed.")
     return EXIT_COMPLETE
+
+
+def _listed() -> dict[str, object]:
+    """The weights as plain values."""
+    published = [
+        {
+            "name": one.name,
+            "about": one.about,
+            "licence": one.licence,
+            "package": one.package,
+            "version": one.version,
+            "path": None if one.path is None else str(one.path),
+            "weights": one.weights,
+        }
+        for one in known.PUBLISHED
+    ]
+    converted = [
+        {"name": one.name, "bytes": one.n_bytes, "folder": str(one.folder)}
+        for one in known.converted()
+    ]
+    return {"published": published, "converted": converted}
 
 
 def get(options: argparse.Namespace) -> int:

@@ -1,0 +1,66 @@
+"""The parser of the command line: argparse, with the nearest name where one is misspelt."""
+
+import argparse
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that suggests commands, options and values.
+
+    Arguments that a command does not know are errors of that command, so that its usage is printed
+    and not the one of the whole program.
+    """
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401 (as argparse declares it)
+        """Parse arguments; the second part of the result is always empty.
+
+        Exits with 2 if there is an argument that the command does not know.
+        """
+        self._given = () if args is None else tuple(args)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {self._hint(unknown) or ' '.join(unknown)}")
+        return found, []
+
+    def error(self, message: str) -> Any:  # noqa: ANN401 (it never returns)
+        """Print usage and message, then exit with 2."""
+        if "are required" in message and (hint := self._hint(self._given)):
+            # argparse reports what is missing before what is unknown.
+            message = f"unrecognized arguments: {hint}"
+        super().error(message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
+        """Called by argparse for each value of an argument."""
+        choices = None if action.choices is None else [str(choice) for choice in action.choices]
+        if choices is None or value in choices:
+            super()._check_value(action, value)
+            return
+        is_command = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 (no public way)
+        what = f"unknown {str(action.metavar).lower()}" if is_command else "invalid choice:"
+        near = _nearest(str(value), choices)
+        hint = f"; did you mean {near!r}?" if near else f" (choose from {', '.join(choices)})"
+        raise argparse.ArgumentError(None if is_command else action, f"{what} {value!r}{hint}")
+
+    def _hint(self, arguments: Iterable[str]) -> str:
+        """The first unknown option that is like one of the command; "" if there is none."""
+        known = list(self._option_string_actions)
+        for argument in arguments:
+            if argument == "--":
+                break
+            name = argument.partition("=")[0]
+            if not name.startswith("--") or any(one.startswith(name) for one in known):
+                continue
+            if near := _nearest(name, known):
+                return f"{argument}; did you mean {near!r}?"
+        return ""
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    # Only a wrong command needs it, and `--help` loads nothing that it does not need.
+    difflib = importlib.import_module("difflib")
+    found: list[str] = difflib.get_close_matches(name, list(known), n=1)
+    return found[0] if found else ""

@@ -1,0 +1,63 @@
+"""`--quiet`: results, warnings and errors remain, progress and notes do not."""
+
+import io
+
+import pytest
+
+from orchestrator.cli import _parser
+from orchestrator.report.streams import is_quiet, quiet
+from orchestrator.report.waiting import progress
+from tests.cli.test_start_up import commands
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_takes_it(name):
+    found = commands()[name]
+    assert found.get_default("quiet") is False
+    assert "--quiet" in found.format_help()
+
+
+def test_an_action_keeps_what_its_command_was_given():
+    for arguments in (["weights", "-q", "get", "x"], ["weights", "get", "-q", "x"]):
+        assert _parser().parse_args(arguments).quiet is True
+    assert _parser().parse_args(["weights", "get", "x"]).quiet is False
+
+
+def test_notes_are_left_out(command, recipe):
+    path = recipe(
+        models={
+            "a": {"server": "embedded", "weights": "bundled:nobody"},
+            "b": {"server": "fake", "weights": "x"},
+        },
+        methods=[{"kind": "answers"}],
+    )
+    assert "not on this machine" in command("check", path)[2]
+    assert command("check", "--quiet", path) == (0, "made.yaml: no faults\n", "")
+
+
+def test_errors_are_not(command):
+    code, out, err = command("check", "-q", "nowhere.yaml")
+    assert (code, out) == (2, "")
+    assert "no such recipe" in err
+
+
+def test_progress_is_left_out_and_the_task_goes_on():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    with quiet(wanted=True), progress("counting", 3, stream) as advance:
+        advance(3)
+    assert stream.getvalue() == ""
+    assert not is_quiet()
+
+
+@pytest.mark.slow
+def test_a_quiet_run_prints_its_results_only(command, recipe):
+    code, loud, err = command("run", recipe())
+    assert code == 0
+    assert "units" in err
+    code, out, err = command("run", "-q", recipe())
+    assert (code, err) == (0, "")
+    assert out == loud

@@ -1,0 +1,48 @@
+"""Misspelt commands, options and values: the nearest name, and the usage of the right command."""
+
+import pytest
+
+from orchestrator.cli import _parser
+from tests.cli.test_start_up import commands
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["runn"], "orchestrator: error: unknown command 'runn'; did you mean 'run'?"),
+        (["recipes", "cpy"], "recipes: error: unknown action 'cpy'; did you mean 'copy'?"),
+        (["run", "x", "--limt", "5"], "arguments: --limt; did you mean '--limit'?"),
+        (["run", "x", "--limt=5"], "arguments: --limt=5; did you mean '--limit'?"),
+        # These lack an argument as well, which argparse would report instead.
+        (["run", "--limt=5"], "arguments: --limt=5; did you mean '--limit'?"),
+        (["export", "x", "--too", "d"], "arguments: --too; did you mean '--to'?"),
+        (["report", "x", "--format", "jsn"], "choice: 'jsn'; did you mean 'json'?"),
+        (["weights", "get", "x", "--yse"], "get: error: unrecognized arguments: --yse; did you"),
+    ],
+)
+def test_the_nearest_name_is_suggested(command, arguments, said):
+    code, out, err = command(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err.splitlines()[-1]
+
+
+def test_what_is_like_nothing_gets_a_list_or_no_suggestion(command):
+    assert "unknown command 'xyzzy' (choose from run, plan," in command("xyzzy")[2]
+    code, _, err = command("run", "x", "--xyzzy", "-z", "more")
+    assert code == 2
+    assert err.endswith("orchestrator run: error: unrecognized arguments: --xyzzy -z more\n")
+    assert err.startswith("usage: orchestrator run ")
+
+
+def test_a_missing_argument_is_still_reported(command):
+    assert "the following arguments are required: RECIPE" in command("run", "--limit", "5")[2]
+    assert "required: RECIPE" in command("run", "--lim=5")[2]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_each_command_is_suggested_for_a_typo_in_its_name(command, name):
+    assert "did you mean " in command(f"{name}{name[-1]}")[2]
+
+
+def test_an_option_after_a_double_dash_is_no_option():
+    assert _parser().parse_args(["run", "--", "--limt"]).recipe == "--limt"
