@@ -91,6 +91,8 @@ def load(name: str, config: Config) -> Comparer:
 class BertScoreKind(ComparerKind[Config]):
     """Compares texts in this process."""
 
+    cites = ("zhang2020bertscore",)
+
     def identity(self, base: Path) -> dict[str, str]:
         """Hash weights and tokeniser; name layer, idf and length.
 

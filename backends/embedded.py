@@ -14,6 +14,8 @@ class _Embedded(Native):
 class EmbeddedKind(NativeKind):
     """Connections to models of such a server."""
 
+    cites = ("wolf2020transformers",)
+
     def connect(self, endpoint: Endpoint) -> Backend:
         """Make a connection to one model of the server.
 

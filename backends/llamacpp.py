@@ -297,6 +297,7 @@ class Llamacpp(ByIds):
 class LlamacppKind(BackendKind[Config]):
     """Connections to models of such a server."""
 
+    cites = ("llamacpp",)
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:

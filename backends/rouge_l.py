@@ -52,6 +52,8 @@ class RougeL:
 class RougeLKind(ComparerKind[Config]):
     """Compares texts in this process."""
 
+    cites = ("lin2004rouge",)
+
     def identity(self, base: Path) -> dict[str, str]:  # noqa: ARG002 (no file takes part)
         """Name the algorithm and its tokens."""
         return {"kind": "rouge_l", "algorithm": "1", "tokens": self.config.tokens}

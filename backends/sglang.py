@@ -179,6 +179,7 @@ class Sglang(ByIds):
 class SglangKind(BackendKind[Config]):
     """Connections to models of such a server."""
 
+    cites = ("zheng2024sglang",)
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:

@@ -294,6 +294,7 @@ _NESTED: Final = Failure(
 class TgiKind(BackendKind[Config]):
     """Connections to models of such a server."""
 
+    cites = ("tgi",)
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:

@@ -337,6 +337,7 @@ def _checked(drawn: Generation | Failure) -> Generation | Failure:
 class VllmKind(BackendKind[Config]):
     """Connections to models of such a server."""
 
+    cites = ("kwon2023efficient",)
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:

@@ -17,6 +17,7 @@ from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
     charts_option,
+    cite_options,
     compare_options,
     export_options,
     gc_options,
@@ -253,6 +254,16 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     allow_code_option(export, _UNUSED)
     untrusted_option(export)
     export_options(export)
+    cite = _command(
+        commands,
+        "cite",
+        "runner.commands.cite:cite",
+        "print a methods paragraph and BibTeX of a run",
+    )
+    _run_argument(cite)
+    allow_code_option(cite)
+    untrusted_option(cite)
+    cite_options(cite)
     compare = _command(
         commands,
         "compare",

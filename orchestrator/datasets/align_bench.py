@@ -47,6 +47,7 @@ class Config(Settings):
 class AlignBenchKind(DatasetKind[Config]):
     """The questions of AlignBench."""
 
+    cites = ("liu2023alignbench",)
     about = About(
         licence="none stated: all rights reserved by its authors",
         size="about 1 MB",

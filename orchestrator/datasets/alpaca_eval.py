@@ -41,6 +41,7 @@ class Config(Settings):
 class AlpacaEvalKind(DatasetKind[Config]):
     """The instructions of AlpacaEval, with the answers of a baseline."""
 
+    cites = ("li2023alpacaeval",)
     about = About(
         licence="CC BY-NC 4.0: not for commercial use",
         size="about 1 to 2 MB",

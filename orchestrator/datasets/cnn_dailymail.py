@@ -23,6 +23,7 @@ class Config(_summaries.Config):
 class CnnDailymailKind(DatasetKind[Config]):
     """Articles of CNN and the Daily Mail to summarise."""
 
+    cites = ("see2017get",)
     about = About(
         licence="Apache-2.0; the articles are CNN's and the Daily Mail's",
         size="about 30 MB",

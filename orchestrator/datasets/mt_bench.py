@@ -45,6 +45,7 @@ class Config(Settings):
 class MtBenchKind(DatasetKind[Config]):
     """The questions of MT-Bench."""
 
+    cites = ("zheng2023judging",)
     about = About(
         licence=_fastchat.LICENCE,
         size="49 kB, references 51 kB",

@@ -39,6 +39,7 @@ class Config(Settings):
 class VicunaBenchKind(DatasetKind[Config]):
     """The questions of Vicuna-Bench."""
 
+    cites = ("chiang2023vicuna",)
     about = About(
         licence=_fastchat.LICENCE,
         size="13 kB, references 11 kB",

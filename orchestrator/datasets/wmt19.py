@@ -59,6 +59,7 @@ class Config(Settings):
 class Wmt19Kind(DatasetKind[Config]):
     """Sentences to translate."""
 
+    cites = ("barrault2019findings",)
     about = About(
         licence="none stated; the texts are news of many publishers",
         size="about 1 MB for each pair",

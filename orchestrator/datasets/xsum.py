@@ -26,6 +26,7 @@ class Config(_summaries.Config):
 class XsumKind(DatasetKind[Config]):
     """Articles of the BBC to summarise."""
 
+    cites = ("narayan2018dont",)
     about = About(
         licence="none stated; the articles are the BBC's",
         size="about 17 MB",

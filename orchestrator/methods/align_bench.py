@@ -82,6 +82,7 @@ class Config(NamedJudgesSettings):
 class AlignBench(NamedJudges[Config]):
     """A judge scores an answer in Chinese by dimensions, and overall from 1 to 10."""
 
+    cites = ("liu2023alignbench",)
     version = 3
     published_as = "AlignBench"
 

@@ -151,6 +151,7 @@ class _Read(NamedTuple):
 class AlpacaEval(Method[Config]):
     """A judge's probabilities say how much a model is preferred to a baseline."""
 
+    cites = ("dubois2024length",)
     version = 2
     frame = "preferences"
     unit_columns: ClassVar[Columns] = {

@@ -96,6 +96,7 @@ def found(prompts: str | dict[str, Wording], mode: str) -> Wording:
 class AutoJ(NamedJudges[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
+    cites = ("li2023generative",)
     version = 3
     published_as = "Auto-J"
 

@@ -58,6 +58,7 @@ class Config(MethodSettings):
 class Consistency(Method[Config]):
     """A model is asked again, in the same conversation, and again; does it say the same?"""
 
+    cites = ("xia2024probdiff",)
     columns: ClassVar[Columns] = {
         "turn": "i64",
         "again": "i64",

@@ -89,6 +89,7 @@ def name_of(mode: str, *, based: bool) -> str:
 class CritiqueLLM(NamedJudges[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
+    cites = ("ke2024critiquellm",)
     version = 3
     published_as = "CritiqueLLM"
 

@@ -55,6 +55,7 @@ __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
 class GlassBox(Method[Config]):
     """Quality of an answer, estimated from the model's own token distributions."""
 
+    cites = ("huang2024glassbox",)
     version = 2
     unit_columns: ClassVar[Columns] = {
         "item": "str",

@@ -75,6 +75,7 @@ class Config(RewritingSettings):
 class JudgedRewrites(Method[Config]):
     """A judge says whether rewriting an answer made it better, in both orders."""
 
+    cites = ("xia2024probdiff",)
     version = 2
     unit_columns: ClassVar[Columns] = {
         "item": "str",

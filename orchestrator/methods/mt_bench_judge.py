@@ -92,6 +92,7 @@ class Config(NamedJudgesSettings):
 class MTBenchJudge(NamedJudges[Config]):
     """A judge rates each answer from 1 to 10, or compares two in two games."""
 
+    cites = ("zheng2023judging",)
     version = 3
     published_as = "MT-Bench"
 

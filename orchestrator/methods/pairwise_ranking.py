@@ -82,6 +82,7 @@ class Config(PairwiseSettings):
 class PairwiseRanking(PairwiseJudge[Config]):
     """A judge compares two answers, in both orders, with five, three or two labels."""
 
+    cites = ("wang2025judgment",)
     version = 4
     frame = "judgments"
     columns: ClassVar[Columns] = {"turn": "i64", **PREFERENCES, **READING}

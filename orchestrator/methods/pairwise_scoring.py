@@ -129,6 +129,7 @@ class Config(PairwiseSettings):
 class PairwiseScoring(PairwiseJudge[Config]):
     """A judge rates two answers in one reply, in both orders."""
 
+    cites = ("wang2025judgment",)
     version = 2
     frame = "pair_scores"
     columns: ClassVar[Columns] = {

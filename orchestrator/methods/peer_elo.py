@@ -90,6 +90,7 @@ class Config(MethodSettings):
 class PeerElo(Method[Config]):
     """Models judge each other by what their own answers are most like; no prompts."""
 
+    cites = ("llmselfeval",)
     frame = "peer_votes"
     unit_columns: ClassVar[Columns] = {
         "item": "str",

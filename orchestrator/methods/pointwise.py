@@ -121,6 +121,7 @@ class Config(JudgeSettings):
 class PointwiseRating(JudgeMethod[Config]):
     """A judge rates one answer; what is read is the distribution over all scores."""
 
+    cites = ("wang2025judgment",)
     version = 2
     frame = "scores"
     unit_columns: ClassVar[Columns] = {

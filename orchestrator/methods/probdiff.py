@@ -53,6 +53,7 @@ class Config(RewritingSettings):
 class ProbDiff(Method[Config]):
     """A model rewrites its own answer; how much less likely that is tells how good it is."""
 
+    cites = ("xia2024probdiff",)
     columns: ClassVar[Columns] = {
         "turn": "i64",
         "answer": "str",

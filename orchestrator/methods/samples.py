@@ -64,6 +64,7 @@ class Config(MethodSettings):
 class Samples(Method[Config]):
     """Many answers of a model to one question, each with its mean log-probability."""
 
+    cites = ("xia2024probdiff",)
     columns: ClassVar[Columns] = {
         "turn": "i64",
         "sample": "i64",

@@ -51,6 +51,7 @@ class Config(HarnessSettings):
 class SelfGeneration(HarnessJudge[Config]):
     """A model rates its own answer from 1 to 10 in words."""
 
+    cites = ("huang2024glassbox",)
     version = 3
     published_as = "self-generation"
 

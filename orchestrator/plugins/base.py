@@ -19,9 +19,11 @@ class Plugin(Generic[ConfigT]):
     Attributes:
         Config: Model of the settings.
         config: The settings of this instance.
+        cites: Works that a user of it cites: keys of `references.bib`, or whole BibTeX entries.
     """
 
     Config: ClassVar[type[Settings]] = Settings
+    cites: ClassVar[tuple[str, ...]] = ()
     # The variable that a class derived from this one fills in; None once that is done.
     _open: ClassVar[object] = None
 

@@ -126,6 +126,16 @@ def compare_options(command: argparse.ArgumentParser) -> None:
     untrusted_option(command)
 
 
+def cite_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator cite`, but for the run."""
+    command.add_argument(
+        "--format",
+        choices=["text", "bibtex", "json"],
+        default="text",
+        help="a paragraph with BibTeX (text, default), BibTeX alone, or machine-readable JSON",
+    )
+
+
 def probe_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator probe`, but for those that it shares with other commands."""
     command.add_argument(

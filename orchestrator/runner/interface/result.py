@@ -6,7 +6,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import answers_of, roles_in
@@ -38,6 +38,9 @@ from orchestrator.runner.session.execute import Ended
 from orchestrator.statistics.trust import Trust, no_ranking
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
+
+if TYPE_CHECKING:
+    from orchestrator.runner.interface.citing import Citation
 
 
 class Result:
@@ -206,6 +209,21 @@ class Result:
         written: Path = _document().write_html(self, None if path is None else Path(path))
         return written
 
+    def cite(self) -> "Citation":
+        """Return a methods paragraph and BibTeX of what this run used.
+
+        Returns:
+            The paragraph (`text`), BibTeX (`bibtex`, `entries`) and the facts as plain data.
+
+        Raises:
+            OrchestratorError: If the run can't be read.
+
+        Example:
+            >>> Path("run.bib").write_text(result.cite().bibtex)  # doctest: +SKIP
+        """
+        found: Citation = _module("citing").cite(self)
+        return found
+
     def __repr__(self) -> str:
         """Return the path of the run and how complete it is."""
         done = self.completeness
@@ -219,8 +237,12 @@ class Result:
 
 
 def _document() -> ModuleType:
+    return _module("html_report")
+
+
+def _module(name: str) -> ModuleType:
     # It imports this module, and nothing else needs what it imports.
-    return importlib.import_module("orchestrator.runner.interface.html_report")
+    return importlib.import_module(f"orchestrator.runner.interface.{name}")
 
 
 def load(

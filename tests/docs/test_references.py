@@ -1,0 +1,55 @@
+"""BibTeX has one source: `references.bib`, what plug-ins cite, and the pages of methods agree."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator import contracts, plugins
+from orchestrator.references import cited, entries
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
+BIB = entries((ROOT / "orchestrator" / "references.bib").read_text(encoding="utf-8"))
+
+
+def of_page(page: Path) -> dict[str, str]:
+    blocks = re.findall(r"```bibtex\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return entries("\n\n".join(blocks))
+
+
+def citing() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for family in (plugins.METHODS, plugins.DATASETS, plugins.BACKENDS):
+        for kind in plugins.kinds(family):
+            yield family, kind, contracts.load(family, kind).cites
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_the_entries_of_the_source(page):
+    for key, entry in of_page(page).items():
+        assert entry == BIB.get(key), f"{page}: {key} differs from orchestrator/references.bib"
+
+
+@pytest.mark.parametrize(("family", "kind", "works"), list(citing()))
+def test_what_a_kind_cites_is_known_and_on_its_page(family, kind, works):
+    assert set(works) <= set(BIB)
+    page = ROOT / "docs" / "methods" / f"{kind}.md"
+    if family == plugins.METHODS and page.exists():
+        assert works
+        assert set(works) <= set(of_page(page))
+
+
+def test_entries_are_whole():
+    text = (ROOT / "orchestrator" / "references.bib").read_text(encoding="utf-8")
+    assert len(BIB) == len(re.findall(r"^@", text, re.MULTILINE))
+    for key, entry in BIB.items():
+        assert entry.count("{") == entry.count("}"), key
+        assert "title" in entry
+
+
+def test_a_plug_in_may_cite_whole_entries():
+    own = "@misc{mine,\n  title = {A @ B}\n}"
+    assert cited([own, "xia2024probdiff", "unknown"]) == {
+        "mine": own, "xia2024probdiff": BIB["xia2024probdiff"],
+    }  # fmt: skip
