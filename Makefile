@@ -45,7 +45,7 @@ weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Ap
 	@$(BIN)/orchestrator weights get smollm2 --yes
 
 vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
-	@$(BIN)/python tools/set_up_vllm.py
+	@$(BIN)/python -m tools.set_up_vllm
 
 test-vllm: vllm ## the tests that need a real vLLM (six minutes)
 	$(BIN)/python -m pytest -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
@@ -125,8 +125,9 @@ bench-peers-full: setup ## the same with larger sizes, thrice (an hour)
 same-frames: setup ## compare the frames of all bundled recipes with those of another version (REVISION=…)
 	$(BIN)/python tools/same_frames.py $(REVISION) $(ARGS)
 
-constraints: setup ## write the versions in .venv, and hashes of their files, to constraints.txt
+constraints: setup ## write the versions in .venv, and hashes of their files, to constraints*.txt
 	$(BIN)/python tools/write_constraints.py
+	test ! -d .venv-vllm || $(BIN)/python tools/write_constraints.py --vllm
 
 sbom: setup ## write dist/sbom.cdx.json, the software bill of materials (CycloneDX)
 	@$(BIN)/python tools/sbom.py

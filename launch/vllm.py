@@ -1,7 +1,7 @@
 """vLLM as a server process, `vllm serve`: one process a model.
 
 The command is `vllm` on the PATH, else that of `.venv-vllm` beside the project or where the program
-was started (`python tools/set_up_vllm.py` makes one for machines without a GPU).
+was started (`make vllm` makes one for machines without a GPU).
 """
 
 import asyncio
@@ -238,7 +238,7 @@ def find_command(config: Config) -> str:
         return found
     raise LaunchError(
         f"there is no command {config.command or _COMMAND!r}; install vLLM, name its program by "
-        f"`command`, or run python tools/set_up_vllm.py, which makes .venv-vllm for machines "
+        f"`command`, or run make vllm in a checkout, which makes .venv-vllm for machines "
         f"without a GPU{_settings.found_here(own)}"
     )
 

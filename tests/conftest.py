@@ -96,7 +96,7 @@ NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "others": (lacks_others, "only root can act as another user"),
     "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
     "smollm2": (lacks_smollm2, "SmolLM2 is absent: make weights installs it"),
-    "vllm": (lacks_vllm, "vLLM is absent: python tools/set_up_vllm.py makes .venv-vllm"),
+    "vllm": (lacks_vllm, "vLLM is absent: make vllm makes .venv-vllm"),
 }
 
 

