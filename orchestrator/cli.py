@@ -22,6 +22,7 @@ from orchestrator.runner.commands.options import (
     export_options,
     gc_options,
     html_option,
+    init_options,
     json_option,
     limit_options,
     listing_options,
@@ -30,6 +31,7 @@ from orchestrator.runner.commands.options import (
     quiet_option,
     recipes_options,
     servers_options,
+    subset_option,
     untrusted_option,
     view_options,
     weights_options,
@@ -163,28 +165,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _run_options(
-        _command(commands, "run", "runner.commands.run:run", "run a recipe, or resume its run")
-    )
-    plan = _command(
-        commands,
-        "plan",
-        "runner.commands.run:plan",
-        "count the requests of a recipe without sending any",
-    )
-    _recipe_options(plan, _IMPORTED)
-    json_option(plan)
-    plan.add_argument(
-        "--exact", action="store_true", help="count every unit instead of estimating large plans"
-    )
-    check = _command(
-        commands,
-        "check",
-        "runner.commands.check:check",
-        "check recipes and list every fault with file:line",
-    )
-    check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
-    _override_options(check, _IMPORTED)
+    _commands_of_recipes(commands)
     _commands_of_runs(commands)
     _serve_options(
         _command(commands, "serve", "runner.commands.run:serve", "serve models on this machine")
@@ -234,6 +215,40 @@ def _parser() -> Parser:
         listing.set_defaults(family=family)
         listing_options(listing)
     return parser
+
+
+def _commands_of_recipes(commands: "argparse._SubParsersAction[Parser]") -> None:
+    """The commands that write, run or check recipes."""
+    init_options(
+        _command(
+            commands,
+            "init",
+            "runner.commands.init:init",
+            "write a first recipe for the servers that are running",
+        )
+    )
+    _run_options(
+        _command(commands, "run", "runner.commands.run:run", "run a recipe, or resume its run")
+    )
+    plan = _command(
+        commands,
+        "plan",
+        "runner.commands.run:plan",
+        "count the requests of a recipe without sending any",
+    )
+    _recipe_options(plan, _IMPORTED)
+    json_option(plan)
+    plan.add_argument(
+        "--exact", action="store_true", help="count every unit instead of estimating large plans"
+    )
+    check = _command(
+        commands,
+        "check",
+        "runner.commands.check:check",
+        "check recipes and list every fault with file:line",
+    )
+    check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
+    _override_options(check, _IMPORTED)
 
 
 def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
@@ -378,6 +393,7 @@ def _recipe_options(command: argparse.ArgumentParser, permitted: str) -> None:
     )
     command.add_argument("--run-dir", metavar="D", help="folder of the run (default: runs/NAME)")
     command.add_argument("--limit", type=_positive, metavar="N", help="use only the first N items")
+    subset_option(command)
     _override_options(command, permitted)
 
 

@@ -3,9 +3,11 @@
 A file in `datasets/` holds a class derived from `DatasetKind`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
@@ -160,6 +162,25 @@ class Dataset:
             order=None if self._order is None else self._order[:n],
         )
 
+    def subset(self, wanted: int | str, seed: int) -> "Dataset":
+        """A random part of the items, in the order in which they are here.
+
+        Items are drawn without replacement; whole clusters are, where there are any. A larger
+        subset by the same seed holds every item of a smaller one.
+
+        Args:
+            wanted: Number of items, or a share of them such as "10%", rounded up. The last cluster
+                is taken whole, so that there may be more.
+            seed: Of the draw.
+        """
+        least = n_of_share(wanted, len(self))
+        order = self._drawn(seed, by_cluster=True)
+        if least < len(order) and self.clusters is not None:
+            codes = self.clusters.codes
+            while least < len(order) and codes[order[least]] == codes[order[least - 1]]:
+                least += 1
+        return self._chosen(sorted(order[:least]))
+
     def shuffled(self, seed: int, *, by_cluster: bool = False) -> "Dataset":
         """The same items in an order that follows from `seed` and their content alone.
 
@@ -167,6 +188,10 @@ class Dataset:
             seed: Of the order.
             by_cluster: Shuffle whole clusters, so that the items of each stand together.
         """
+        return self._chosen(self._drawn(seed, by_cluster=by_cluster))
+
+    def _drawn(self, seed: int, *, by_cluster: bool) -> list[int]:
+        """Indices of all items in the order of `shuffled`."""
         seen: dict[bytes, int] = {}
         marks = []
         for index in range(len(self)):
@@ -177,12 +202,16 @@ class Dataset:
         order = sorted(range(len(self)), key=marks.__getitem__)
         if by_cluster and self.clusters is not None:
             order = self._together(order, self.clusters.codes, seed)
+        return order
+
+    def _chosen(self, order: Sequence[int]) -> "Dataset":
+        """The items at these indices, in this order."""
         places = np.array(order, np.int64)
         return Dataset(
             self.name,
             self._read,
-            self._digests[order],
-            None if self._ordinals is None else self._ordinals[order],
+            self._digests[places],
+            None if self._ordinals is None else self._ordinals[places],
             has_keys=self._has_keys,
             clusters=None if self.clusters is None else self.clusters.of(places),
             order=places if self._order is None else self._order[places],
@@ -203,6 +232,19 @@ class Dataset:
 
         placed = sorted((mark(cluster), cluster) for cluster in members.values())
         return [index for _, cluster in placed for index in cluster]
+
+
+def n_of_share(wanted: int | str, n: int) -> int:
+    """The number of `n` items that is wanted: from 1 to n.
+
+    Args:
+        wanted: A number of items, or a share such as "12.5%", which is rounded up.
+        n: Number of all items.
+    """
+    if isinstance(wanted, str):
+        # As written: 10 % of 30 items are 3, and binary fractions would make them 4.
+        wanted = math.ceil(Fraction(wanted.removesuffix("%")) * n / 100)
+    return max(1, min(wanted, n))
 
 
 class DatasetKind(Plugin[ConfigT], ABC):

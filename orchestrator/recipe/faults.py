@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.errors import Fault
 from orchestrator.recipe.overrides import SECRET, Written
-from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, VARIABLE_PATTERN
+from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
 from orchestrator.recipe.secret_values import is_secret, is_secret_field
 from orchestrator.recipe.source import Path, walk
 from orchestrator.settings import descriptions
@@ -27,6 +27,7 @@ _PATTERNS: Final = {
         "must consist of letters, digits, '_', '.' and '-', and must not start with '.' or '-'"
     ),
     KEY_PATTERN: "must not contain spaces, slashes or control characters",
+    SUBSET_PATTERN: "must be a whole number of at least 1, or a share such as 10%",
     VARIABLE_PATTERN: "must be the name of an environment variable, not the key itself",
 }
 _TYPES: Final = {

@@ -179,6 +179,7 @@ class _Loading:
             description=checked.description,
             seed=checked.seed,
             limit=checked.limit if limit is None else limit,
+            subset=checked.subset,
             models=models,
             dataset=dataset,
             methods=tuple(methods),

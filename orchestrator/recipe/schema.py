@@ -28,6 +28,7 @@ KEY_PATTERN = (
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 Count = Annotated[int, Field(ge=1)]
+SUBSET_PATTERN = r"^(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%$"
 Amount = Annotated[float, Field(gt=0)]
 Money = Annotated[float, Field(ge=0)]
 
@@ -232,6 +233,9 @@ class RecipeFile(Settings):
     """Seed of sampled texts and bootstraps."""
     limit: Count | None = None
     """Use only this many items from the start."""
+    subset: Count | Annotated[str, Field(pattern=SUBSET_PATTERN)] | None = None
+    """Use only a random part of the items: a number of them, or a share such as 10%. It is drawn
+    by the `seed`, in whole clusters, and a larger subset holds every item of a smaller one."""
     models: dict[Annotated[str, Field(pattern=KEY_PATTERN, max_length=100)], ModelEntry] = Field(
         min_length=1
     )
@@ -349,6 +353,7 @@ class Recipe:
         description: A line or two.
         seed: Seed of sampled texts and bootstraps.
         limit: Use only the first so many items; None for all.
+        subset: Use only a random part of them: a number, or a share such as "10%".
         models: By name, in the recipe's order.
         dataset: Source of the items; a `path` among its settings is absolute.
         methods: In the recipe's order.
@@ -367,6 +372,7 @@ class Recipe:
     description: str
     seed: int
     limit: int | None
+    subset: int | str | None
     models: Mapping[str, ModelSpec]
     dataset: PluginRef
     methods: tuple[MethodRef, ...]
@@ -390,11 +396,14 @@ class Recipe:
     def resolved(self) -> dict[str, Any]:
         """Plain data of a recipe file that loads to this recipe; holds no secrets."""
         # Nor `reuse`: what was copied is in the store, and those runs may be gone.
+        # Only where it is given, so that the recipes of older runs read as they did.
+        subset = {} if self.subset is None else {"subset": self.subset}
         return {
             "name": self.name,
             "description": self.description,
             "seed": self.seed,
             "limit": self.limit,
+            **subset,
             "models": {name: spec.resolved() for name, spec in self.models.items()},
             "dataset": self.dataset.resolved(),
             "methods": [method.resolved() for method in self.methods],

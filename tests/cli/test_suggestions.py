@@ -27,7 +27,7 @@ def test_the_nearest_name_is_suggested(command, arguments, said):
 
 
 def test_what_is_like_nothing_gets_a_list_or_no_suggestion(command):
-    assert "unknown command 'xyzzy' (choose from run, plan," in command("xyzzy")[2]
+    assert "unknown command 'xyzzy' (choose from init, run, plan," in command("xyzzy")[2]
     code, _, err = command("run", "x", "--xyzzy", "-z", "more")
     assert code == 2
     assert err.endswith("orchestrator run: error: unrecognized arguments: --xyzzy -z more\n")

@@ -1,6 +1,7 @@
 """Options of commands, apart from what the commands do: `--help` imports only these."""
 
 import argparse
+import re
 
 from orchestrator.disk.paths import RUNS
 
@@ -24,6 +25,43 @@ def quiet_option(command: argparse.ArgumentParser, *, nested: bool = False) -> N
         action="store_true",
         default=default,
         help="print results, warnings and errors only",
+    )
+
+
+class _Subset(argparse.Action):
+    """An override of the recipe's `subset`, so that it is checked like every other."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 (of argparse)
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002 (of argparse)
+    ) -> None:
+        """Called by argparse."""
+        namespace.set = [*namespace.set, f"subset={values}"]
+
+
+def subset_option(command: argparse.ArgumentParser) -> None:
+    """Add `--subset`, which commands with `--limit` and `--set` have."""
+    command.add_argument(
+        "--subset",
+        action=_Subset,
+        dest="set",
+        metavar="N|P%",
+        type=_part,
+        default=[],
+        help="use only N random items, or P%% of them; a larger subset keeps those of a smaller",
+    )
+
+
+def _part(text: str) -> str:
+    # As the recipe's `subset`, whose pattern only commands that read recipes import.
+    share = r"(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%"
+    if re.fullmatch(rf"[1-9][0-9]*|{share}", text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"expected a number of items of at least 1, or a share such as 10%, not {text!r}"
     )
 
 
@@ -265,3 +303,38 @@ def recipes_options(command: argparse.ArgumentParser) -> None:
         "to", nargs="?", metavar="TO", help="file or folder to write (default: NAME.yaml here)"
     )
     copy.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+def init_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator init`."""
+    command.add_argument(
+        "to",
+        nargs="?",
+        default="evaluation.yaml",
+        metavar="FILE",
+        help="recipe to write (default: evaluation.yaml)",
+    )
+    command.add_argument(
+        "--url",
+        action="append",
+        default=[],
+        help="address of a server (repeatable; default: search the usual ports of 127.0.0.1)",
+    )
+    command.add_argument(
+        "--model", action="append", default=[], help="use only this model (repeatable)"
+    )
+    command.add_argument(
+        "--judge", metavar="MODEL", help="model that judges the others (default: the last)"
+    )
+    command.add_argument(
+        "--dataset",
+        metavar="D",
+        help="file of questions, or a kind of dataset (default: everyday)",
+    )
+    command.add_argument(
+        "--api-key-env", metavar="VAR", help="environment variable with the API key of --url"
+    )
+    command.add_argument(
+        "--yes", action="store_true", help="ask nothing; use defaults for what is not given"
+    )
+    command.add_argument("--force", action="store_true", help="overwrite an existing file")

@@ -25,6 +25,7 @@ def metadata(result: Result) -> dict[str, Any]:
         "at": None if status is None else status.at.isoformat(timespec="seconds"),
         "seed": settings.get("seed"),
         "limit": settings.get("limit"),
+        "subset": settings.get("subset"),
         "dataset": settings.get("dataset"),
         "models": {
             name: {str(key): str(value) for key, value in (identities.get(name) or {}).items()}

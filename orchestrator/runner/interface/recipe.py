@@ -57,6 +57,7 @@ class Recipe:
         description: A line or two.
         seed: Seed of sampled texts and bootstraps.
         limit: Use only this many items from the start.
+        subset: Use only a random part of the items: a number of them, or a share such as `"10%"`.
         statistics: Intervals and stopping rules: `{"confidence_level": 0.9}`.
         limits: Requests at a time, timeouts and retries of every model.
         budget: Bounds of the run: `{"money": 5.0}`.
@@ -92,6 +93,7 @@ class Recipe:
         description: str | None = None,
         seed: int | None = None,
         limit: int | None = None,
+        subset: int | str | None = None,
         statistics: Entry | None = None,
         limits: Entry | None = None,
         budget: Entry | None = None,
@@ -111,6 +113,7 @@ class Recipe:
             "description": description,
             "seed": seed,
             "limit": limit,
+            "subset": subset,
             "statistics": statistics,
             "limits": limits,
             "budget": budget,

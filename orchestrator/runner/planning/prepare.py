@@ -68,6 +68,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
         if recipe.limit is not None:
             dataset = dataset.limit(recipe.limit)
+        if recipe.subset is not None:
+            dataset = dataset.subset(recipe.subset, recipe.seed)
         stop_when = recipe.statistics.stop_when
         if stop_when is not None:
             # The order on exactly these items rests on each being drawn for itself.
@@ -157,7 +159,7 @@ def describe_change(
     old: dict[str, Any] = before.get("recipe", {})
     new = recipe.resolved()
     judges = [judge for reference in recipe.methods for judge in reference.method.judges]
-    plain = ("dataset", "limit", "seed")
+    plain = ("dataset", "limit", "subset", "seed")
     changes.extend(f"{key} changed" for key in plain if old.get(key) != new.get(key))
     if old.get("methods") != new.get("methods"):
         who = f" (judge: {', '.join(judges)})" if judges else ""

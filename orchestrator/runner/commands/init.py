@@ -1,0 +1,221 @@
+"""`orchestrator init`: a first recipe, for the servers that run on this machine."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from orchestrator import plugins
+from orchestrator.disk.paths import expanded
+from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
+from orchestrator.recipe.faults import nearest
+from orchestrator.recipe.load import RECIPE_SUFFIXES, loads
+from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
+from orchestrator.recipe.started import BUNDLED, Started, StartedModel, names_for, text_of
+from orchestrator.report.streams import write_to
+from orchestrator.report.text import safe_line
+from orchestrator.runner.commands.recipes import write_new
+from orchestrator.runner.planning.prepare import prepare
+from orchestrator.runner.probing.scan import USUAL, Found, scan
+from orchestrator.runner.session.event_loop import run_to_end
+
+_DEFAULT_FILE: Final = "evaluation.yaml"
+_DEFAULT_DATASET: Final = "everyday"
+_BUNDLED_DATASET: Final = "demo"
+_MOST_MODELS: Final = 12
+_HOST: Final = "http://127.0.0.1"
+
+
+def init(options: argparse.Namespace) -> int:
+    """Search for servers, ask what to evaluate, and write a recipe that has no faults.
+
+    Raises:
+        UsageError: If an option is wrong, the file exists, or nobody answers.
+        RecipeError: With the faults that the recipe would have; it is not written.
+    """
+    to = _destination(options.to)
+    if (to.exists() or to.is_symlink()) and not options.force:
+        raise UsageError(f"{to} already exists; overwrite it with --force")
+    asks = sys.stdin.isatty() and not options.yes
+    models = _models(_search(options), options)
+    if asks and len(models) > 1:
+        models = _asked_models(models)
+    judge = _judge(models, options.judge, asks=asks)
+    dataset = options.dataset
+    if dataset is None:
+        default = _DEFAULT_DATASET if models[0].base_url else _BUNDLED_DATASET
+        question = f"Questions: a file, or a dataset such as {_DEFAULT_DATASET}"
+        dataset = _ask(question, default) if asks else default
+    name, is_path = _dataset(dataset, to)
+    started = Started(name=to.stem, models=models, judge=judge, dataset=name, is_path=is_path)
+    text = text_of(started)
+    _check(text, to)
+    write_new(to, text, force=options.force)
+    _say(f"wrote {to}; count its requests with: orchestrator plan {to}")
+    _say(f"run it with: orchestrator run {to}")
+    return EXIT_COMPLETE
+
+
+def _destination(given: str) -> Path:
+    to = expanded(given)
+    if to.is_dir():
+        to /= _DEFAULT_FILE
+    if to.suffix not in RECIPE_SUFFIXES:
+        raise UsageError(f"{to}: the name of a recipe ends in {' or '.join(RECIPE_SUFFIXES)}")
+    if not re.match(NAME_PATTERN, to.stem):
+        raise UsageError(f"{to}: {to.stem!r} is not a valid name of a recipe")
+    if not to.parent.is_dir():
+        raise UsageError(f"{to.parent}: there is no such folder")
+    return to
+
+
+# -- servers ---------------------------------------------------------------------------------------
+
+
+def _search(options: argparse.Namespace) -> list[Found]:
+    """Look for servers and print what was found, and what was not.
+
+    A key goes only to the addresses that the user gave.
+    """
+    variable = options.api_key_env or ""
+    if variable and not re.match(VARIABLE_PATTERN, variable):
+        raise UsageError("--api-key-env takes the name of a variable, not the key itself")
+    if variable and not options.url:
+        raise UsageError("--api-key-env goes with --url: a key is sent only to a given address")
+    key = os.environ.get(variable, "") if variable else ""
+    if variable and not key:
+        raise UsageError(f"the environment variable {variable} is not set")
+    for url in options.url:
+        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+            raise UsageError(
+                f"invalid address {url!r}; expected something like http://127.0.0.1:8000"
+            )
+    urls = options.url or [f"{_HOST}:{port}" for port in USUAL]
+    found = run_to_end(lambda _: scan(urls, key))
+    for one in found:
+        if one.models:
+            _say(f"found {one.base_url}: {one.kind}, {', '.join(one.models)}")
+        elif not one.is_free or options.url:
+            _say(f"cannot use {one.base_url}: {one.fault}")
+    if options.url:
+        if not any(one.models for one in found):
+            raise UsageError("none of these addresses has a model; nothing was written")
+        return found
+    free = [urlsplit(one.base_url).port for one in found if one.is_free]
+    if free:
+        ports = ", ".join(f"{port} ({USUAL[port]})" for port in free if port is not None)
+        _say(f"no server on ports {ports} of 127.0.0.1; give other addresses with --url")
+    return found
+
+
+def _models(found: Sequence[Found], options: argparse.Namespace) -> tuple[StartedModel, ...]:
+    """The models of the servers that were found; the bundled ones if there are none."""
+    pairs = [(one, model) for one in found for model in one.models]
+    if options.model:
+        known = [model for _, model in pairs]
+        for name in options.model:
+            if name not in known:
+                raise UsageError(f"no server has the model {name!r}{nearest(name, known)}")
+        pairs = [pair for pair in pairs if pair[1] in options.model]
+    elif len(pairs) > _MOST_MODELS:
+        _say(f"{len(pairs)} models; using the first {_MOST_MODELS}, choose with --model")
+        pairs = pairs[:_MOST_MODELS]
+    if not pairs:
+        return BUNDLED
+    kinds = plugins.kinds(plugins.BACKENDS)
+    names = names_for(model for _, model in pairs)
+    return tuple(
+        StartedModel(
+            name=name,
+            base_url=one.base_url,
+            model=model,
+            # "openai" is what a server is called that does not say more; a run asks again.
+            backend=one.kind if one.kind in kinds and one.kind != "openai" else "",
+            api_key_env=options.api_key_env or "",
+        )
+        for name, (one, model) in zip(names, pairs, strict=True)
+    )
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+def _asked_models(models: tuple[StartedModel, ...]) -> tuple[StartedModel, ...]:
+    for number, one in enumerate(models, 1):
+        at = f" at {one.base_url}" if one.base_url else " (bundled)"
+        _say(f"  {number}  {one.name}{at}")
+    while True:
+        said = _ask("Models to use, judge included: numbers with commas, or all", "all")
+        if said == "all":
+            return models
+        numbers = [part.strip() for part in said.split(",")]
+        if all(part.isascii() and part.isdecimal() for part in numbers):
+            chosen = sorted({int(part) for part in numbers})
+            if chosen[0] >= 1 and chosen[-1] <= len(models):
+                return tuple(models[number - 1] for number in chosen)
+        _say(f"expected numbers from 1 to {len(models)}, such as 1,2")
+
+
+def _judge(models: Sequence[StartedModel], given: str | None, *, asks: bool) -> str:
+    """The name of the judge in the recipe: that of the option, of the answer, or the last."""
+    names = {one.name: one.name for one in models} | {
+        one.model: one.name for one in models if one.model
+    }
+    if given is not None:
+        if given not in names:
+            raise UsageError(f"no server has the judge {given!r}{nearest(given, names)}")
+        return names[given]
+    default = models[-1].name
+    if not asks or len(models) == 1:
+        return default
+    while (said := _ask("Model that judges the others", default)) not in names:
+        number = int(said) if said.isascii() and said.isdecimal() else 0
+        if 1 <= number <= len(models):
+            return models[number - 1].name
+        _say(f"no model {said!r}{nearest(said, names)}")
+    return names[said]
+
+
+def _ask(question: str, default: str) -> str:
+    """Ask on the terminal.
+
+    Raises:
+        UsageError: If the input ends.
+    """
+    try:
+        return input(f"{question} [{safe_line(default)}]: ").strip() or default
+    except EOFError:
+        raise UsageError("the input ended; nothing was written") from None
+
+
+def _dataset(given: str, to: Path) -> tuple[str, bool]:
+    """A dataset as the recipe names it, and whether that is a path."""
+    path = expanded(given)
+    if path.exists():
+        return os.path.relpath(path, to.parent), True
+    kinds = plugins.kinds(plugins.DATASETS)
+    if given in kinds:
+        return given, False
+    raise UsageError(f"{given!r} is no file and no kind of dataset{nearest(given, kinds)}")
+
+
+def _check(text: str, to: Path) -> None:
+    """Refuse to write a recipe that `orchestrator check` would refuse.
+
+    Raises:
+        OrchestratorError: With the faults.
+    """
+    recipe = loads(text.encode(), to)
+    try:
+        prepare(recipe, to.parent)
+    except LaunchError as error:
+        # As for `check`: what this machine lacks is no fault of the recipe.
+        _say(f"not on this machine: {error}")
+
+
+def _say(line: str) -> None:
+    write_to(sys.stdout, safe_line(line) + "\n")
