@@ -80,8 +80,12 @@ def main() -> None:
 
 def freeze(python: str) -> list[str]:
     """Return what is installed in the environment of a Python, a line each."""
-    command = [python, "-m", "pip", "freeze", "--all", "--exclude-editable"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    # Not `pip freeze`: it names the file that torch was installed from, not its version.
+    command = [python, "-m", "pip", "list", "--format=freeze", "--exclude-editable"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return sorted(
+        run.stdout.splitlines(), key=lambda line: canonicalize_name(line.partition("==")[0])
+    )
 
 
 def pinned(line: str) -> str | None:
