@@ -76,6 +76,10 @@ def lacks_namespaces() -> bool:
     return made.returncode != 0
 
 
+def lacks(module: str) -> Callable[[], bool]:
+    return lambda: importlib.util.find_spec(module) is None
+
+
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
     AllowedSkip(r"chromium is absent", lacks_browser, 60),
@@ -88,6 +92,10 @@ ALLOWED = (
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
     AllowedSkip(r"SmolLM2 is absent", lacks_smollm2, 60),
+    *(
+        AllowedSkip(rf"{name} is absent", lacks(name), 8)
+        for name in ("pyarrow", "datasets", "inspect_ai", "mlflow", "wandb", "trackio")
+    ),
     AllowedSkip(r"TeX is absent", lambda: shutil.which("pdflatex") is None, 2),
 )
 NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {

@@ -59,6 +59,9 @@ def test_without_a_folder_the_command_says_what_to_give(command, made):
     assert code == EXIT_USAGE
     assert "--to DIR" in err
     assert "--table NAME" in err
+    code, _, err = command("export", made, "--table", "answers")
+    assert code == EXIT_USAGE
+    assert "parquet does not fit on stdout" in err
 
 
 def test_a_table_and_a_frame_of_one_name_are_two_files(command, made, here):

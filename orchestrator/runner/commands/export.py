@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, UsageError
@@ -18,6 +18,7 @@ from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.interface import exporting, html_report
 from orchestrator.runner.interface.exporting import TextFormat, Wanted
 
+_Form = TextFormat | Format | Literal["hf", "inspect"]
 _TEXTS: Final = get_args(TextFormat)
 
 
@@ -51,13 +52,13 @@ def _wrote(path: Path, n_rows: int | None = None) -> None:
     write_to(sys.stdout, f"{safe_line(str(path))}{rows}\n")
 
 
-def _print(result: api.Result, form: TextFormat | Format, wanted: Wanted) -> None:
+def _print(result: api.Result, form: _Form, wanted: Wanted) -> None:
     """Print what was asked for by name.
 
     Raises:
         UsageError: If it does not fit on stdout.
     """
-    if not wanted or form == "parquet":
+    if not wanted:
         raise UsageError(
             "give a folder to write to: --to DIR; or print a table with: --table NAME --format "
             "latex|markdown|html|csv|jsonl (--list lists the tables)"
@@ -71,13 +72,21 @@ def _print(result: api.Result, form: TextFormat | Format, wanted: Wanted) -> Non
                 raise UsageError(f"only one table or frame fits on stdout as {form}; give --to DIR")
             for read in readers.values():
                 write_to(sys.stdout, frame_text(read(), form))
+        case "parquet" | "hf" | "inspect":
+            raise UsageError(f"{form} does not fit on stdout; give a folder to write to: --to DIR")
 
 
-def _write(result: api.Result, form: TextFormat | Format, folder: Path, wanted: Wanted) -> None:
+def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> None:
     match form:
         case "latex" | "markdown" | "html":
             for path in exporting.write_texts(result, form, folder, wanted):
                 _wrote(path)
+        case "hf":
+            for path, n_rows in exporting.write_dataset(result, folder, wanted):
+                _wrote(path, n_rows or None)
+        case "inspect":
+            for path, n_samples in exporting.write_logs(result, folder):
+                _wrote(path, n_samples)
         case "parquet" | "csv" | "jsonl":
             rows: dict[str, int] = {}
             n_files = len(wanted.tables) + len(wanted.frames) or len(result.frames)

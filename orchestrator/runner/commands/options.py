@@ -97,9 +97,10 @@ def export_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--to", metavar="DIR", help="output folder, created if necessary")
     command.add_argument(
         "--format",
-        choices=["parquet", "csv", "jsonl", "latex", "markdown", "html"],
+        choices=["parquet", "csv", "jsonl", "latex", "markdown", "html", "hf", "inspect"],
         default="parquet",
-        help="parquet (default) and jsonl are exact; csv is escaped for spreadsheets",
+        help="parquet (default) and jsonl are exact; csv is escaped for spreadsheets; hf is a "
+        "dataset folder for Hugging Face; inspect is the logs of Inspect",
     )
     command.add_argument(
         "--table",

@@ -1,7 +1,9 @@
 """Tables, frames and figures of a run as files."""
 
+import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -11,11 +13,14 @@ import msgspec
 import polars as pl
 
 from orchestrator import __version__, figures
+from orchestrator.contracts.roles import answers_of
 from orchestrator.disk import files
 from orchestrator.errors import UsageError
-from orchestrator.frames import is_name
+from orchestrator.frames import ITEMS, is_name
 from orchestrator.recipe.faults import nearest
 from orchestrator.report.export.columns import frame_of, table_of
+from orchestrator.report.export.dataset_card import FOLDER, card
+from orchestrator.report.export.inspect_log import COLUMNS, logs
 from orchestrator.report.export.latex import latex
 from orchestrator.report.export.web import html
 from orchestrator.report.files import Format, write_frame
@@ -23,6 +28,7 @@ from orchestrator.report.generic import generic_markdown
 from orchestrator.report.html.page import sections
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
+from orchestrator.store import RunDirectory
 from orchestrator.tables import Table
 
 TextFormat = Literal["latex", "markdown", "html"]
@@ -130,11 +136,7 @@ def write_texts(
     for name, text in texts(result, form, wanted).items():
         path = folder / f"{_free(figures.key(name), taken)}.{_SUFFIXES[form]}"
         taken.add(path.stem)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.write(path, text.encode(errors="backslashreplace"))
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        _write(path, text)
         yield path
 
 
@@ -154,6 +156,77 @@ def write_frames(
         frame = read()
         write_frame(frame, path, form)
         yield path, frame.height
+
+
+def write_dataset(
+    result: Result, folder: Path, wanted: Wanted = _ALL
+) -> Iterator[tuple[Path, int]]:
+    """Write a dataset folder for Hugging Face; the paths and numbers of rows of its Parquet files.
+
+    The frames are those of `readers`, the items last: a table of answers or judgments is the
+    default configuration.
+
+    Raises:
+        UsageError: If there is no such table or frame, or a file can't be written.
+    """
+    rows: dict[str, int] = {}
+    for path, n_rows in write_frames(result, "parquet", folder / FOLDER, wanted):
+        rows[path.stem] = n_rows
+        yield path, n_rows
+    ordered = {name: rows[name] for name in sorted(rows, key=lambda one: one == ITEMS)}
+    citation = result.cite()
+    text = card(
+        str(result.settings.get("name", result.path.name)),
+        ordered,
+        about=[citation.text],
+        bibtex=citation.bibtex,
+    )
+    _write(folder / "README.md", text)
+    yield folder / "README.md", 0
+
+
+def write_logs(result: Result, folder: Path) -> Iterator[tuple[Path, int]]:
+    """Write the answers as logs of Inspect, one for each method and model; paths and samples.
+
+    Raises:
+        UsageError: If there are no answers, or a file can't be written.
+    """
+    answers = answers_of(result.frames, COLUMNS)
+    of_run = material(result)
+    settings = result.settings.get("dataset", {})
+    written = _last_write(result)
+    about = {
+        "recipe": of_run.name,
+        "version": of_run.version,
+        "created": written.isoformat(),
+        "dataset": str(settings.get("kind", "")) if isinstance(settings, dict) else str(settings),
+        "complete": not result.n_left,
+    }
+    taken: set[str] = set()
+    # Inspect lists the files of a folder that are named by time, task and identity.
+    time = f"{written.astimezone(UTC):%Y-%m-%dT%H-%M-%S}+00-00"
+    for name, log in logs(answers, about):
+        stem = f"{time}_{figures.key(name)}_{log['eval']['eval_id']}"
+        path = folder / f"{_free(stem, taken)}.json"
+        taken.add(path.stem)
+        _write(path, json.dumps(log, allow_nan=False) + "\n")
+        yield path, len(log["samples"])
+    if not taken:
+        raise UsageError("this run has no answers to write as logs; export its frames instead")
+
+
+def _last_write(result: Result) -> datetime:
+    """Return when the run last wrote its state; the present where it never did."""
+    status = RunDirectory.open(result.path).read_status()
+    return datetime.now(UTC) if status is None else status.at
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, text.encode(errors="backslashreplace"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:

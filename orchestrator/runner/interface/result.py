@@ -13,10 +13,12 @@ from orchestrator.contracts.roles import answers_of, roles_in
 from orchestrator.disk.foreign import distrust, is_foreign
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import RunDirectoryError, StoreError, UsageError
+from orchestrator.extras import need
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.ranking.trust import of_frames, thresholds_of
+from orchestrator.recipe.faults import nearest
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.rankings import rankings_of
@@ -40,6 +42,10 @@ from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.tables import Table
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
     from orchestrator.runner.interface.citing import Citation
 
 
@@ -208,6 +214,50 @@ class Result:
         """
         written: Path = _document().write_html(self, None if path is None else Path(path))
         return written
+
+    def to_arrow(self, frame: str) -> "pa.Table":
+        """Return a frame as an Arrow table; needs the extra `[arrow]`.
+
+        Args:
+            frame: Name of the frame.
+
+        Returns:
+            The table, with the types of the frame.
+
+        Raises:
+            UsageError: If pyarrow is not installed, or there is no such frame.
+
+        Example:
+            >>> result.to_arrow("answers").schema  # doctest: +SKIP
+        """
+        need("to_arrow", "arrow", ["pyarrow"])
+        return self._frame(frame).to_arrow()
+
+    def to_pandas(self, frame: str) -> "pd.DataFrame":
+        """Return a frame for pandas; needs the extra `[pandas]`.
+
+        The columns have Arrow's types: whole numbers with missing values stay whole numbers, what
+        is missing is `pd.NA` and never NaN, and lists stay lists.
+
+        Args:
+            frame: Name of the frame.
+
+        Returns:
+            The rows in order, with a default index.
+
+        Raises:
+            UsageError: If pandas or pyarrow is not installed, or there is no such frame.
+
+        Example:
+            >>> result.to_pandas("answers").groupby("model").size()  # doctest: +SKIP
+        """
+        need("to_pandas", "pandas", ["pandas", "pyarrow"])
+        return self._frame(frame).to_pandas(use_pyarrow_extension_array=True)
+
+    def _frame(self, name: str) -> "pl.DataFrame":
+        if name not in self.frames:
+            raise UsageError(f"no frame {name!r} in this run{nearest(name, self.frames)}")
+        return self.frames[name]
 
     def cite(self) -> "Citation":
         """Return a methods paragraph and BibTeX of what this run used.
