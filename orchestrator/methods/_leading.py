@@ -26,7 +26,7 @@ class WorkedExample(Settings):
 
 # Settings that came later, which fingerprints hold only where they are set.
 _LATER: Final = frozenset(
-    {"prefix", "system", "examples", "example_of_dataset", "labelled_examples"}
+    {"prefix", "system", "examples", "example_of_dataset", "labelled_examples", "labels"}
 )
 
 

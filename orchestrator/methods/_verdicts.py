@@ -78,26 +78,36 @@ def last_verdict(
     text: str, labels: tuple[Label, ...], begin: int = 0, *, ended: bool = True
 ) -> Found | None:
     """The last label in a text from `begin` on; `ended` says that the text was not cut off."""
-    names = tuple(label.name for label in labels)
+    owner = {form.strip(): at for at, label in enumerate(labels) for form in label.spellings}
+    found = _last_form(text, tuple(owner), begin, ended)
+    return None if found is None else Found(owner[found.group(1)], found.start(1))
+
+
+def _last_form(
+    text: str,
+    names: tuple[str, ...],
+    begin: int,
+    ended: bool,  # noqa: FBT001 (passed on)
+) -> re.Match[str] | None:
+    """The match of the spelling, its first group, that is the verdict."""
     stop = len(text[begin:].rstrip(TAIL)) + begin
     if not all(name.isalnum() for name in names):
         # The brackets of a label may be among what is stripped from the end.
-        return _settled(text, names, list(_anywhere(names).finditer(text, begin)), stop, ended)
+        return _settled(text, list(_anywhere(names).finditer(text, begin)), stop, ended)
     if not ended:
         return None
     found = _at_the_end(names).search(text, max(begin, stop - 64), stop)
     if found is not None and _concludes(text, begin, found.start()):
-        return Found(names.index(found.group(1)), found.start(1))
-    return _settled(text, names, list(_announced(names).finditer(text, begin)), stop, ended)
+        return found
+    return _settled(text, list(_announced(names).finditer(text, begin)), stop, ended)
 
 
 def _settled(
     text: str,
-    names: tuple[str, ...],
     found: Sequence[re.Match[str]],
     stop: int,
     ended: bool,  # noqa: FBT001 (passed on)
-) -> Found | None:
+) -> re.Match[str] | None:
     """The last match; None where others differ and it does not end the text, or it is denied."""
     if not found:
         return None
@@ -105,7 +115,7 @@ def _settled(
     several = len({match.group(1) for match in found}) > 1
     if (several and not (ended and last.end(1) >= stop)) or denied(text, last.start()):
         return None
-    return Found(names.index(last.group(1)), last.start(1))
+    return last
 
 
 def _concludes(text: str, begin: int, at: int) -> bool:

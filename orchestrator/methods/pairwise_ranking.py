@@ -11,6 +11,9 @@ Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgm
 [[<]]`; two are A and B, which become three levels as in the released code, whose tie is exactly
 equal probabilities.
 
+Labels of one's own have whole numbers as values, from h to -h; those with equal values are summed
+to one of 2h+1 levels.
+
 Deviations: with a chain of thought the distribution is read where the last label of each trace
 stands, after the trace's own tokens, and averaged over traces; a trace without a label is missing,
 and without any there is no judgment, which is not a tie.
@@ -18,15 +21,22 @@ and without any there is no judgment, which is not a tie.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.contracts.method import Columns, Stage
 from orchestrator.judgment.pairwise import expand_two
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import Judged, example_place, judge_prompts, stages_of
+from orchestrator.methods._own_labels import (
+    OwnLabel,
+    PairLabels,
+    check_shown,
+    checked_pair_labels,
+    levels_of,
+)
 from orchestrator.methods._pairwise import (
     FIELDS,
     PREFERENCES,
@@ -49,6 +59,8 @@ LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
 }
 """From "A much better" to "B much better"."""
 
+_TWO: Final = 2
+
 
 class Config(PairwiseSettings):
     """Settings of `pairwise_ranking`."""
@@ -61,19 +73,45 @@ class Config(PairwiseSettings):
         description="Name of a prompt (compact, judgment_distribution), or a Jinja template "
         "(or a .j2 file) with prompt, reference, answer_a and answer_b.",
     )
-    labels: LabelSet = Field(
+    labels: LabelSet | PairLabels = Field(
         "five",
         description="five: [[>>]] [[>]] [[=]] [[<]] [[<<]]; three: [[>]] [[=]] [[<]]; two: A, B "
-        "(one token each, also for servers that list only the alternatives of one token).",
+        "(one token each, also for servers that list only the alternatives of one token). Or a "
+        "list of your own, from the first answer better to the second: names, or mappings of "
+        "name, spellings and value.",
     )
+
+    @model_validator(mode="after")
+    def _labels_are_shown(self) -> Self:
+        if not isinstance(self.labels, str):
+            checked_pair_labels(self.labels)
+            if self.prompt in pairwise.NAMES:
+                raise ValueError(
+                    f"labels of your own need a template as `prompt`; {self.prompt} asks for "
+                    "other labels"
+                )
+        if self.prompt not in pairwise.NAMES:
+            is_led = self.example_of_dataset or self.labelled_examples is not None
+            check_shown(self, self.prompt, dict.fromkeys(FIELDS, ""), is_led=is_led)
+        return self
 
     def verdicts(self) -> tuple[Label, ...]:
         """The labels, from "A much better" to "B much better"."""
-        return LABELS[self.labels]
+        if isinstance(self.labels, str):
+            return LABELS[self.labels]
+        return tuple(one.label() for one in self.labels)
+
+    def better(self) -> tuple[str, str]:
+        """Return replies that call the answer shown first better, and the other one."""
+        if isinstance(self.labels, str):
+            return super().better()
+        values = [one.value for one in self.labels]
+        n_first = sum(value > 0 for value in values)
+        return self.replied(n_first - 1), self.replied(len(values) - sum(v < 0 for v in values))
 
     def template(self) -> str:
         """The template of the mode that is asked for."""
-        if self.prompt not in pairwise.NAMES:
+        if self.prompt not in pairwise.NAMES or not isinstance(self.labels, str):
             return self.prompt
         named = pairwise.prompt(self.prompt, self.labels)
         return named.form(chain_of_thought=self.chain_of_thought)
@@ -98,9 +136,8 @@ class PairwiseRanking(PairwiseJudge[Config]):
         """Both answers, both orders, one row a turn."""
         config = self.config
         turns, prompts = await self.both_orders(unit, ask)
-        labels_used = LABELS[config.labels]
-        read = await judge_prompts(ask, unit.judge, prompts, labels_used, config, unit)
-        orders = [_order(one) for one in read]
+        read = await judge_prompts(ask, unit.judge, prompts, config.verdicts(), config, unit)
+        orders = [_order(one, config.labels) for one in read]
         return [
             pair_row(made, ab, ba)
             for made, ab, ba in zip(turns, orders[::2], orders[1::2], strict=True)
@@ -109,11 +146,14 @@ class PairwiseRanking(PairwiseJudge[Config]):
 
 def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     """A made-up comparison."""
-    begun, asked = example_place(config, LABELS[config.labels])
+    begun, asked = example_place(config, config.verdicts())
     return example(judge, config.template(), asked, begun=begun)
 
 
-def _order(read: Judged) -> Order:
+def _order(read: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> Order:
     p, seen = read.probabilities, read.distribution
-    levels = p if len(p) % 2 else expand_two(*p)
+    levels = p if isinstance(labels, str) else levels_of(p, labels)
+    if len(p) == _TWO:
+        # Two labels, whatever their values, are the released code's A and B.
+        levels = expand_two(*p)
     return Order(levels, seen.coverage, seen.exact, read.n_traces, read.n_silent)

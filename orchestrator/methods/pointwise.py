@@ -16,7 +16,7 @@ and never filled in. With several traces the distributions after each are averag
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -35,6 +35,7 @@ from orchestrator.methods._judging import (
     user_message,
 )
 from orchestrator.methods._leading import NOTHING, WorkedExample
+from orchestrator.methods._own_labels import MOST_LABELS, OwnLabel, check_shown, refuse_alike
 from orchestrator.prompts.pointwise import PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Item, Label, Messages, Row, Unit
@@ -70,6 +71,48 @@ class Config(JudgeSettings):
         'such as "[[SCORE]]".',
     )
 
+    labels: tuple[OwnLabel, ...] | None = Field(
+        None,
+        min_length=2,
+        max_length=MOST_LABELS,
+        description="Labels of your own instead of numbers, from worst to best: mappings of name, "
+        "spellings and value, the score. `scale` goes from the lowest value to the highest.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labels_span_the_scale(cls, data: Any) -> Any:  # noqa: ANN401 (of a recipe)
+        entries = data.get("labels") if isinstance(data, dict) else None
+        if not isinstance(entries, list | tuple) or "scale" in data:
+            return data
+        given = [one.get("value") for one in entries if isinstance(one, dict)]
+        values = [value for value in given if type(value) is int]
+        if len(values) == len(entries) > 1:
+            return {**data, "scale": (min(values), max(values))}
+        return data
+
+    @model_validator(mode="after")
+    def _labels_are_shown(self) -> Self:
+        if self.labels is not None:
+            values = [one.value for one in self.labels]
+            if values != sorted(values) or values[0] == values[-1]:
+                raise ValueError("labels go from worst to best: their values ascend")
+            if (values[0], values[-1]) != tuple(self.scale):
+                raise ValueError(
+                    f"scale must go from the lowest value of a label to the highest, "
+                    f"{values[0]} to {values[-1]}; omit it"
+                )
+            if self.prompt in PROMPTS or self.verdict != SCORE:
+                raise ValueError(
+                    "labels of your own need a template as `prompt`, and exclude `verdict`"
+                )
+            refuse_alike(self.verdicts())
+        if self.prompt not in PROMPTS:
+            low, high = map(str, self.scale)
+            fields = {**dict.fromkeys(FIELDS, ""), "low": low, "high": high}
+            check_shown(self, self.prompt, fields, is_led=self.example_of_dataset)
+        return self
+
     @field_validator("scale")
     @classmethod
     def _scale_ascends(cls, value: tuple[int, int]) -> tuple[int, int]:
@@ -97,6 +140,23 @@ class Config(JudgeSettings):
         """The scores, ascending."""
         return range(self.scale[0], self.scale[1] + 1)
 
+    def values(self) -> tuple[int, ...]:
+        """The score that each label stands for."""
+        return tuple(self.scores() if self.labels is None else (one.value for one in self.labels))
+
+    def over_scale(self, probabilities: Sequence[float]) -> tuple[float, ...]:
+        """Return the probability of every score; 0 where no label stands for it.
+
+        Args:
+            probabilities: Of the labels, shape (n,).
+        """
+        if self.labels is None:
+            return tuple(probabilities)
+        found = [0.0] * len(self.scores())
+        for p, one in zip(probabilities, self.labels, strict=True):
+            found[one.value - self.scale[0]] += p
+        return tuple(found)
+
     def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:
         """Return the reference with the highest score, and an answer that says nothing."""
         reference = item.reference or ""
@@ -109,11 +169,9 @@ class Config(JudgeSettings):
         )
 
     def verdicts(self) -> tuple[Label, ...]:
-        """The scores as they are written."""
-        return self.labels()
-
-    def labels(self) -> tuple[Label, ...]:
         """The scores as they are written, each with and without a space before it."""
+        if self.labels is not None:
+            return tuple(one.label() for one in self.labels)
         names = [self.verdict.replace(SCORE, str(score)) for score in self.scores()]
         return tuple(Label(name, (name, f" {name}")) for name in names)
 
@@ -170,16 +228,17 @@ class PointwiseRating(JudgeMethod[Config]):
         config = self.config
         turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
         prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
-        read = await judge_prompts(ask, unit.judge, prompts, config.labels(), config, unit)
+        read = await judge_prompts(ask, unit.judge, prompts, config.verdicts(), config, unit)
         scores = config.scores()
         rows: list[Row] = []
         for turn, one in zip(turns, read, strict=True):
-            said = describe_scores(one.probabilities, scores)
-            low, high = one.distribution.mean_bounds(scores)
+            p = config.over_scale(one.probabilities)
+            said = describe_scores(p, scores)
+            low, high = one.distribution.mean_bounds(config.values())
             rows.append(
                 {
                     "turn": turn.number,
-                    "p": list(one.probabilities),
+                    "p": list(p),
                     "mean": said.mean,
                     "mean_low": low,
                     "mean_high": high,
@@ -201,7 +260,7 @@ class PointwiseRating(JudgeMethod[Config]):
 
 
 def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
-    begun, asked = example_place(config, config.labels())
+    begun, asked = example_place(config, config.verdicts())
     low, high = config.scale
     return example(judge, config.template(), asked, begun=begun, low=low, high=high)
 

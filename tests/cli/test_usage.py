@@ -158,7 +158,7 @@ def test_one_item_with_a_reference_is_enough_to_begin(command, recipe, lines):
 def test_a_template_may_do_without_the_reference(command, recipe, lines):
     prompt = (
         "{{ prompt }} {% if reference is defined %}{{ reference }}{% endif %}"
-        "{{ answer_a }} {{ answer_b }}"
+        "{{ answer_a }} {{ answer_b }} [[>]] or [[<]]?"
     )
     path = recipe(
         dataset=lines("none.jsonl", {"prompt": "x"}),

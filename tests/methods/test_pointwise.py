@@ -36,7 +36,7 @@ def test_the_row_has_every_statistic_of_the_distribution():
 
 
 def test_scores_are_spelled_with_and_without_a_space():
-    labels = Config(judges=("j",), scale=(0, 10), verdict="[[SCORE]]").labels()
+    labels = Config(judges=("j",), scale=(0, 10), verdict="[[SCORE]]").verdicts()
     assert len(labels) == 11
     assert labels[-1].spellings == ("[[10]]", " [[10]]")
 

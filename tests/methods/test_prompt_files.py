@@ -10,7 +10,7 @@ from orchestrator.prompts import PromptError, render
 from orchestrator.recipe.load import load
 from orchestrator.units import make_part
 
-TEMPLATE = "{{ prompt }}\nA: {{ answer_a }}\nB: {{ answer_b }}\n"
+TEMPLATE = "{{ prompt }}\nA: {{ answer_a }}\nB: {{ answer_b }}\n[[>]] or [[<]]?\n"
 
 
 @pytest.fixture

@@ -1,0 +1,145 @@
+"""Labels of one's own for judges: their names, spellings and values, and prompts that show them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+
+from orchestrator.methods._leading import LedSettings
+from orchestrator.prompts import PromptError, render
+from orchestrator.records import Label
+from orchestrator.settings import Settings
+
+MOST_LABELS: Final = 32
+_MOST_LEVEL: Final = 10
+
+
+class OwnLabel(Settings):
+    """A label: what the judge may write, and what it is worth."""
+
+    name: str = Field(
+        min_length=1, max_length=100, description="The label as the prompt asks for it."
+    )
+    spellings: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field(
+        (),
+        max_length=16,
+        description="All spellings whose probabilities are summed. Default: the name, with and "
+        "without a space before it.",
+    )
+    value: int = Field(
+        description="Worth of the label: of two answers, above 0 if the first is better, 0 for a "
+        "tie, and below 0 if the second is; of one answer, its score."
+    )
+
+    def label(self) -> Label:
+        """The label with all its spellings."""
+        return Label(self.name, self.spellings or (self.name, f" {self.name}"))
+
+
+def _named(entries: Any) -> Any:  # noqa: ANN401 (what a recipe holds)
+    """Names alone, best first, get values: 1, -1 of two; 1, 0, -1 of three; 2, 1, 0, … of five."""
+    if not isinstance(entries, list | tuple) or not all(isinstance(one, str) for one in entries):
+        return entries
+    half, is_odd = divmod(len(entries), 2)
+    values = [*range(half, 0, -1), *([0] * is_odd), *range(-1, -half - 1, -1)]
+    return [{"name": name, "value": value} for name, value in zip(entries, values, strict=True)]
+
+
+PairLabels = Annotated[
+    tuple[OwnLabel, ...], BeforeValidator(_named), Field(min_length=2, max_length=MOST_LABELS)
+]
+"""Labels of a comparison of two answers, from the first one better to the second one better."""
+
+
+def checked_pair_labels(labels: Sequence[OwnLabel]) -> None:
+    """Check labels of a comparison.
+
+    Raises:
+        ValueError: If they are not ordered, favour one place, or can't be told apart.
+    """
+    values = [one.value for one in labels]
+    if values != sorted(values, reverse=True):
+        raise ValueError("labels go from the first answer better to the second: values descend")
+    if values[0] != -values[-1] or values[0] < 1 or values[0] > _MOST_LEVEL:
+        raise ValueError(
+            "the highest value of a label and the lowest must be opposites, such as 2 and -2, and "
+            f"at most {_MOST_LEVEL}; got {values[0]} and {values[-1]}"
+        )
+    refuse_alike([one.label() for one in labels])
+
+
+def refuse_alike(labels: Sequence[Label]) -> None:
+    """Refuse labels of which one is read as the beginning of another.
+
+    Raises:
+        ValueError: If there are such labels.
+    """
+    forms = [(form.strip(), at) for at, label in enumerate(labels) for form in label.spellings]
+    if not all(form for form, _ in forms):
+        raise ValueError("a spelling of a label must hold more than white space")
+    for form, at in forms:
+        for other, other_at in forms:
+            if at != other_at and other.startswith(form):
+                raise ValueError(
+                    f"the labels {labels[at].name!r} and {labels[other_at].name!r} can't be told "
+                    f"apart: {form!r} begins {other!r}"
+                )
+
+
+def levels_of(probabilities: Sequence[float], labels: Sequence[OwnLabel]) -> tuple[float, ...]:
+    """Return probabilities of levels: those of labels with equal values are summed.
+
+    Args:
+        probabilities: Of the labels, shape (n,).
+        labels: From the first answer better to the second.
+
+    Returns:
+        2h+1 probabilities, where h is the highest value; 0 on a level that no label has.
+    """
+    half = labels[0].value
+    found = [0.0] * (2 * half + 1)
+    for p, label in zip(probabilities, labels, strict=True):
+        found[half - label.value] += p
+    return tuple(found)
+
+
+def check_shown(
+    config: LedSettings, template: str, fields: Mapping[str, str], *, is_led: bool
+) -> None:
+    """Refuse a prompt that shows none of the labels: the judge could only guess their form.
+
+    Args:
+        config: Of the method.
+        template: A template of the user.
+        fields: Values for all that it may show.
+        is_led: Examples of the dataset show labels.
+
+    Raises:
+        ValueError: If neither prompt, system prompt nor examples show a label.
+    """
+    if is_led:
+        return
+    try:
+        shown = render(template, dict(fields))
+    except PromptError:
+        # It depends on what an item holds; the judge's coverage will tell.
+        return
+    labels = config.verdicts()
+    texts = [shown, config.system, *(example.reply for example in config.examples)]
+    if labels and not any(_shows(text, label) for text in texts for label in labels):
+        names = ", ".join(label.name for label in labels[:5])
+        raise ValueError(
+            f"the template shows none of the labels ({names}{', …' if labels[5:] else ''}); name "
+            "them in it, or in `system`"
+        )
+
+
+def _shows(text: str, label: Label) -> bool:
+    return any(_as_a_word(form.strip()).search(text) for form in label.spellings)
+
+
+def _as_a_word(form: str) -> re.Pattern[str]:
+    before = r"(?<!\w)" if form[:1].isalnum() else ""
+    after = r"(?!\w)" if form[-1:].isalnum() else ""
+    return re.compile(before + re.escape(form) + after)
