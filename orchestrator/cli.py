@@ -20,6 +20,7 @@ from orchestrator.runner.commands.options import (
     cite_options,
     compare_options,
     export_options,
+    full_option,
     gc_options,
     html_option,
     init_options,
@@ -349,6 +350,7 @@ def _run_argument(command: argparse.ArgumentParser) -> None:
 
 def _format_option(command: argparse.ArgumentParser) -> None:
     _form_option(command)
+    full_option(command)
     html_option(command)
 
 

@@ -170,6 +170,16 @@ def percent_with_interval(share: float, low: float, high: float) -> str:
     return f"{percent(share)} [{100 * low + 0.0:.1f}, {100 * high + 0.0:.1f}]"
 
 
+def whole_percent_with_interval(share: float, low: float, high: float) -> str:
+    """A share for a sentence, without decimals: `84 % [81, 86]`; what is not all is never 100."""
+    if math.isnan(share):
+        return UNDEFINED
+    text = _guarded(share, 1.0, f"{100 * share:.0f} %", ("0 %", "100 %"), ("<1 %", ">99 %"))
+    if math.isnan(low) or math.isnan(high):
+        return text
+    return f"{text} [{100 * low + 0.0:.0f}, {100 * high + 0.0:.0f}]"
+
+
 def level(share: float) -> str:
     """A confidence level: `95 %`."""
     return f"{100 * share:g} %"

@@ -1,6 +1,7 @@
 """Paths as users write them: any text, which may name nothing that a file system can hold."""
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,14 @@ def expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
+
+
+def shown(path: Path) -> str:
+    """A path for a command to copy: relative where it is below the working folder."""
+    try:
+        return shlex.quote(str(path.absolute().relative_to(Path.cwd())))
+    except ValueError:
+        return shlex.quote(str(path))
 
 
 def is_text(path: Path) -> bool:

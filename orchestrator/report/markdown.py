@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator import numbers
+from orchestrator.report.brief import Brief
+from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_line
 from orchestrator.report.words import (
     UNTRUSTED,
@@ -65,6 +67,36 @@ def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None =
         lines += ["", *(f"- {escaped(note)}" for note in analysis.notes)]
     lines += ["", f"Intervals: {analysis.method}; {analysis.uncertainty}."]
     return "\n".join(lines)
+
+
+def brief_markdown(brief: Brief) -> str:
+    """A run in brief as Markdown: answers, how far to trust them, what not to conclude, cost."""
+    lines = [f"> **{brief.incomplete}**", ""] if brief.incomplete else []
+    for place, question in enumerate(brief.questions):
+        level = "#" if not place else "##"
+        lines += [f"{level} {question.answer.text(escaped)}", ""]
+        if question.detail:
+            lines += [f"**{escaped(question.detail)}**", ""]
+        basis = f" · {escaped(question.basis)}" if question.basis else ""
+        lines += [f"{question.subject.text(escaped)}{basis}", ""]
+        if question.apart:
+            lines += [question.apart.text(escaped), ""]
+        if question.checks:
+            lines += [*_checks(question.checks), ""]
+    if brief.checks:
+        lines += ["## The run", "", *_checks(brief.checks), ""]
+    if brief.cautions:
+        lines += ["## What not to conclude", ""]
+        lines += [*(f"- {caution.text(escaped)}" for caution in brief.cautions), ""]
+    if brief.cost is not None and (words := brief.cost.words()):
+        lines += [f"Cost: {' · '.join(words)}", ""]
+    return "\n".join(lines).rstrip("\n")
+
+
+def _checks(checks: Iterable[Check]) -> Iterator[str]:
+    for check in checks:
+        said = f"{check.about}: {check.says.text(escaped)}"
+        yield f"- **{said}**" if check.is_doubtful else f"- {said}"
 
 
 def escaped(text: str, width: int | None = None) -> str:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.report.streams import printed, write_to
-from orchestrator.report.text import own_words, safe_line, safe_name
+from orchestrator.report.text import own_words, safe_line, safe_name, safe_names
 
 # Width where nobody reads at a terminal: enough for every table, and for an e-mail.
 _FILE_WIDTH: Final = 100
@@ -132,6 +132,10 @@ class Page:
         """A name from outside, cut in its middle."""
         line = safe_name(name, width, ascii_only=self.ascii_only)
         return Text(line, style=style, no_wrap=True, overflow="crop")
+
+    def names(self, names: Iterable[str], width: int) -> dict[str, str]:
+        """Names from outside by themselves, cut so that each keeps what it differs in."""
+        return safe_names(names, width, ascii_only=self.ascii_only)
 
     def prose(self, text: str, style: str = "", *, bullet: bool = False) -> RenderableType:
         """Sentences that may hold names from outside; they wrap, after a bullet where wished."""

@@ -11,8 +11,8 @@ from orchestrator.report.page import Glyphs
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Columns that a label needs to stand apart from the next.
 _LABEL_WIDTH: Final = 7
-# Ratings nearer than this are drawn on an axis of this length: noise is not blown up to a contest.
-_MIN_SPAN: Final = 40.0
+MIN_SPAN: Final = 40.0
+"""Ratings nearer than this are drawn on an axis of this length: noise is not made a contest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,21 @@ class Axis:
         share = (value - self.low) / (self.high - self.low)
         return min(max(round(share * (self.width - 1)), 0), self.width - 1)
 
-    def labels(self) -> str:
+    def label(self, value: float, *, percent: bool = False) -> str:
+        """A value at a tick, with the decimals that tell it from the next one."""
+        step = 100 * self.step if percent else self.step
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        # Steps of 2.5 times a power of ten need one decimal more.
+        decimals += not math.isclose(step * 10**decimals, round(step * 10**decimals))
+        text = f"{round(100 * value if percent else value, decimals) + 0.0:,.{decimals}f}"
+        return f"{text} %" if percent else text
+
+    def labels(self, *, percent: bool = False) -> str:
         """A line with the values at the ticks, as many as fit."""
         line = [" "] * self.width
         free_from = 0
         for value in self.ticks():
-            text = f"{value:,.0f}" if self.step >= 1 else f"{value:,.1f}"
+            text = self.label(value, percent=percent)
             begin = self.column(value) - len(text) // 2
             begin = min(max(begin, 0), self.width - len(text))
             if begin >= free_from and len(text) <= self.width:
@@ -86,13 +95,21 @@ class Axis:
         return left, glyphs.point, right
 
 
-def make_axis(values: Iterable[float | None], width: int) -> Axis | None:
-    """An axis that holds all finite values; None where there are none."""
+def make_axis(
+    values: Iterable[float | None], width: int, least_span: float = MIN_SPAN
+) -> Axis | None:
+    """An axis that holds all finite values; None where there are none.
+
+    Args:
+        values: Points and ends of intervals; None is not known.
+        width: Columns.
+        least_span: Least difference of the ends of the axis; 0 fits it to the values.
+    """
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known or width < 1:
         return None
     low, high = min(known), max(known)
-    missing = _MIN_SPAN - (high - low)
+    missing = (least_span or (0.0 if high > low else abs(low) or 1.0)) - (high - low)
     if missing > 0:
         low, high = low - missing / 2, high + missing / 2
     at_least = (high - low) / max(1, width // _LABEL_WIDTH)

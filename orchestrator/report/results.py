@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from orchestrator.report import tables
+from orchestrator.report.brief import Brief
+from orchestrator.report.brief_text import brief_text
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
-from orchestrator.report.markdown import ranking_markdown
+from orchestrator.report.markdown import brief_markdown, ranking_markdown
 from orchestrator.report.page import DOUBTFUL, HEADING, Paged
 from orchestrator.report.structured import FORMAT, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
@@ -27,30 +29,19 @@ class Findings:
         exact_match: Share of answers equal to the reference, by model.
         tables: What summaries and analyses say.
         completeness: How far the run is; None where that is not known.
+        brief: The run in brief, shown first; None to show the rest alone.
     """
 
     rankings: Sequence[RankingAnalysis]
     exact_match: Mapping[str, float | None]
     tables: Sequence[Table] = ()
     completeness: Completeness | None = None
+    brief: Brief | None = None
 
     @property
     def warning(self) -> str:
         """Warning to show before all results of a run that is not complete."""
         return "" if self.completeness is None else self.completeness.words()
-
-
-# Tables that are shown after a run without being asked for.
-_FEW: Final = 4
-
-
-def shortened(found: Findings) -> tuple[Findings, int]:
-    """The findings with the first table of each method and analysis, and how many are left out."""
-    if len(found.tables) + len(found.rankings) <= _FEW:
-        return found, 0
-    first = {table.source: table for table in reversed(found.tables)}
-    kept = [table for table in found.tables if first[table.source] is table]
-    return replace(found, tables=kept), len(found.tables) - len(kept)
 
 
 def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
@@ -67,17 +58,41 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
             documents = [{"complete": run["complete"], **document} for document in documents]
             if found.warning:
                 documents.insert(0, {"format": FORMAT, "warning": found.warning, **run})
+        # The last one, so that the documents before it keep their places.
+        if found.brief is not None:
+            run = {} if found.completeness is None else found.completeness.as_json()
+            is_complete = {"complete": run["complete"]} if run else {}
+            documents.append({**is_complete, **found.brief.as_json()})
         return json.dumps(documents, indent=2, allow_nan=False) + "\n"
     texts = [f"> **{found.warning}**"] if found.warning else []
+    if found.brief is not None:
+        texts = [brief_markdown(found.brief)]
     texts += [ranking_markdown(ranking, found.exact_match) for ranking in found.rankings]
     texts += [generic_markdown(table) for table in found.tables]
     return "\n\n".join(texts) + "\n"
 
 
+def first_screen(found: Findings, more: Sequence[str] = ()) -> list[RenderableType]:
+    """The run in brief for a terminal: one screen.
+
+    Args:
+        found: The findings, with their brief.
+        more: Where the rest is, in words.
+    """
+    if found.brief is None:
+        return as_tables(found)
+    first = {table.source: table for table in reversed(found.tables) if table.columns}
+    answered = {question.source for question in found.brief.questions}
+    kept = [table for source, table in reversed(first.items()) if source not in answered]
+    return [brief_text(found.brief, more, kept)]
+
+
 def as_tables(found: Findings) -> list[RenderableType]:
-    """The results for a terminal."""
+    """All results for a terminal: the run in brief, then every ranking and table."""
     shown: list[RenderableType] = []
-    if warning := found.warning:
+    if found.brief is not None:
+        shown += [brief_text(found.brief, whole=True), Text("")]
+    elif warning := found.warning:
         style = f"{HEADING} {DOUBTFUL}"
         shown.append(Paged(lambda page: iter([page.words(warning, style), Text("")])))
     shown += [tables.ranking(ranking, found.exact_match) for ranking in found.rankings]

@@ -6,6 +6,8 @@ as `\x1b` or `\u202e`. Callers put the result in `rich.text.Text`, where markup 
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from rich.cells import cell_len
@@ -31,6 +33,8 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _MARKS: Final = frozenset({"Mn", "Me"})
 # Real scripts put up to three marks on a letter; towers of them draw over neighbouring lines.
 _MAX_MARKS: Final = 3
+# Characters that a cut name keeps before the place where names differ.
+_CONTEXT: Final = 4
 # More than any terminal line shows; keeps the cost of a megabyte of answer small.
 _MAX_LENGTH: Final = 4096
 
@@ -58,6 +62,59 @@ def safe_name(name: str, width: int | None = None, *, ascii_only: bool = False) 
         return _cut_end(line, width, ascii_only=ascii_only)
     tail = _fitting(line[::-1], room // 2)[::-1]
     return _fitting(line, room - cell_len(tail)) + dots + tail
+
+
+def safe_names(names: Iterable[str], width: int, *, ascii_only: bool = False) -> dict[str, str]:
+    """Names cut to a width so that no two become the same: each keeps what it differs in.
+
+    All names are cut in one way where one is enough: in the middle, else at the beginning, else at
+    the end, else around the place where they differ. Names that no cut keeps apart are numbered.
+
+    Args:
+        names: From anywhere; equal ones are one name.
+        width: Columns that a name may take, at least 8.
+        ascii_only: Whether the output can show ASCII only.
+    """
+    lines = {name: _one_line(name, ascii_only=ascii_only) for name in dict.fromkeys(names)}
+    long = {name for name, line in lines.items() if cell_len(line) > width}
+    if not long and len(set(lines.values())) == len(lines):
+        return lines
+    # Some characters before the difference are left, for a number that begins there.
+    begin = max(0, _alike([lines[name] for name in long]) - _CONTEXT)
+    dots = _dots(ascii_only=ascii_only)
+    cuts: tuple[Callable[[str], str], ...] = (
+        lambda line: safe_name(line, width, ascii_only=ascii_only),
+        lambda line: dots + _fitting(line[::-1], width - len(dots))[::-1],
+        lambda line: _cut_end(line, width, ascii_only=ascii_only),
+        lambda line: _cut_end(dots + line[begin:], width, ascii_only=ascii_only),
+    )
+    for cut in cuts:
+        shown = {name: cut(line) if name in long else line for name, line in lines.items()}
+        if len(set(shown.values())) == len(shown):
+            return shown
+    return _numbered(lines, width, ascii_only=ascii_only)
+
+
+def _alike(lines: Sequence[str]) -> int:
+    """Return the number of characters with which all lines begin."""
+    together = zip(*lines, strict=False)
+    return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, together))
+
+
+def _numbered(lines: Mapping[str, str], width: int, *, ascii_only: bool) -> dict[str, str]:
+    """The names cut in the middle; those that become the same get a number."""
+    shown: dict[str, str] = {}
+    taken: set[str] = set()
+    for name, line in lines.items():
+        found = safe_name(line, width, ascii_only=ascii_only)
+        n = 1
+        while found in taken:
+            n += 1
+            end = f" ({n})"
+            found = safe_name(line, width - len(end), ascii_only=ascii_only) + end
+        taken.add(found)
+        shown[name] = found
+    return shown
 
 
 def own_words(text: str, *, ascii_only: bool = False) -> str:

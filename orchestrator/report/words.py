@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from orchestrator import numbers
+from orchestrator.report.phrases import Name, Part, Phrase, phrase
 from orchestrator.statistics.ranking import ModelRating, Pair, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
 
@@ -34,43 +35,70 @@ def title(analysis: RankingAnalysis) -> str:
 
 
 def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
-    """State the models that can be told apart, in one or two sentences; empty for none compared.
+    """State the models that can be told apart, over all pairs; empty for none compared.
 
     Args:
         analysis: The ranking.
         name: Makes the name of a model harmless for the format.
     """
+    return told_apart(analysis).text(name)
+
+
+def told_apart(analysis: RankingAnalysis) -> Phrase:
+    """State the models that can be told apart, over all pairs; empty for none compared."""
     n_pairs = len(analysis.pairs)
     if not n_pairs:
-        return ""
+        return Phrase()
     apart = [pair for pair in analysis.pairs if pair.resolvable]
     if analysis.warning:
-        return "Not resolvable: untrusted judgments. The order of the rows is not a result."
+        return phrase("Not resolvable: untrusted judgments. The order of the rows is not a result.")
     if not apart:
-        none = "the two models cannot be" if n_pairs == 1 else "no two models can be"
-        return f"Not resolvable: {none} told apart. The order of the rows is not a result."
+        return phrase(_none_apart(analysis))
     if len(apart) == n_pairs:
         if n_pairs == 1:
-            return "The two models can be told apart."
-        return f"All {numbers.count(n_pairs)} pairs of models can be told apart."
+            return phrase("The two models can be told apart.")
+        return phrase(f"All {numbers.count(n_pairs)} pairs of models can be told apart.")
+    counted = f"{numbers.count(len(apart))} of {numbers.count(n_pairs)}"
+    start = f"{counted} pairs of models can be told apart"
     # The shorter list says it all.
     if 2 * len(apart) > n_pairs:
-        rest = _listed([pair for pair in analysis.pairs if not pair.resolvable], "and", name)
-        listed = f"; these cannot: {rest}"
-    else:
-        listed = f": {_listed(apart, 'over', name)}"
-    counted = f"{numbers.count(len(apart))} of {numbers.count(n_pairs)}"
-    return f"{counted} pairs of models can be told apart{listed}."
+        rest = [pair for pair in analysis.pairs if not pair.resolvable]
+        return phrase(f"{start}; these cannot: ", _listed(rest, "and"), ".")
+    return phrase(f"{start}: ", _listed(apart, "over"), ".")
 
 
-def _listed(pairs: Sequence[Pair], word: str, name: Callable[[str], str]) -> str:
+def _none_apart(analysis: RankingAnalysis) -> str:
+    """Say that no pair is resolvable, and how many pairs would be if each stood alone."""
+    n_pairs = len(analysis.pairs)
+    if n_pairs == 1:
+        none = "the two models cannot be told apart"
+        return f"Not resolvable: {none}. The order of the rows is not a result."
+    none = "no two models can be told apart"
+    level = 1.0 - analysis.confidence_level
+    alone = sum(pair.p_value is not None and pair.p_value < level for pair in analysis.pairs)
+    if not alone:
+        return f"Not resolvable: {none}. The order of the rows is not a result."
+    many = numbers.counted(n_pairs, "pair")
+    return (
+        f"Not resolvable: {none} when all {many} are tested together (Holm, "
+        f"{numbers.level(level)}); taken alone, {numbers.count(alone)} would be. More prompts can "
+        "settle the order."
+    )
+
+
+def _listed(pairs: Sequence[Pair], word: str) -> list[Part]:
     """`a over c, d; b over d`, the first of many pairs."""
     worse: dict[str, list[str]] = {}
     for pair in pairs[:_MOST_PAIRS]:
-        worse.setdefault(name(pair.better), []).append(name(pair.worse))
-    text = "; ".join(f"{better} {word} {', '.join(names)}" for better, names in worse.items())
+        worse.setdefault(pair.better, []).append(pair.worse)
+    parts: list[Part] = []
+    for better, others in worse.items():
+        parts += ["; "] if parts else []
+        parts += [Name(better), f" {word} "]
+        for place, other in enumerate(others):
+            parts += [", ", Name(other)] if place else [Name(other)]
     left = len(pairs) - _MOST_PAIRS
-    return text if left <= 0 else f"{text}; and {numbers.counted(left, 'pair')} more"
+    return parts if left <= 0 else [*parts, f"; and {numbers.counted(left, 'pair')} more"]
 
 
 def few_words(analysis: RankingAnalysis) -> str:

@@ -141,6 +141,7 @@ class Trust:
         n_pairs: Pairs of different answers judged in both orders.
         n_units: Judgments that have ended.
         n_missing: Of these, those without a result.
+        grounds: Findings against the judge; empty where there are none.
     """
 
     judge: str
@@ -153,6 +154,7 @@ class Trust:
     n_pairs: int
     n_units: int
     n_missing: int
+    grounds: tuple[Ground, ...] = ()
 
 
 def assess(
@@ -206,6 +208,7 @@ def assess(
         n_pairs=n_pairs,
         n_units=n_units,
         n_missing=n_missing,
+        grounds=against,
     )
 
 

@@ -2,14 +2,20 @@
 
 import importlib
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from orchestrator.report.html import page, ranked, rests
+from orchestrator.report.brief import Brief
+from orchestrator.report.forest import forest
+from orchestrator.report.html import page, rests
 from orchestrator.report.html.cells import grid
 from orchestrator.report.html.figures import Figure
+from orchestrator.report.html.shell import together
 from orchestrator.report.html.untrusted import safe_block
-from orchestrator.report.text import safe_line
+from orchestrator.report.phrases import Phrase
+from orchestrator.report.questions import Check
+from orchestrator.report.text import safe_line, safe_names
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
 from orchestrator.tables import Table
@@ -30,8 +36,7 @@ def overview(result: Result) -> dict[str, object]:
         "name": safe_line(about.name),
         "description": safe_line(str(about.settings.get("description") or "")),
         "facts": [[safe_line(label), safe_line(value)] for label, value in rests.facts(about)],
-        "glance": [safe_line(line) for line in page.glance(about)],
-        "legend": ranked.LEGEND if any(one.neighbours for one in about.rankings) else "",
+        "brief": _brief(about.brief),
         "warnings": [safe_line(line) for line in page.warnings(about, drawn=drawn)],
         "sections": [
             {
@@ -45,7 +50,63 @@ def overview(result: Result) -> dict[str, object]:
             }
             for part in parts
         ],
-        "recipe": safe_block(json.dumps(dict(about.settings), indent=1, default=str), _MAX_RECIPE),
+        "recipe": safe_block(
+            json.dumps(rests.portable(about.settings), indent=1, default=str), _MAX_RECIPE
+        ),
+    }
+
+
+def _brief(brief: Brief) -> dict[str, object]:
+    """The run in brief; sentences are lists of words, as texts, and of names, as lists of one."""
+    short = safe_names(brief.names, page.MAX_NAME)
+
+    def said(phrase: Phrase) -> list[str | list[str]]:
+        return [
+            together(part)
+            if isinstance(part, str)
+            else [together(short.get(part.text) or safe_line(part.text))]
+            for part in phrase.parts
+        ]
+
+    def checks(of: Sequence[Check]) -> list[dict[str, object]]:
+        return [
+            {"about": one.about, "says": said(one.says), "doubtful": one.is_doubtful} for one in of
+        ]
+
+    questions = []
+    for place, one in enumerate(brief.questions):
+        shown = one.standings if one.state not in ("withheld", "empty") else ()
+        drawn = forest(one)
+        questions.append(
+            {
+                "subject": said(one.subject),
+                "state": one.state,
+                "answer": said(one.answer),
+                "detail": safe_line(one.detail),
+                "measure": safe_line(one.measure),
+                "apart": said(one.apart) if one.state != "withheld" else [],
+                "basis": safe_line(one.basis),
+                "checks": checks([*one.checks, *(brief.checks if not place else ())]),
+                "ticks": [] if drawn is None else drawn.ticks,
+                "models": [
+                    {
+                        "name": short[model.model],
+                        "whole": safe_line(model.model),
+                        "rank": model.rank,
+                        "shown": model.shown,
+                        "bounds": together(safe_line(model.bounds)),
+                        "mark": None if drawn is None else drawn.marks[at]._asdict(),
+                    }
+                    for at, model in enumerate(shown)
+                ],
+            }
+        )
+    return {
+        "incomplete": safe_line(brief.incomplete),
+        "questions": questions,
+        "checks": checks(brief.checks),
+        "cautions": [said(one) for one in brief.cautions],
+        "cost": [] if brief.cost is None else list(brief.cost.words()),
     }
 
 

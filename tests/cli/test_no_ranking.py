@@ -30,14 +30,19 @@ def test_a_run_says_first_that_there_is_no_ranking(command, recipe, case):
     code, out, err = run(command, path)
     assert code == 0
     assert out.startswith("No ranking: judge ")
-    before = " ".join(out[: out.index("No ranking of 2 models by judge\n")].split())
+    first = " ".join(out.split())
+    assert all(reason in first for reason in reasons)
+    assert "rating " not in first
+    whole = command("report", "made", "--full")[1]
+    before = " ".join(whole[: whole.index("No ranking of 2 models by judge\n")].split())
     assert all(reason in before for reason in reasons)
     assert [one for one in (FORM, ORDER) if one in before] == reasons
     assert "Try " in before
-    assert "●" not in out
+    assert "●" not in whole
     assert "pairwise_ranking: No ranking: judge" in " ".join(err.split())
     assert run(command, path, "--strict")[0] == 3
-    (document,) = json.loads(command("report", "made", "--format", "json")[1])
+    document, last = json.loads(command("report", "made", "--format", "json")[1])
+    assert last["brief"]["questions"][0]["state"] == "withheld"
     assert list(document)[:4] == ["complete", "format", "warning", "trusted"]
     assert not document["trusted"]
     assert document["trust"][0]["verdict"] == "not trusted"
@@ -46,7 +51,7 @@ def test_a_run_says_first_that_there_is_no_ranking(command, recipe, case):
 def test_a_judge_that_is_trusted_passes_strict(command, recipe):
     code, out, err = run(command, recipe(n=12), "--strict")
     assert code == 0
-    assert out.startswith("Ranking of 2 models by judge\n")
+    assert out.startswith("strong is better than weak: +")
     assert "No ranking" not in err
 
 

@@ -61,7 +61,8 @@ def test_a_report_as_html_goes_where_it_is_said(command, runs, here):
     assert f"{here / 'r[1]*.html'}".endswith(err.strip().splitlines()[-1])
     page = (here / "r[1]*.html").read_text(encoding="utf-8")
     assert "<b>$HOME" not in page
-    assert "&lt;b&gt;$HOME" in page
+    # The page names the folder of the run alone: a reader elsewhere has no such path.
+    assert str(here) not in page
 
 
 def test_runs_are_listed_with_their_names(command, runs, here):

@@ -22,7 +22,9 @@ def test_a_run_is_complete_and_can_be_looked_at(command, recipe):
     path = recipe()
     code, out, _ = run(command, path)
     assert code == 0
-    assert out.startswith("Ranking of 2 models by judge\n6 prompts")
+    assert out.startswith("No winner: strong and weak cannot be told apart: +")
+    assert "6 prompts, 6 judgments" in out
+    assert "orchestrator report runs/made --full" in out
     for arguments in (
         ("status", "made"), ("status", "runs/made", "--json"), ("runs",), ("report", "made"),
     ):  # fmt: skip
@@ -35,9 +37,19 @@ def test_a_run_is_complete_and_can_be_looked_at(command, recipe):
 def test_formats_of_a_run(command, recipe):
     path = recipe()
     assert run(command, path, "--format", "json")[0] == 0
-    (document,) = json.loads(command("report", "made", "--format", "json")[1])
+    document, last = json.loads(command("report", "made", "--format", "json")[1])
     assert document["judge"] == "judge"
-    assert command("report", "made", "--format", "markdown")[1].startswith("## Ranking of 2 models")
+    assert last["brief"]["questions"][0]["judge"] == "judge"
+    markdown = command("report", "made", "--format", "markdown")[1]
+    assert markdown.startswith("# No winner: strong and weak cannot be told apart: ")
+    assert "## Ranking of 2 models" in markdown
+
+
+def test_the_whole_is_printed_where_it_is_asked_for(command, recipe):
+    path = recipe()
+    assert "Win rates" not in run(command, path)[1]
+    assert "Win rates" in run(command, path, "--full")[1]
+    assert "Win rates" in command("report", "made", "--full")[1]
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
@@ -72,8 +84,9 @@ def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
     }
     code, out, err = run(command, recipe(models=models))
     assert code == 3
-    assert "6 judgments missing  of 6; not filled in" in out
-    assert "HTTP 400: bad luck" in out
+    assert out.startswith("No ranking: all 6 judgments failed.")
+    assert "HTTP 400: bad luck" in " ".join(out.split())
+    assert "6 judgments missing  of 6; not filled in" in command("report", "made", "--full")[1]
     assert "12 units failed; see the table of failures" in err
 
 
@@ -142,6 +155,7 @@ def test_nothing_that_a_terminal_obeys_comes_through(command, recipe, lines, her
     assert code == 3
     forms = ("table", "markdown", "json")
     shown = [out, err, *(command("report", "made", "--format", form)[1] for form in forms)]
+    shown.append(command("report", "made", "--full")[1])
     shown += [command("status", "made")[1], command("runs")[1]]
     for form in ("csv", "jsonl"):
         command("export", "made", "--to", ".", "--format", form)
@@ -160,20 +174,21 @@ def test_duplicate_items_are_items_of_their_own(command, recipe, lines):
     path = recipe(dataset=lines("same.jsonl", *({"prompt": "same"} for _ in range(3))))
     code, out, _ = run(command, path)
     assert code == 0
-    assert "3 prompts · 3 judgments" in out
+    assert "3 prompts, 3 judgments" in out
 
 
 def test_one_item_gives_no_interval(command, recipe, lines):
     code, out, _ = run(command, recipe(dataset=lines("one.jsonl", {"prompt": "x"})))
     assert code == 0
-    assert "1 prompt · 1 judgment ·" in out
-    assert "one item: no interval can be given" in out
+    assert "1 prompt, 1 judgment;" in out
+    assert "one item: no interval can be given" in command("report", "made", "--full")[1]
 
 
 def test_answers_alone_are_reported(command, recipe):
     code, out, _ = run(command, recipe(methods=[{"kind": "answers"}]))
     assert code == 0
-    assert re.match(r"Answers  \d+ prompts\n", out)
+    assert "exact match" in out.splitlines()[0]
+    assert "Answers  " in command("report", "made", "--full")[1]
 
 
 def test_a_plan_sends_nothing_and_writes_nothing(command, recipe, here):

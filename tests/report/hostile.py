@@ -12,6 +12,8 @@ from orchestrator.frames import polars_schema
 from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
 from orchestrator.probing.record import BAD, Finding, ProbeRecord
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.report.brief import brief
+from orchestrator.report.completeness import Completeness
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.runner.results.tables import all_sources, summarise
 
@@ -163,4 +165,10 @@ def material(**changed: Any) -> Material:
         "probes": {MODELS[0]: PROBED},
         **changed,
     }
+    if "brief" not in parts:
+        shown = ("name", "rankings", "tables", "notes")
+        parts["brief"] = brief(
+            **{part: parts[part] for part in shown},
+            completeness=Completeness(100, 100 - parts["n_left"]),
+        )
     return Material(**parts)

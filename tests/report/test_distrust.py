@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.trust import of_rows
+from orchestrator.report.brief import brief
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
@@ -18,7 +19,7 @@ from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
 from orchestrator.runner.interface.html_report import _warned
 from orchestrator.statistics.trust import DEFAULTS, no_ranking
-from orchestrator.tables import Column, make_table, untrusted
+from orchestrator.tables import Column, Measured, make_table, untrusted
 from tests.ranking.conftest import simulated
 from tests.report import hostile
 from tests.report.samples import Stream, a_progress, an_analysis, printed
@@ -103,11 +104,19 @@ def test_json_says_it_before_the_ratings(doubtful):
 
 def test_the_page_the_viewer_and_the_notebook_begin_with_it(doubtful, table):
     about = hostile.material(rankings=[doubtful], tables=[table])
-    glance = page.glance(about)
-    assert glance[:2] == [doubtful.warning, table.warning]
-    assert not any(" > " in line for line in glance)
+    (first,) = about.brief.questions
+    assert first.answer.text() == "No ranking: judge does not answer in the requested form."
+    assert first.detail == doubtful.warning.removeprefix("No ranking: ")
+    with_interval = msgspec.structs.replace(table, columns=(*table.columns, Column("mean")))
+    rows = tuple((name, Measured(1.0, 0.5, 1.5)) for name in "ab")
+    (second,) = brief(tables=[msgspec.structs.replace(with_interval, rows=rows)]).questions
+    assert (second.state, second.detail) == ("withheld", table.warning)
+    assert not first.is_drawn
+    shown = page.render(about)
+    body = shown[shown.index("<main") :]
+    assert body.index("No ranking: ") < body.index("meaningless") < body.index("<table")
     short = page.summary(about)
-    assert short.index("<li>") + 4 >= short.index("No ranking") - 10
+    assert short.index("Incomplete: ") < short.index("No ranking: ") < short.index("How far to")
     figures = ranked.of_ranking(doubtful, ["expert", "apprentice", "novice"])
     assert figures[0].picture is None
     assert figures[0].says.startswith("No ranking")

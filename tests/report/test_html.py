@@ -163,7 +163,8 @@ def test_a_run_without_results_still_has_a_page():
     empty = hostile.material(
         frames={}, rankings=[], tables=[], context=all_sources({}, hostile.SETTINGS)
     )
-    assert "not finished" in page.render(empty)
+    shown = page.render(empty)
+    assert shown.index("Incomplete: 3 of 100 units remain") < shown.index("No method of this run")
 
 
 def test_drawings_hold_shapes_and_text_only(figures):
@@ -286,4 +287,4 @@ def test_the_summary_of_a_run_without_results_says_what_is_missing():
     empty = hostile.material(
         frames={}, rankings=[], tables=[], context=all_sources({}, hostile.SETTINGS)
     )
-    assert "not finished" in page.summary(empty)
+    assert "Incomplete: 3 of 100 units remain" in page.summary(empty)

@@ -40,7 +40,7 @@ def files(tmp_path):
 
 def said(frames):
     material = hostile.material(frames=frames, context=all_sources(frames, SETTINGS))
-    return repr((list(page.sections(material)), rests.facts(material), page.glance(material)))
+    return repr((list(page.sections(material)), rests.facts(material), material.brief))
 
 
 def test_no_frame_is_read_whole_and_the_page_says_the_same(files):

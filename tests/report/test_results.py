@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from orchestrator.report.results import Findings, as_tables, as_text, shortened
+from orchestrator.report.brief import brief
+from orchestrator.report.results import Findings, as_tables, as_text, first_screen
 from orchestrator.tables import Column, Measured, cell_text, make_table
 
 TABLE = make_table(
@@ -15,6 +16,7 @@ TABLE = make_table(
     basis="12 prompts",
     notes=["a note"],
 )
+COUNTS = tuple(Column(name) for name in ("what", "right", "n"))
 FOUND = Findings([], {}, [TABLE])
 
 
@@ -88,13 +90,16 @@ def test_a_table_wider_than_the_terminal_loses_no_number(width):
     assert text.count("[0.00, 1.00]") == 6
 
 
-def test_after_a_run_each_source_shows_its_first_table_and_the_rest_is_counted():
+def test_without_a_question_the_first_screen_shows_the_first_table_of_each_source():
     tables = [
-        msgspec.structs.replace(TABLE, source=source, key=f"{source}.{index}")
+        msgspec.structs.replace(TABLE, source=source, key=f"{source}.{index}", columns=COUNTS)
         for source in ("one", "two")
         for index in range(3)
     ]
-    shown, n_more = shortened(Findings([], {}, tables))
-    assert [table.key for table in shown.tables] == ["one.0", "two.0"]
-    assert n_more == 4
-    assert shortened(Findings([], {}, tables[:4]))[1] == 0
+    found = Findings([], {}, tables, brief=brief(tables=tables))
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(*first_screen(found, ["the rest: --full"]))
+    text = captured.get()
+    assert text.count("Made up") == 2
+    assert "the rest: --full" in text

@@ -9,6 +9,7 @@ import polars as pl
 from orchestrator.contracts.context import Context
 from orchestrator.frames import columns_of
 from orchestrator.probing.record import ProbeRecord
+from orchestrator.report.brief import Brief
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import Table
 
@@ -45,6 +46,7 @@ class Material:
         exact_match: Share of answers equal to the reference, by model.
         notes: What a reader must know.
         n_left: Units without a row.
+        brief: The run in brief.
         epochs: How many rows of each method rest on which epoch of servers; empty where there is
             only one.
     """
@@ -66,6 +68,7 @@ class Material:
     notes: Sequence[str] = ()
     n_left: int = 0
     probes: Mapping[str, ProbeRecord] = field(default_factory=dict)
+    brief: Brief = field(default_factory=Brief)
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     @property

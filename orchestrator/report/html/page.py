@@ -12,21 +12,23 @@ from typing import Any, Final
 import yaml
 from markupsafe import Markup
 
+from orchestrator.report.forest import forest
 from orchestrator.report.html import calibrated, compared, own, ranked, rests, spread, summed
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure
 from orchestrator.report.html.material import Material
 from orchestrator.report.html.shell import harmless_json, keyed, own_file, policy, template
 from orchestrator.report.html.untrusted import safe_block
-from orchestrator.report.text import safe_line, safe_name
-from orchestrator.tables import Measured, Table, cell_text
+from orchestrator.report.text import safe_line, safe_name, safe_names
+from orchestrator.tables import Table
 
 _NEEDED: Final = ("altair", "vl_convert")
 # vl-convert's JavaScript engine reserves 64 GiB, and ends the process where it can't.
 _ADDRESS_SPACE_BYTES: Final = 80 << 30
 _MAX_RECIPE: Final = 60_000
 _MAX_NOTES: Final = 8
-_MAX_MODELS: Final = 6
+MAX_NAME: Final = 40
+"""Characters of a model's name in the run in brief."""
 _MOSTLY: Final = 0.5
 # Anchors of the page's own sections.
 _PLACES: Final = frozenset({
@@ -99,12 +101,11 @@ def render(material: Material) -> str:
             # Shapes and text only, checked where it is made
             drawn[figure.key] = Markup(picture)  # noqa: S704
     style, script = own_file("style.css"), own_file("script.js")
-    recipe = yaml.safe_dump(dict(material.settings), sort_keys=False, allow_unicode=True)
+    recipe = yaml.safe_dump(rests.portable(material.settings), sort_keys=False, allow_unicode=True)
     return template("page.html.j2").render(
         material=material,
         sections=found,
-        glance=glance(material),
-        legend=ranked.LEGEND if any(one.neighbours for one in material.rankings) else "",
+        **in_brief(material),
         warnings=warnings(material, drawn=drawing is not None),
         facts=rests.facts(material),
         recipe=safe_block(recipe, _MAX_RECIPE),
@@ -129,8 +130,7 @@ def summary(material: Material) -> str:
     numbered = keyed()
     return template("summary.html.j2").render(
         material=material,
-        glance=glance(material),
-        warnings=warnings(material, drawn=True),
+        **in_brief(material),
         grids=[numbered(table) for table in ([figure.table for figure in figures] or tables)],
         bases=[figure.basis for figure in figures],
         frames=[safe_name(name) for name in material.frames] or ["answers"],
@@ -190,48 +190,25 @@ def _parts(material: Material) -> Iterator[Section]:
     )
 
 
-def glance(material: Material) -> list[str]:
-    """Summarise the findings of the run in a few sentences."""
-    warnings_of = [one.warning for one in material.rankings]
-    warnings_of += [table.warning for table in material.tables]
-    warnings_of += [one.caution for one in material.rankings]
-    found = [line for line in dict.fromkeys(warnings_of) if line]
-    for one in material.rankings:
-        if one.neighbours:
-            about = f"{one.source or 'ranking'}, by {one.judge or 'all judges'}"
-            found.append(f"{about}: {ranked.group_words(one)}")
-    for table in material.tables:
-        if table.source == table.key and len(table.rows) > 1:
-            found += _best(table)
-    return found
-
-
-def _best(table: Table) -> list[str]:
-    """State the order of models by the first measure of a method's first table."""
-    first = next((i for i, c in enumerate(table.columns) if i and c.form != "text"), None)
-    if first is None or table.columns[0].name != "model" or table.warning:
-        return []
-    cells = {str(row[0]): row[first] for row in table.rows}
-    known = {m: c for m, c in cells.items() if isinstance(c, Measured) and c.value is not None}
-    # Several rows a model are not about one measure.
-    if len(known) < len(table.rows):
-        return []
-    order = sorted(known.items(), key=lambda pair: -(pair[1].value or 0.0))[:_MAX_MODELS]
-    shown = ", ".join(
-        f"{safe_name(model, 32)} {cell_text(table.columns[first], cell)}" for model, cell in order
-    )
-    basis = f" ({table.basis})" if table.basis else ""
-    return [f"{table.source}, {table.columns[first].name}: {shown}{basis}"]
+def in_brief(material: Material) -> dict[str, object]:
+    """Return the variables of the templates that show a run in brief."""
+    brief = material.brief
+    return {
+        "brief": brief,
+        "forests": [forest(question) for question in brief.questions],
+        "short": safe_names(brief.names, MAX_NAME),
+        "checks": [*(brief.questions[0].checks if brief.questions else ()), *brief.checks],
+    }
 
 
 def warnings(material: Material, *, drawn: bool) -> list[str]:
-    """Return the warnings that a reader needs first.
+    """Return the notes on the rankings, and why there are no charts if there are none.
 
     Args:
         material: The run.
         drawn: Whether there are charts.
     """
-    found = [rests.left_words(material), *material.notes[:_MAX_NOTES]]
+    found: list[str] = []
     for one in material.rankings:
         found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
     if not drawn:

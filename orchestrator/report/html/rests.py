@@ -1,6 +1,8 @@
 """Basis of a run: rows by method, what is missing and why, requests, servers, settings."""
 
+import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, Final
 
 import polars as pl
@@ -14,6 +16,8 @@ from orchestrator.tables import Column, Table
 _OK: Final = "ok"
 _HASH: Final = 12
 _HASHED: Final = 32
+# Paths of Unix and of Windows, from the root and with a folder.
+_ABSOLUTE: Final = re.compile(r"(?:file:/)?(?:/|[A-Za-z]:[\\/])[^\s/\\]+[/\\][^\n]*\Z")
 
 
 def coverage(material: Material) -> Figure:
@@ -124,7 +128,7 @@ def models(material: Material) -> Table:
         source = given.get("weights") or given.get("answers") or given.get("model") or ""
         exact = " · ".join(f"{key} {_short(value)}" for key, value in identity.items())
         served = "; ".join(material.servers.get(model, ())) or "no requests"
-        rows.append([model, str(source), served, exact])
+        rows.append([model, without_folders(str(source)), served, exact])
     columns = [Column("model"), Column("source"), Column("answered by"), Column("identity")]
     return as_table("models", "Models and servers", columns, rows)
 
@@ -172,7 +176,7 @@ def facts(material: Material) -> list[tuple[str, str]]:
     statistics = settings.get("statistics") or {}
     found = [
         ("Recipe", material.name),
-        ("Run", material.where),
+        ("Run", PurePath(material.where).name),
         ("Last sent", material.at),
         ("Dataset", _plain(settings.get("dataset"))),
         ("Methods", ", ".join(source.name for source in material.context.sources)),
@@ -192,9 +196,34 @@ def _plain(value: object) -> str:
     if not isinstance(value, Mapping):
         return "" if value is None else str(value)
     parts = [
-        f"{key} {inner}" for key, inner in value.items() if inner not in (None, "", (), [], {})
+        f"{key} {_words(inner)}"
+        for key, inner in value.items()
+        if inner not in (None, "", (), [], {})
     ]
     return ", ".join(parts)
+
+
+def _words(value: object) -> str:
+    """A setting in words, its parts in brackets."""
+    if isinstance(value, Mapping):
+        return f"({', '.join(f'{key} {_words(inner)}' for key, inner in value.items())})"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_words, value))})"
+    return without_folders(str(value))
+
+
+def without_folders(text: str) -> str:
+    """The text, of an absolute path its last part only: a reader elsewhere has no such folder."""
+    return f"\N{HORIZONTAL ELLIPSIS}/{PurePath(text).name}" if _ABSOLUTE.match(text) else text
+
+
+def portable(settings: object) -> object:
+    """A resolved recipe without the folders of this machine."""
+    if isinstance(settings, Mapping):
+        return {str(key): portable(value) for key, value in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [portable(value) for value in settings]
+    return without_folders(settings) if isinstance(settings, str) else settings
 
 
 def left_words(material: Material) -> str:

@@ -2,9 +2,11 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from hashlib import sha256
 from importlib.resources import files
+from typing import Final
 
 import jinja2
 
@@ -13,6 +15,9 @@ from orchestrator.report.html.figures import key
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line, safe_name
 from orchestrator.tables import Table
+
+_UNIT: Final = re.compile(r"(\d) %")
+_INTERVAL: Final = re.compile(r"\[[^\[\]()]{1,40}[\])]")
 
 
 def template(name: str) -> jinja2.Template:
@@ -25,9 +30,16 @@ def template(name: str) -> jinja2.Template:
         loader=jinja2.FunctionLoader(own_file),
     )
     environment.filters["line"] = safe_line
+    environment.filters["together"] = together
     environment.filters["name"] = safe_name
     environment.filters["block"] = safe_block
     return environment.get_template(name)
+
+
+def together(text: str) -> str:
+    """Keep a number and its unit, and the ends of an interval, on one line."""
+    text = _UNIT.sub("\\1\N{NO-BREAK SPACE}%", text)
+    return _INTERVAL.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
 def own_file(name: str) -> str:

@@ -76,6 +76,15 @@ def html_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def full_option(command: argparse.ArgumentParser) -> None:
+    """`--full`, of every command that shows results in a terminal."""
+    command.add_argument(
+        "--full",
+        action="store_true",
+        help="print every table, not only the first screen",
+    )
+
+
 def untrusted_option(command: argparse.ArgumentParser) -> None:
     """`--untrusted`, of every command that reads runs."""
     command.add_argument(

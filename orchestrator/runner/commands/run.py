@@ -14,6 +14,7 @@ import msgspec
 from rich.console import RenderableType
 
 from orchestrator import contracts, numbers, plugins
+from orchestrator.disk import paths
 from orchestrator.errors import (
     EXIT_COMPLETE,
     EXIT_INTERRUPTED,
@@ -23,7 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.results import as_tables, as_text, shortened
+from orchestrator.report.results import as_tables, as_text, first_screen
 from orchestrator.report.streams import write_to
 from orchestrator.report.waiting import progress
 from orchestrator.runner import api
@@ -67,7 +68,7 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
     )
     ended = result.ended
     late.look()
-    _show_result(result, options.format, said, whole=False)
+    _show_result(result, options.format, said, whole=options.full)
     late.look()
     report_commands.write_files(result, options, said)
     warnings = result.warnings
@@ -93,16 +94,22 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
     return EXIT_PARTIAL if options.strict and warnings else EXIT_COMPLETE
 
 
-def _show_result(result: api.Result, form: str, said: Said, *, whole: bool = True) -> None:
+def _elsewhere(result: api.Result) -> list[str]:
+    """Say where the rest of the results is."""
+    run = paths.shown(result.path)
+    n_tables = len(result.tables) + len(result.rankings)
+    return [
+        f"All {numbers.counted(n_tables, 'table')}: orchestrator report {run} --full",
+        f"A page: orchestrator report {run} --html · each item: orchestrator view {run}",
+    ]
+
+
+def _show_result(result: api.Result, form: str, said: Said, *, whole: bool) -> None:
     if result.ended is not None and result.ended.progress is not None:
         said.summary(result.ended.progress, result.n_left)
     found = result.findings
     if form == "table":
-        shown, n_more = (found, 0) if whole else shortened(found)
-        _show(*as_tables(shown))
-        if n_more:
-            more = numbers.counted(n_more, "more table")
-            said.note(f"{more}; show them with: orchestrator report {result.path}")
+        _show(*(as_tables(found) if whole else first_screen(found, _elsewhere(result))))
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
@@ -138,7 +145,7 @@ def report(options: argparse.Namespace) -> int:
     for note in result.notes:
         said.note(note)
     if not report_commands.write_files(result, options, said):
-        _show_result(result, options.format, said)
+        _show_result(result, options.format, said, whole=options.full)
     return EXIT_COMPLETE
 
 

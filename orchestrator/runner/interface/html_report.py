@@ -124,6 +124,7 @@ def material(result: Result) -> Material:
         exact_match=result.exact_match,
         notes=result.notes,
         n_left=result.n_left,
+        brief=result.brief,
         epochs=rows_by_epoch(result.frames),
         probes={model: record for model, record in probes.items() if record is not None},
     )

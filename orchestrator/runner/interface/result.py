@@ -19,12 +19,14 @@ from orchestrator.plugins.permission import is_permitted
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.faults import nearest
+from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.similar_items import notes_on_frame
+from orchestrator.runner.planning.spending import spent_by
 from orchestrator.runner.planning.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.results.cache import NAME as NUMBERS
 from orchestrator.runner.results.cache import Keeping
@@ -167,7 +169,41 @@ class Result:
     @property
     def findings(self) -> Findings:
         """Everything that the reports of this run show."""
-        return Findings(self.rankings, self.exact_match, self.tables, self.completeness)
+        return Findings(self.rankings, self.exact_match, self.tables, self.completeness, self.brief)
+
+    @cached_property
+    def brief(self) -> Brief:
+        """The run in brief: answers in sentences, how far to trust them, and the cost.
+
+        The terminal, reports, the viewer and notebooks show it first.
+        """
+        return brief(
+            name=str(self.settings.get("name", self.path.name)),
+            rankings=self.rankings,
+            tables=self.tables,
+            exact_match=self.exact_match,
+            completeness=self.completeness,
+            notes=self.notes,
+            cost=self._cost,
+        )
+
+    @property
+    def _cost(self) -> Cost | None:
+        """Resources that all calls used; None where the run kept no account of them."""
+        directory = RunDirectory.open(self.path)
+        with Store.open(directory.store_path, read_only=True) as store:
+            spent = spent_by(store)
+        if spent is None:
+            return None
+        models = self.settings.get("models", {}).values()
+        is_priced = any(any((one.get("price") or {}).values()) for one in models)
+        return Cost(
+            requests=spent.requests,
+            prompt_tokens=spent.prompt_tokens,
+            completion_tokens=spent.completion_tokens,
+            hours=spent.hours,
+            money=spent.money if is_priced else None,
+        )
 
     def to_markdown(self) -> str:
         """Return the rankings and tables as Markdown, as `orchestrator report` writes them.

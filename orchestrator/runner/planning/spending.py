@@ -56,8 +56,17 @@ def _spent(store: Store) -> Spent:
     Raises:
         StoreError: If that can't be read.
     """
+    return spent_by(store) or Spent()
+
+
+def spent_by(store: Store) -> Spent | None:
+    """Return what all calls of a run spent; None where nothing was kept.
+
+    Raises:
+        StoreError: If that can't be read.
+    """
     text = store.get_meta(_SPENT)
     try:
-        return Spent() if text is None else msgspec.json.decode(text, type=Spent)
+        return None if text is None else msgspec.json.decode(text, type=Spent)
     except msgspec.MsgspecError as error:
         raise damaged(f"{store.path}: what was spent is", error) from error

@@ -1,4 +1,5 @@
 // A run as the report shows it, brought up to date while it goes on.
+import { brief } from "./brief.js";
 import { drawing, h, name } from "./dom.js";
 import { get, runPath } from "./data.js";
 import { grid } from "./table.js";
@@ -27,14 +28,11 @@ const drawn = (run, found) => [
     h("nav", { "aria-label": "Sections" }, h("ul", {}, h("li", {}, h("a", { href: "#glance" }, "In short")),
       found.sections.map((one) => h("li", {}, h("a", { href: `#part-${one.key}` }, one.title))))),
     h("div", { class: "parts" },
-      h("section", { id: "glance", "aria-labelledby": "h-glance" }, h("h2", { id: "h-glance" }, "In short"),
-        found.glance.length > 0 && h("ul", { class: "found" }, found.glance.map((line) => h("li", {}, name(line)))),
-        found.legend && h("p", { class: "note legend" }, found.legend),
-        found.warnings.length > 0 && h("div", { class: "warnings", role: "note" }, h("h3", {}, "Warnings"),
-          h("ul", {}, found.warnings.map((line) => h("li", {}, name(line))))),
-        h("dl", { class: "facts" }, found.facts.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, name(value)))))),
+      h("section", { id: "glance", "aria-labelledby": "h-glance" }, brief(found.brief)),
       found.sections.map(section),
       h("section", { id: "made" }, h("h2", {}, "How it was made"),
+        h("dl", { class: "facts" }, found.facts.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, name(value))))),
+        found.warnings.length > 0 && [h("h3", {}, "Notes"), h("ul", { class: "found" }, found.warnings.map((line) => h("li", {}, name(line))))],
         h("details", { class: "folded" }, h("summary", {}, "Resolved recipe"), h("pre", { class: "recipe", tabindex: 0 }, found.recipe))))),
 ];
 

@@ -1,0 +1,356 @@
+"""Rankings as questions: the best model in a sentence, what is apart, and trust in the judges."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from orchestrator import numbers
+from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
+from orchestrator.report.picture import MIN_SPAN
+from orchestrator.report.questions import Check, Question, Standing, State
+from orchestrator.report.words import (
+    few_words,
+    neighbour_amount,
+    rank_words,
+    rating_bounds,
+    told_apart,
+)
+from orchestrator.statistics.association import association
+from orchestrator.statistics.ranking import ModelRating, Pair, RankingAnalysis
+from orchestrator.statistics.trust import SHORT
+from orchestrator.tables import counted_words
+
+MEASURE: Final = "rating (Elo scale)"
+# A share of judgments with little mass on the labels that deserves a mark.
+_MUCH_LOW_MASS: Final = 0.05
+_ONE: Final = "the judge"
+_MAX_MESSAGE: Final = 160
+
+
+def of_rankings(
+    rankings: Sequence[RankingAnalysis], exact_match: Mapping[str, float | None]
+) -> list[Question]:
+    """The questions of all rankings: a method's ranking by all its judges before each one's.
+
+    Where a judge of several can't be trusted, the rankings by the others come first.
+
+    Args:
+        rankings: Of each method by each judge, and by all.
+        exact_match: Share of answers equal to the reference, by model.
+    """
+    found: list[Question] = []
+    for source in dict.fromkeys(one.source for one in rankings):
+        of_source = [one for one in rankings if one.source == source]
+        of_source.sort(key=lambda one: (bool(one.warning), one.judge is not None))
+        found += [_question(one, of_source, exact_match) for one in of_source]
+    # A result comes before the reasons why another method has none.
+    return sorted(found, key=lambda one: one.state in ("withheld", "empty"))
+
+
+def _question(
+    analysis: RankingAnalysis,
+    among: Sequence[RankingAnalysis],
+    exact_match: Mapping[str, float | None],
+) -> Question:
+    state, answer = _answer(analysis)
+    unranked = [model.model for model in analysis.ratings if model.rank is None]
+    apart = told_apart(analysis)
+    if unranked and len(unranked) < len(analysis.ratings):
+        apart = phrase(apart, " Not ranked: ", names(unranked), ".")
+    return Question(
+        source=analysis.source,
+        subject=_subject(analysis),
+        state=state,
+        answer=answer,
+        detail=analysis.warning.removeprefix("No ranking: ") or analysis.caution,
+        measure=MEASURE,
+        interval=f"{numbers.level(analysis.confidence_level)} interval",
+        standings=tuple(map(_standing, analysis.ratings)),
+        apart=apart,
+        basis=_basis(analysis),
+        checks=tuple(_checks(analysis, among, exact_match)),
+        cautions=tuple(_cautions(analysis, state, exact_match)),
+        judge=analysis.judge,
+        least_span=MIN_SPAN,
+        n_pairs=len(analysis.pairs),
+        n_apart=sum(pair.resolvable for pair in analysis.pairs),
+    )
+
+
+def _subject(analysis: RankingAnalysis) -> Phrase:
+    source: list[Part] = [Name(analysis.source)] if analysis.source else ["ranking"]
+    if analysis.judge is not None:
+        return phrase(source, ", judged by ", Name(analysis.judge))
+    many = len(analysis.judges)
+    if many > 1:
+        return phrase(source, f", by all {many} judges: ", names(analysis.judges))
+    return phrase(source)
+
+
+def _standing(model: ModelRating) -> Standing:
+    return Standing(
+        model=model.model,
+        value=model.rating,
+        low=model.low,
+        high=model.high,
+        low_open=model.low_open,
+        high_open=model.high_open,
+        rank=rank_words(model),
+        shown=numbers.maybe(model.rating, numbers.rating),
+        bounds=rating_bounds(model),
+    )
+
+
+def _basis(analysis: RankingAnalysis) -> str:
+    level = numbers.level(analysis.confidence_level)
+    few = f"; approximate: {few_words(analysis)}" if analysis.approximate else ""
+    return (
+        f"{counted_words(analysis.n_items_used, analysis.n_clusters)}, "
+        f"{numbers.counted(analysis.n_judged, 'judgment')}; {level} intervals, "
+        f"{analysis.uncertainty}{few}"
+    )
+
+
+def _answer(analysis: RankingAnalysis) -> tuple[State, Phrase]:
+    """Return the kind of answer and its sentence."""
+    if not analysis.n_judged:
+        why = "there are no judgments"
+        if analysis.n_units:
+            why = f"all {numbers.counted(analysis.n_units, 'judgment')} failed"
+        return "empty", phrase(f"No ranking: {why}.")
+    if analysis.warning:
+        return "withheld", _withheld(analysis)
+    ranked = [model.model for model in analysis.ratings if model.rank is not None]
+    if len(ranked) < 2:
+        return "empty", phrase("No ranking: nothing can be compared.")
+    beaten = {pair.worse for pair in analysis.pairs if pair.resolvable}
+    leading = [model for model in ranked if model not in beaten]
+    if len(leading) == len(ranked):
+        return "open", _open(analysis, ranked)
+    over = {(pair.better, pair.worse) for pair in analysis.pairs if pair.resolvable}
+    behind = [model for model in ranked if model not in leading]
+    above_all = all((model, other) in over for model in leading for other in behind)
+    if len(leading) == 1 and above_all:
+        return "answered", _best(analysis, ranked)
+    return "tied", _tied(analysis, leading, behind, above_all=above_all)
+
+
+def _withheld(analysis: RankingAnalysis) -> Phrase:
+    bad = [trust for trust in analysis.trust if trust.verdict == "not trusted"]
+    if len(bad) != 1:
+        count = f"{len(bad)} judges" if bad else _ONE
+        return phrase(f"No ranking: {count} cannot be trusted.")
+    said = " and ".join(SHORT[ground] for ground in bad[0].grounds) or "cannot be trusted"
+    who: Part = Name(bad[0].judge) if bad[0].judge else _ONE
+    return phrase("No ranking: ", who, f" {said}.")
+
+
+def _best(analysis: RankingAnalysis, ranked: Sequence[str]) -> Phrase:
+    """State the best model: by how much over the second, and how often it wins against the last."""
+    best, second, last = ranked[0], ranked[1], ranked[-1]
+    amount = _amount(_pair(analysis, best, second))
+    won = _won(analysis, best, last)
+    if len(ranked) == 2:
+        said = ", ".join(part for part in (amount, f"win rate {won}" if won else "") if part)
+        return phrase(Name(best), " is better than ", Name(second), f": {said}." if said else ".")
+    # Ranks are bounded for all models at once, which may leave open what each pair decides.
+    is_first = analysis.ratings[0].rank_high == 1 or _pair(analysis, best, second).p_value is None
+    parts: list[Part] = [Name(best), " is best" if is_first else " leads"]
+    if amount:
+        parts += [f": {amount} over ", Name(second)]
+    if won:
+        parts += [", " if amount else ": ", f"win rate {won} against ", Name(last)]
+    return phrase(parts, ".")
+
+
+def _tied(
+    analysis: RankingAnalysis, leading: Sequence[str], behind: Sequence[str], *, above_all: bool
+) -> Phrase:
+    others = numbers.counted(len(behind), "model")
+    if len(leading) == 1:
+        parts: list[Part] = [Name(leading[0]), " leads, but is not apart from every other model"]
+    else:
+        parts = ["No single best model: ", *names(leading), " cannot be told apart"]
+    if len(leading) == 2:
+        amount = _amount(_pair(analysis, leading[0], leading[1]))
+        parts += [f" ({amount})"] if amount else []
+    if above_all:
+        each = "both are" if len(leading) == 2 else "each is"
+        rest: list[Part] = [Name(behind[0])] if len(behind) == 1 else [f"the other {others}"]
+        parts += [f"; {each} better than ", *rest]
+    elif len(leading) > 1:
+        parts += [f"; each of the other {others} is worse than one ranked above it"]
+    return phrase(parts, ".")
+
+
+def _open(analysis: RankingAnalysis, ranked: Sequence[str]) -> Phrase:
+    first, last = ranked[0], ranked[-1]
+    amount = _amount(_pair(analysis, first, last))
+    if len(ranked) == 2:
+        end = f": {amount}." if amount else "."
+        return phrase("No winner: ", names(ranked), f" cannot be told apart{end}")
+    parts: list[Part] = [f"No winner: none of the {len(ranked)} models can be told from another"]
+    if amount:
+        parts += ["; ", Name(first), f" is {amount} over ", Name(last)]
+    return phrase(parts, ".")
+
+
+def _pair(analysis: RankingAnalysis, better: str, worse: str) -> Pair:
+    return next(one for one in analysis.pairs if (one.better, one.worse) == (better, worse))
+
+
+def _amount(pair: Pair) -> str:
+    """Return the difference of a pair, `+137 [113, 160] Elo`; empty where it has no bound."""
+    if pair.difference is None:
+        return ""
+    amount, comma, rest = neighbour_amount(pair).partition(", without")
+    return f"{amount} Elo{comma}{rest}"
+
+
+def _won(analysis: RankingAnalysis, model: str, other: str) -> str:
+    wins = analysis.wins
+    row, column = wins.models.index(model), wins.models.index(other)
+    value, low, high = (part[row][column] for part in (wins.preference, wins.low, wins.high))
+    if value is None:
+        return ""
+    ends = numbers.bounds(low, high, low_open=False, high_open=False)
+    return numbers.whole_percent_with_interval(value, *ends)
+
+
+def _checks(
+    analysis: RankingAnalysis,
+    among: Sequence[RankingAnalysis],
+    exact_match: Mapping[str, float | None],
+) -> Iterator[Check]:
+    if analysis.n_judged:
+        yield from _of_judges(analysis)
+    if analysis.judge is None:
+        yield from _agreement(among)
+    missing = analysis.n_units - analysis.n_judged
+    if analysis.n_units:
+        of = numbers.counted(analysis.n_units, "judgment")
+        said: list[Part] = [f"{numbers.count(missing) if missing else 'none'} of {of} missing"]
+        if missing:
+            causes = ", ".join(
+                f"{one.cause} {numbers.count(one.n)}" for one in analysis.failures[:3]
+            )
+            said += [" and not filled in (", Quote(causes), ")"]
+        said.append(".")
+        if missing and (message := analysis.failures[0].message):
+            said += [" For example: ", Quote(message[:_MAX_MESSAGE])]
+        yield Check("missing", phrase(said), bool(missing))
+    if analysis.approximate:
+        text = f"intervals are approximate: {few_words(analysis)}."
+        yield Check("sample", phrase(text), is_doubtful=True)
+    yield from _by_mode(analysis)
+    yield from _by_reference(analysis, exact_match)
+
+
+def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
+    for trust in analysis.trust if len(analysis.trust) > 1 else ():
+        words = {"trusted": "passes the checks", "not trusted": "fails the checks"}
+        said = words.get(trust.verdict, "cannot be checked yet")
+        reasons = f": {'; '.join(trust.reasons)}" if trust.reasons else ""
+        doubtful = trust.verdict != "trusted"
+        yield Check("judge", phrase(Name(trust.judge), f" {said}{reasons}."), doubtful)
+    coverage = analysis.coverage
+    if coverage.n:
+        low = numbers.percent(coverage.share_low)
+        text = (
+            f"{numbers.probability(coverage.mean)} of the judge's probability is on the labels "
+            f"(mean); {low} of readings have less than half there."
+        )
+        yield Check("form", phrase(text), coverage.share_low > _MUCH_LOW_MASS)
+    if (position := analysis.position) is not None:
+        same, bias = position.consistency, position.bias
+        shown = numbers.percent_with_interval(same.value, *numbers.ends(same))
+        signed = numbers.signed_percent_with_interval(bias.value, *numbers.ends(bias))
+        text = (
+            f"same decision in both orders for {shown}; bias for the answer shown first {signed}."
+        )
+        is_biased = bias.interval is not None and not bias.interval.contains(0.0)
+        yield Check("order", phrase(text), is_biased or bool(analysis.warning))
+
+
+def _agreement(among: Sequence[RankingAnalysis]) -> Iterator[Check]:
+    """Agreement of the judges' rankings with each other."""
+    by_judge = [
+        {model.model: model.rating for model in one.ratings if model.rating is not None}
+        for one in among
+        if one.judge is not None
+    ]
+    taus = [_tau(a, b) for a, b in combinations(by_judge, 2)]
+    known = [tau for tau in taus if not math.isnan(tau)]
+    firsts = [max(ratings, key=lambda model: ratings[model]) for ratings in by_judge if ratings]
+    if not known or not firsts:
+        return
+    most = max(dict.fromkeys(firsts), key=firsts.count)
+    spread = (
+        f"{min(known):.2f}" if min(known) == max(known) else f"{min(known):.2f} to {max(known):.2f}"
+    )
+    yield Check(
+        "judges",
+        phrase(
+            f"{firsts.count(most)} of {len(firsts)} judges rate ",
+            Name(most),
+            f" highest; Kendall's tau between their rankings {spread}.",
+        ),
+        firsts.count(most) < len(firsts),
+    )
+
+
+def _by_mode(analysis: RankingAnalysis) -> Iterator[Check]:
+    tau = analysis.agreement.kendall_tau
+    if tau is not None and not analysis.warning:
+        text = "reading only the likeliest label gives the same order of the models."
+        if tau < 1.0:
+            text = (
+                "reading only the likeliest label gives another order of the models "
+                f"(Kendall's tau {tau:.2f})."
+            )
+        yield Check("reading", phrase(text), tau < 1.0)
+
+
+def _by_reference(
+    analysis: RankingAnalysis, exact_match: Mapping[str, float | None]
+) -> Iterator[Check]:
+    """Agreement of the ratings with the share of answers equal to the reference."""
+    ratings = {one.model: one.rating for one in analysis.ratings if one.rating is not None}
+    shares = {model: share for model, share in exact_match.items() if share is not None}
+    tau = _tau(ratings, shares)
+    if math.isnan(tau) or analysis.warning:
+        return
+    same = "orders the models the same way" if tau == 1.0 else "orders the models differently"
+    text = f"exact match with the references {same} (Kendall's tau {tau:.2f})."
+    yield Check("references", phrase(text), tau <= 0.0)
+
+
+def _tau(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    shared = [model for model in first if model in second]
+    x, y = (np.array([of[model] for model in shared], np.float64) for of in (first, second))
+    return association(x, y, "kendall")
+
+
+def _cautions(
+    analysis: RankingAnalysis, state: State, exact_match: Mapping[str, float | None]
+) -> Iterator[Phrase]:
+    if state == "withheld":
+        yield phrase(
+            "No model is better or worse by these judgments, whatever numbers stand below."
+        )
+        return
+    if state == "empty":
+        return
+    if any(not pair.resolvable for pair in analysis.pairs):
+        yield phrase("Models that cannot be told apart are not shown to be equally good.")
+    these = "these judges" if len(analysis.judges) > 1 else "this judge"
+    yield phrase(
+        f"Another judge, or other kinds of prompts, may prefer other models: intervals are over "
+        f"prompts like these, for {these}."
+    )
+    if not any(share is not None for share in exact_match.values()):
+        yield phrase("Preferred answers need not be correct: nothing was compared with references.")
+    yield phrase("Ratings compare the models of this run only: in each run their mean is 1,000.")

@@ -1,0 +1,286 @@
+"""A run in brief for a terminal: one screen, also with many models and methods."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from orchestrator import numbers
+from orchestrator.report.brief import Brief
+from orchestrator.report.generic import generic_table
+from orchestrator.report.page import (
+    ACCENT,
+    BAD,
+    DOUBTFUL,
+    FAINT,
+    GOOD,
+    HEADING,
+    Column,
+    Page,
+    paged,
+)
+from orchestrator.report.phrases import Name, Phrase, phrase
+from orchestrator.report.picture import Axis, Bounds, make_axis
+from orchestrator.report.questions import Check, Question, Standing
+from orchestrator.tables import Table
+
+# Lines of a screen, less those that the shell and the next prompt take.
+_SCREEN: Final = 38
+_MAX_NAME: Final = 32
+_MAX_ROWS: Final = 12
+_MIN_NAME: Final = 12
+_MIN_PICTURE: Final = 14
+_MAX_PICTURE: Final = 44
+_GAP: Final = 2
+_STYLES: Final = {"answered": f"{HEADING} {GOOD}", "withheld": f"{HEADING} {BAD}"}
+
+
+class _Room(NamedTuple):
+    """Most models, further questions, checks, cautions, pairs by name, and tables shown."""
+
+    models: int
+    questions: int
+    checks: int
+    cautions: int
+    pairs: bool
+    tables: int = 0
+
+
+_ROOMS: Final = (
+    *(_Room(12, 8, 12, 4, pairs=True, tables=n) for n in (4, 2, 1)),
+    _Room(10, 6, 8, 3, pairs=True, tables=1),
+    _Room(12, 8, 12, 4, pairs=True),
+    _Room(10, 6, 8, 3, pairs=True),
+    _Room(10, 4, 6, 2, pairs=False),
+    _Room(8, 2, 4, 1, pairs=False),
+    _Room(6, 1, 3, 0, pairs=False),
+)
+_ALL: Final = _Room(10**9, 10**9, 10**9, 10**9, pairs=True)
+
+
+@paged
+def brief_text(
+    page: Page,
+    brief: Brief,
+    more: Sequence[str] = (),
+    tables: Sequence[Table] = (),
+    *,
+    whole: bool = False,
+) -> Iterator[RenderableType]:
+    """The first screen of a run.
+
+    Args:
+        page: Where it is laid out.
+        brief: The run in brief.
+        more: Where the rest is, in words.
+        tables: The first table of each method and analysis that is no question.
+        whole: Show every model, question and check, however many lines that takes.
+    """
+    if whole:
+        yield from _laid_out(page, brief, more, _ALL, tables)
+        return
+    console = Console(width=page.width, color_system=None, legacy_windows=False)
+    laid_out = (list(_laid_out(page, brief, more, room, tables)) for room in _ROOMS[:-1])
+    fitting = (parts for parts in laid_out if len(console.render_lines(Group(*parts))) <= _SCREEN)
+    parts = next(fitting, None)
+    yield from _laid_out(page, brief, more, _ROOMS[-1], tables) if parts is None else parts
+
+
+def _laid_out(
+    page: Page,
+    brief: Brief,
+    more: Sequence[str],
+    room: _Room,
+    tables: Sequence[Table],
+) -> Iterator[RenderableType]:
+    shown = _Shown(page, page.names(brief.names, min(_MAX_NAME, max(_MIN_NAME, page.width // 3))))
+    if brief.incomplete:
+        yield page.words(brief.incomplete, f"{HEADING} {DOUBTFUL}")
+    if brief.questions:
+        yield from shown.first(brief.questions[0], room)
+    yield from shown.others(brief.questions[1:], room.questions)
+    few = tables[: room.tables if brief.questions else max(1, room.tables)]
+    for table in few:
+        yield Text("")
+        yield generic_table(_clipped(table))
+    yield from shown.trust(brief, room.checks, is_apart=bool(few))
+    if brief.cautions[: room.cautions]:
+        yield Text("")
+        yield page.heading("What not to conclude")
+        for caution in brief.cautions[: room.cautions]:
+            yield shown.bullet(shown.phrase(caution))
+    yield Text("")
+    if brief.cost is not None and (words := brief.cost.words()):
+        yield from page.flow([page.words("Cost", HEADING), *words])
+    if len(few) < len(tables):
+        titles = ", ".join(table.title for table in tables[len(few) :])
+        yield page.prose(f"Also in this run: {titles}", FAINT)
+    for line in more:
+        yield page.data(line, None, FAINT) if len(line) <= page.width else page.prose(line, FAINT)
+
+
+class _Shown:
+    """Parts of the screen, with the names as they fit there."""
+
+    def __init__(self, page: Page, names: Mapping[str, str]) -> None:
+        self._page = page
+        self._names = names
+
+    def phrase(self, said: Phrase, style: str = "") -> Text:
+        """A sentence, its names cut."""
+        found = Text(style=style, overflow="fold")
+        for part in said.parts:
+            if isinstance(part, str):
+                found.append_text(self._page.words(part))
+            elif isinstance(part, Name):
+                known = self._names.get(part.text)
+                found.append(known or self._page.name(part.text, _MAX_NAME).plain)
+            else:
+                found.append(self._page.data(part.text).plain)
+        return found
+
+    def bullet(self, text: Text, mark: str = "") -> RenderableType:
+        """A line after a mark, wrapped beside it."""
+        grid = RichTable.grid(padding=(0, 1, 0, 0))
+        dot = mark or ("-" if self._page.ascii_only else "•")
+        grid.add_row(self._page.cell(dot), text)
+        return grid
+
+    def first(self, question: Question, room: _Room) -> Iterator[RenderableType]:
+        """The first question with its models."""
+        page = self._page
+        yield self.phrase(question.answer, _STYLES.get(question.state, f"{HEADING} {DOUBTFUL}"))
+        if question.detail:
+            yield page.prose(question.detail, BAD if question.state == "withheld" else DOUBTFUL)
+        basis = page.words(" · ") if question.basis else Text("")
+        basis.append(page.data(question.basis).plain)
+        yield Text.assemble(self.phrase(question.subject), basis, style=FAINT)
+        if question.standings and question.state not in ("withheld", "empty"):
+            yield Text("")
+            yield self._standings(question, room.models)
+        if question.apart and question.state != "withheld":
+            yield self.phrase(question.apart if room.pairs else _counted(question))
+
+    def others(self, questions: Sequence[Question], most: int) -> Iterator[RenderableType]:
+        """The further questions, of many the first ones."""
+        if not questions:
+            return
+        yield Text("")
+        yield self._page.heading("Other questions")
+        yield from map(self.other, questions[:most])
+        if len(questions) > most:
+            left = numbers.counted(len(questions) - most, "more question")
+            yield self._page.words(f"and {left}", FAINT)
+
+    def trust(self, brief: Brief, most: int, *, is_apart: bool) -> Iterator[RenderableType]:
+        """Reasons to trust the first answer and the run, and what speaks against the others.
+
+        Args:
+            brief: The run in brief.
+            most: Most checks.
+            is_apart: Whether an empty line stands above already.
+        """
+        checks = [*(brief.questions[0].checks if brief.questions else ()), *brief.checks]
+        others = brief.questions[1:]
+        checks += [one for question in others for one in question.checks if one.is_doubtful]
+        if not checks:
+            return
+        if not is_apart:
+            yield Text("")
+        yield self._page.heading("How far to trust it")
+        yield from self.checks(checks, most)
+
+    def other(self, question: Question) -> RenderableType:
+        """A further question in a line or two."""
+        said = self.phrase(question.subject, FAINT)
+        mark = ": " if question.subject else ""
+        style = BAD if question.state == "withheld" else ""
+        return self.bullet(Text.assemble(said, mark, self.phrase(question.answer, style)))
+
+    def checks(self, checks: Sequence[Check], most: int) -> Iterator[RenderableType]:
+        """The checks beside their subjects; where not all fit, doubtful ones first."""
+        page = self._page
+        kept = checks
+        if len(checks) > most:
+            first = sorted(range(len(checks)), key=lambda at: (not checks[at].is_doubtful, at))
+            kept = [checks[at] for at in sorted(first[:most])]
+        table = RichTable.grid(padding=(0, 1, 0, 0))
+        for about, group in groupby(kept, key=lambda check: check.about):
+            for place, check in enumerate(group):
+                style = DOUBTFUL if check.is_doubtful else ""
+                mark = page.cell("!" if check.is_doubtful else " ", f"{HEADING} {DOUBTFUL}")
+                label = page.cell("" if place else about, FAINT)
+                table.add_row(mark, label, self.phrase(check.says, style))
+        yield table
+        if len(kept) < len(checks):
+            yield page.words(f"and {len(checks) - len(kept)} more", FAINT)
+
+    def _standings(self, question: Question, most: int) -> RenderableType:
+        """The models with their numbers; of many the first and the last ones."""
+        page, standings = self._page, question.standings
+        names = {one.model: self._names[one.model] for one in standings}
+        wide = max((page.cell(name).cell_len for name in names.values()), default=0)
+        ranks = max(len(one.rank) for one in standings)
+        ranks = max(ranks, len("rank")) if ranks else 0
+        measure = page.data(question.measure.partition(" (")[0]).plain
+        values = max(cell_len(measure), *(len(one.shown) for one in standings))
+        bounds = max(len(one.bounds) for one in standings)
+        bounds = max(bounds, len(question.interval)) if bounds else 0
+        used = sum(width + _GAP for width in (ranks, wide, values, bounds) if width)
+        ends = [end for one in standings for end in (one.value, one.low, one.high)]
+        room = min(page.width - used, _MAX_PICTURE)
+        is_drawn = question.is_drawn and room >= _MIN_PICTURE
+        axis = make_axis(ends, room, question.least_span) if is_drawn else None
+        columns = [Column("rank")] if ranks else []
+        columns += [Column("model", "left"), Column(measure)]
+        columns += [Column(question.interval, "left")] if bounds else []
+        if axis is not None:
+            labels = axis.labels(percent=question.is_percent)
+            columns.append(Column("", "left", page.cell(labels, FAINT)))
+
+        def row(one: Standing) -> list[RenderableType]:
+            cells: list[RenderableType] = [page.cell(one.rank)] if ranks else []
+            cells += [page.cell(names[one.model], HEADING), page.cell(one.shown)]
+            cells += [page.data(one.bounds)] if bounds else []
+            return [*cells, _drawn(page, axis, one)] if axis is not None else cells
+
+        if len(standings) <= most:
+            return page.table(columns, map(row, standings))
+        last = max(1, most // 4)
+        first = most - last - 1
+        left = len(standings) - first - last
+        rows = [row(one) for one in standings[:first]]
+        blank: list[RenderableType] = [page.cell("") for _ in columns]
+        dots = page.cell(f"{'...' if page.ascii_only else '…'} {left} between", FAINT)
+        rows.append([*blank[: 1 if ranks else 0], dots, *blank[2 if ranks else 1 :]])
+        return page.table(columns, rows + [row(one) for one in standings[-last:]])
+
+
+def _clipped(table: Table) -> Table:
+    """The first rows and notes of a table."""
+    left = len(table.rows) - _MAX_ROWS
+    more = (f"{numbers.counted(left, 'more row')}",) if left > 0 else ()
+    notes = (*more, *table.notes[:1])
+    return msgspec.structs.replace(table, rows=table.rows[:_MAX_ROWS], notes=notes)
+
+
+def _counted(question: Question) -> Phrase:
+    """State the number of pairs that can be told apart, without their names."""
+    if not 0 < question.n_apart < question.n_pairs:
+        return question.apart
+    counts = f"{numbers.count(question.n_apart)} of {numbers.count(question.n_pairs)}"
+    return phrase(f"{counts} pairs of models can be told apart.")
+
+
+def _drawn(page: Page, axis: Axis, one: Standing) -> Text:
+    bounds = Bounds(one.value, one.low, one.high, one.low_open, one.high_open)
+    left, point, right = axis.draw(bounds, page.glyphs)
+    picture = Text(no_wrap=True, overflow="crop")
+    for text, style in ((left, ACCENT), (point, f"{HEADING} {ACCENT}"), (right, ACCENT)):
+        picture.append(text, style)
+    return picture

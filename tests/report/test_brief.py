@@ -1,0 +1,311 @@
+"""A run in brief: the value that every format shows first."""
+
+import json
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from orchestrator.report.brief import Brief, Cost, brief
+from orchestrator.report.brief_text import brief_text
+from orchestrator.report.completeness import Completeness
+from orchestrator.report.forest import forest
+from orchestrator.report.markdown import brief_markdown
+from orchestrator.report.phrases import Name, names, phrase
+from orchestrator.report.text import safe_names
+from orchestrator.report.words import verdict
+from orchestrator.statistics.ranking import Pair
+from orchestrator.tables import Column, Measured, make_table
+from tests.report.samples import an_analysis, printed
+
+SCRIPTS = ("نموذج كبير", "通义千问-72B-指令", "🦙 llama 👨‍👩‍👧", "Ψηφιακό-μοντέλο", "प्रतिरूप")
+
+
+def many(n=30):
+    """As many models, of names that are long and alike, and of several scripts."""
+    alike = "meta-llama/Llama-3.1-70B-Instruct-with-a-very-long-description-of-the-tuning"
+    listed = [*SCRIPTS, *(f"{alike}-v{i}-final" for i in range(n - len(SCRIPTS)))]
+    return {name: 3.0 * place / n for place, name in enumerate(listed)}
+
+
+def question(analysis, exact_match=None):
+    return brief(rankings=[analysis], exact_match=exact_match).questions[0]
+
+
+def with_pairs(analysis, resolvable):
+    """The ranking where just these pairs can be told apart."""
+    pairs = [
+        replace(pair, resolvable=(pair.better, pair.worse) in resolvable) for pair in analysis.pairs
+    ]
+    return replace(analysis, pairs=tuple(pairs))
+
+
+@pytest.fixture(scope="module")
+def clear():
+    return an_analysis()
+
+
+def test_the_best_model_is_named_with_its_lead_and_its_win_rate(clear):
+    found = question(clear)
+    lead = next(p for p in clear.pairs if (p.better, p.worse) == ("expert", "apprentice"))
+    row, column = (clear.wins.models.index(name) for name in ("expert", "novice"))
+    won = clear.wins.preference[row][column]
+    assert found.state == "answered"
+    assert found.answer.text().startswith(
+        f"expert is best: {lead.difference:+.0f} [{lead.low:.0f}, {lead.high:.0f}] Elo over "
+        f"apprentice, win rate {100 * won:.0f} % ["
+    )
+    assert found.answer.text().endswith("] against novice.")
+
+
+def test_of_two_models_the_better_one_is_named():
+    said = question(an_analysis({"large": 1.5, "small": 0.0})).answer.text()
+    assert said.startswith("large is better than small: +")
+    assert "Elo, win rate " in said
+
+
+def test_models_that_lead_together_are_named_together(clear):
+    tied = with_pairs(clear, {("expert", "novice"), ("apprentice", "novice")})
+    found = question(tied)
+    assert found.state == "tied"
+    said = found.answer.text()
+    assert said.startswith("No single best model: expert and apprentice cannot be told apart (+")
+    assert said.endswith("; both are better than novice.")
+
+
+def test_a_leader_that_is_not_apart_from_all_is_not_called_best(clear):
+    found = question(with_pairs(clear, {("expert", "apprentice")}))
+    assert found.state == "tied"
+    assert "is best" not in found.answer.text()
+    found = question(with_pairs(clear, {("expert", "novice")}))
+    assert found.answer.text().startswith("No single best model: expert and apprentice")
+    assert found.answer.text().endswith("worse than one ranked above it.")
+
+
+def test_where_nothing_is_apart_there_is_no_winner(clear):
+    found = question(with_pairs(clear, set()))
+    assert found.state == "open"
+    assert found.answer.text().startswith("No winner: none of the 3 models can be told from")
+
+
+@given(st.sets(st.sampled_from(list(combinations("abcde", 2)))))
+def test_no_model_is_called_best_that_is_not_apart_from_every_other(told):
+    """`best` is said of the first model alone, and only where each of its pairs is resolved."""
+    analysis = with_pairs(FIVE, told)
+    found = question(analysis)
+    assert ("is best" in found.answer.text()) == all(("a", other) in told for other in "bcde")
+    assert found.n_apart == len(told)
+    leading = {model for model in "abcde" if all((o, model) not in told for o in "abcde")}
+    assert (found.state == "open") == (len(leading) == 5)
+
+
+FIVE = an_analysis({name: -float(place) for place, name in enumerate("abcde")}, n_items=20)
+
+
+def test_separate_ratings_that_holm_cannot_tell_apart_are_explained(clear):
+    """Few prompts and many pairs: far apart one by one, and not all together."""
+    pairs = [
+        Pair(pair.better, pair.worse, 841.0, 700.0, 980.0, 0.02, 0.06, resolvable=False)
+        for pair in clear.pairs
+    ]
+    said = verdict(replace(clear, pairs=tuple(pairs)))
+    assert said == (
+        "Not resolvable: no two models can be told apart when all 3 pairs are tested together "
+        "(Holm, 5 %); taken alone, 3 would be. More prompts can settle the order."
+    )
+
+
+def test_a_judge_that_is_not_trusted_withholds_the_answer():
+    found = question(an_analysis(coverage=0.1))
+    assert found.state == "withheld"
+    assert found.answer.text() == "No ranking: judge does not answer in the requested form."
+    assert not found.is_drawn
+    assert forest(found) is None
+    assert "is best" not in json.dumps(found.as_json())
+
+
+def test_a_ranking_that_holds_comes_before_one_that_is_withheld(clear):
+    bad = replace(an_analysis(coverage=0.1), judge="bad", source="other")
+    found = brief(rankings=[bad, clear]).questions
+    assert [one.state for one in found] == ["answered", "withheld"]
+
+
+def test_without_judgments_it_says_why():
+    assert "there are no judgments" in question(an_analysis(n_items=0)).answer.text()
+    failed = an_analysis({"a": 1.0, "b": 0.0}, n_items=4, n_failed=4)
+    assert question(failed).answer.text() == "No ranking: all 4 judgments failed."
+
+
+def test_missing_judgments_speak_against_it():
+    found = question(an_analysis(n_failed=2))
+    (missing,) = [check for check in found.checks if check.about == "missing"]
+    assert missing.is_doubtful
+    assert missing.says.text() == (
+        "2 of 120 judgments missing and not filled in (timeout 2). For example: \x1b[2Jtoo slow"
+    )
+
+
+def test_references_that_order_the_models_otherwise_speak_against_it(clear):
+    same = question(clear, {"expert": 0.9, "apprentice": 0.5, "novice": 0.1})
+    other = question(clear, {"expert": 0.1, "apprentice": 0.5, "novice": 0.9})
+
+    def says(found):
+        return next(check for check in found.checks if check.about == "references")
+
+    assert (says(same).is_doubtful, says(other).is_doubtful) == (False, True)
+    assert "the same way" in says(same).says.text()
+    assert not any("need not be correct" in line.text() for line in same.cautions)
+    assert any("need not be correct" in line.text() for line in question(clear).cautions)
+
+
+def test_judges_that_name_different_models_are_counted(clear):
+    other = an_analysis({"expert": -1.5, "apprentice": 0.0, "novice": 1.5}, judge="second")
+    pooled = replace(clear, judge=None, judges=("judge", "second"))
+    found = brief(rankings=[clear, other, pooled]).questions
+    assert found[0].judge is None
+    (judges,) = [check for check in found[0].checks if check.about == "judges"]
+    assert judges.is_doubtful
+    assert judges.says.text() == (
+        "1 of 2 judges rate expert highest; Kendall's tau between their rankings -1.00."
+    )
+
+
+COLUMNS = [Column("model"), Column("mean d", "signed")]
+
+
+def measured(*rows):
+    table = make_table("probdiff", "ProbDiff", COLUMNS, rows, basis="12 prompts")
+    return brief(tables=[table]).questions
+
+
+def test_a_measure_with_intervals_is_a_question():
+    (found,) = measured(
+        ("a", Measured(-0.5, -0.6, -0.4)), ("b", Measured(0.5, 0.4, 0.6)), ("c", Measured(None))
+    )
+    assert found.answer.text() == (
+        "Highest mean d: b +0.500 [+0.400, +0.600], then a -0.500 [-0.600, -0.400]."
+    )
+    assert [one.model for one in found.standings] == ["b", "a", "c"]
+    assert found.n_apart == found.n_pairs == 1
+
+
+def test_intervals_that_overlap_name_no_leader():
+    (found,) = measured(("a", Measured(0.1, 0.0, 0.2)), ("b", Measured(0.15, 0.05, 0.25)))
+    assert found.state == "open"
+    assert found.answer.text().endswith("; not clearly above a.")
+
+
+def test_several_rows_a_model_are_no_question():
+    assert measured(("a", Measured(0.1, 0.0, 0.2)), ("a", Measured(0.2, 0.1, 0.3))) == ()
+
+
+def test_an_incomplete_run_says_so_first_in_every_form(clear):
+    found = brief(rankings=[clear], completeness=Completeness(100, 60))
+    assert found.incomplete.startswith("Incomplete: 40 of 100 units remain")
+    assert brief_markdown(found).startswith("> **Incomplete: 40 of 100 units remain")
+    assert printed(brief_text(found), width=200).startswith("Incomplete: 40 of 100 units remain")
+    assert list(found.as_json()["brief"])[:2] == ["name", "incomplete"]
+    assert found.checks[0].is_doubtful
+
+
+def test_the_cost_is_that_of_all_calls():
+    words = Cost(1906, 69_332, 5_108, 0.0115, 1.5).words()
+    assert words == ("1,906 requests", "69.3k tokens in", "5.1k tokens out", "41 s", "1.50 spent")
+    assert Cost().words() == ()
+
+
+@pytest.fixture(scope="module")
+def thirty():
+    analysis = an_analysis(many(), n_items=40)
+    rows = [(model, Measured(0.1 * i, 0.1 * i - 1, 0.1 * i + 1)) for i, model in enumerate(many())]
+    tables = [make_table(f"t{i}", f"t{i}", COLUMNS, rows, basis="40 prompts") for i in range(6)]
+    return brief(
+        rankings=[analysis],
+        tables=[replace_source(table, f"method-{i}") for i, table in enumerate(tables)],
+        completeness=Completeness(1000, 900, 7),
+        notes=[f"note {i}: two servers answered" for i in range(5)],
+        cost=Cost(1, 2, 3, 0.1),
+    )
+
+
+def replace_source(table, source):
+    return msgspec.structs.replace(table, source=source)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_thirty_models_fit_a_screen_and_it_says_where_the_rest_is(thirty, encoding):
+    text = printed(
+        brief_text(thirty, ["All 9 tables: orchestrator report r --full"]), 100, encoding
+    )
+    lines = text.splitlines()
+    assert 24 <= len(lines) <= 40
+    assert max(map(cell_len, lines)) <= 100
+    assert "between" in text
+    assert "orchestrator report r --full" in text
+
+
+def test_the_whole_has_every_model_and_question(thirty):
+    text = printed(brief_text(thirty, whole=True), 100)
+    standings = text.split("Other questions")[0]
+    assert all(f"v{i}-final" in standings for i in range(25))
+    assert all(name.split()[0] in standings for name in SCRIPTS)
+    assert all(f"method-{i}" in text for i in range(6))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_any_width_holds_it(thirty, width):
+    lines = printed(brief_text(thirty), width).splitlines()
+    assert max(map(cell_len, lines)) <= width
+
+
+def test_json_has_the_sentences_and_the_numbers(thirty):
+    text = json.dumps(thirty.as_json(), allow_nan=False)
+    document = json.loads(text)["brief"]
+    first = document["questions"][0]
+    assert len(first["models"]) == 30
+    assert first["answer"] == thirty.questions[0].answer.text()
+    assert first["n_pairs"] == 435
+
+
+def test_a_plot_holds_every_interval_on_one_axis(thirty):
+    drawn = forest(thirty.questions[0])
+    assert drawn is not None
+    places = [place for mark in drawn.marks for place in (mark.at, mark.low, mark.high)]
+    assert all(place is None or 0.0 <= place <= 100.0 for place in places)
+    at = [tick.at for tick in drawn.ticks]
+    assert 2 <= len(at) <= 5
+    assert min(b - a for a, b in pairwise(at)) >= 15
+
+
+def test_many_names_are_counted():
+    assert phrase(names("abcdefg")).text() == "a, b, c and 4 more"
+    assert phrase(names("abcd")).text() == "a, b, c and d"
+    assert phrase(names("a")).text(lambda name: f"<{name}>") == "<a>"
+    assert not phrase("", Name(""))
+
+
+@given(
+    st.lists(st.text(min_size=1, max_size=60), unique=True, min_size=1, max_size=12),
+    st.integers(12, 40),
+    st.booleans(),
+)
+def test_cut_names_stay_different_and_fit(given_names, width, ascii_only):
+    shown = safe_names(given_names, width, ascii_only=ascii_only)
+    assert list(shown) == given_names
+    assert len(set(shown.values())) == len(given_names)
+    assert all(cell_len(line) <= width for line in shown.values())
+
+
+@pytest.mark.parametrize("form", ["{}-" + 60 * "x", 60 * "x" + "-{}", 40 * "x" + "-{}-" + 40 * "y"])
+def test_a_cut_name_keeps_what_differs(form):
+    listed = [form.format(f"v{i}") for i in range(12)]
+    shown = safe_names(listed, 24)
+    assert all(f"v{i}" in shown[name] for i, name in enumerate(listed))
+
+
+def test_nothing_found_is_an_empty_brief():
+    assert brief() == Brief()
