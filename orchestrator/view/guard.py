@@ -2,11 +2,13 @@
 
 The server listens on the loopback interface only, but any page in the same browser can send
 requests there, and any name can be made to resolve to 127.0.0.1. So the Host and Origin headers and
-what the browser says about where a request comes from are checked before anything else. The token
-of the link is good once; what is kept is a cookie that scripts can't read and that other sites'
-requests don't carry.
+what the browser says about where a request comes from are checked before anything else. The port
+of the Host header may be any: it is another one behind `ssh -L`, and no attacker gains by it. The
+token of the link is good once; what is kept is a cookie that scripts can't read and that other
+sites' requests don't carry.
 """
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -41,6 +43,9 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+_HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost)(?::([0-9]{1,5}))?")
+_HTTP_PORT: Final = 80
+_MAX_PORT: Final = 65_535
 _PAGE: Final = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>orchestrator view</title>"
     "{head}<h1>orchestrator view</h1><p>{text}</p></html>"
@@ -86,15 +91,11 @@ class Guard:
     Args:
         app: What answers them.
         door: Tokens and session.
-        port: The one the server listens on; part of the names it goes by.
     """
 
-    def __init__(self, app: ASGIApp, door: Door, port: int) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
         self._door = door
-        self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
-        # Cookies of all ports of a host are in one jar.
-        self.cookie = f"orchestrator-view-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Called by the server for each request."""
@@ -117,7 +118,8 @@ class Guard:
         is_visit = headers.get("sec-fetch-mode", "navigate") == "navigate"
         # This server's own page would never send the first three
         host = headers.get("host", "")
-        if host not in self._hosts:
+        port = _port_of(host)
+        if port is None:
             return _refused(421, "unknown host name for this server")
         if scope["method"] not in {"GET", "HEAD"}:
             return _refused(405, "this server is read-only")
@@ -132,29 +134,44 @@ class Guard:
         if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
             response = self._forward(path)
             response.set_cookie(
-                self.cookie, self._door.session, httponly=True, samesite="strict", path="/"
+                _cookie(port), self._door.session, httponly=True, samesite="strict", path="/"
             )
             return response
-        if self._door.knows(self._cookie_of(headers)):
+        if self._door.knows(self._cookie_of(headers, _cookie(port))):
             # A link that was used before, opened again by who used it.
             return self._forward(path) if TOKEN in query else None
         if is_visit:
             return HTMLResponse(_PAGE.format(head="", text=_ENTER.format(path=path)), 401)
         return _refused(401, "open the link that orchestrator view printed")
 
-    def _cookie_of(self, headers: Mapping[str, str]) -> str:
+    @staticmethod
+    def _cookie_of(headers: Mapping[str, str], name: str) -> str:
         jar: SimpleCookie = SimpleCookie()
         try:
             jar.load(headers.get("cookie", ""))
         except CookieError:
             return ""
-        return jar[self.cookie].value if self.cookie in jar else ""
+        return jar[name].value if name in jar else ""
 
     @staticmethod
     def _forward(path: str) -> Response:
         # A redirect of a visit that another site began would not carry the new cookie.
         head = f'<meta http-equiv="refresh" content="0;url={path}">'
         return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Continue</a>'))
+
+
+def _port_of(host: str) -> int | None:
+    """Return the port that the browser connected to; None if the name is not this machine's."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return None
+    port = int(found[1] or _HTTP_PORT)
+    return port if port <= _MAX_PORT else None
+
+
+def _cookie(port: int) -> str:
+    # Cookies of all ports of a host are in one jar; several viewers may be forwarded to it.
+    return f"orchestrator-view-{port}"
 
 
 def _refused(status: int, why: str) -> Response:

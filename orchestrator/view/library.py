@@ -6,7 +6,9 @@ goes on; the next one replaces it, not more often than it takes long to make.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
@@ -95,17 +97,16 @@ class Run:
 
 
 class Library:
-    """The runs of a folder, or one run.
+    """Runs of folders, and single runs.
 
     Args:
-        path: The folder, or a run directory.
+        paths: Folders of runs, and run directories.
         folder: Private, for what is made from runs.
         allow_code: Import kinds from outside this project.
     """
 
-    def __init__(self, path: Path, folder: Path, *, allow_code: bool = False) -> None:
-        self.path = path
-        self._single = (path / STORE_NAME).exists()
+    def __init__(self, paths: Sequence[Path], folder: Path, *, allow_code: bool = False) -> None:
+        self._places = tuple(paths)
         self._folder = folder
         self._allow_code = allow_code
         self._lock = threading.Lock()
@@ -115,18 +116,18 @@ class Library:
     @property
     def single(self) -> str | None:
         """Name of the run where there is but one to look at."""
-        return self._name(self.path) if self._single else None
+        is_single = len(self._places) == 1 and (self._places[0] / STORE_NAME).exists()
+        return next(iter(self._named())) if is_single else None
 
     def listing(self) -> list[dict[str, Any]]:
         """The runs with their state, newest first; a run that can't be read says why."""
         found = []
-        known = {path.name: path for path in self._paths()}
-        parents = {path.parent for path in known.values()}
-        for parent in parents:
+        names = {path: name for name, path in self._named().items()}
+        for parent in {path.parent for path in names}:
             for one in runs.list_runs(parent):
                 path = Path(one["path"])
-                if known.get(path.name) == path:
-                    found.append({**one, **_about(path), "name": self._name(path)})
+                if path in names:
+                    found.append({**one, **_about(path), "name": names[path]})
         return sorted(found, key=lambda one: -one["at"])
 
     def run(self, name: str) -> Run:
@@ -135,7 +136,7 @@ class Library:
         Raises:
             RunDirectoryError: If there is none.
         """
-        path = next((path for path in self._paths() if self._name(path) == name), None)
+        path = self._named().get(name)
         if path is None:
             raise RunDirectoryError(f"no run {name!r} found")
         with self._lock:
@@ -150,15 +151,24 @@ class Library:
                 self._runs.pop(next(iter(self._runs))).forget()
             return run
 
-    def _paths(self) -> Iterator[Path]:
-        if self._single:
-            yield self.path
-            return
-        for store in sorted(self.path.glob("*/store.sqlite")):
-            yield store.parent
-
-    def _name(self, path: Path) -> str:
-        return path.resolve().name
+    def _named(self) -> dict[str, Path]:
+        """Return the runs that there are now by name, with the folder where names are alike."""
+        paths: dict[Path, None] = {}
+        for place in self._places:
+            if (place / STORE_NAME).exists():
+                paths[place] = None
+            else:
+                paths.update(
+                    dict.fromkeys(one.parent for one in sorted(place.glob("*/store.sqlite")))
+                )
+        resolved = {path.resolve(): path for path in paths}
+        often = Counter(path.name for path in resolved)
+        found: dict[str, Path] = {}
+        for real, path in resolved.items():
+            name = f"{real.name} ({real.parent.name})" if often[real.name] > 1 else real.name
+            numbered = (f"{name} {n}" for n in count(2))
+            found[next(one for one in chain([name], numbered) if one not in found)] = path
+        return found
 
 
 def _about(path: Path) -> dict[str, Any]:

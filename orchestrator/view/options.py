@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import EXIT_COMPLETE, UsageError
@@ -20,12 +19,13 @@ def view(options: argparse.Namespace) -> int:
         UsageError: If the extra `[view]` is not installed, there are no runs, or the port is taken.
     """
     need("the viewer", "view", _NEEDED)
-    path = run_path(options.runs)
-    if not path.is_dir() and path != api.RUNS:
-        raise UsageError(f"{path}: no such folder")
+    paths = [run_path(name) for name in options.runs or [str(api.RUNS)]]
+    for path in paths:
+        if not path.is_dir() and path != api.RUNS:
+            raise UsageError(f"{path}: no such folder")
     # No other command needs what it imports.
     importlib.import_module("orchestrator.view.serve").serve(
-        Path(path),
+        paths,
         port=options.port,
         open_browser=options.open,
         allow_code=options.allow_code,

@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +31,11 @@ _KEEP_ALIVE_S: Final = 30
 _DRAIN_S: Final = 2
 
 
-def serve(path: Path, *, port: int | None, open_browser: bool, allow_code: bool) -> None:
-    """Serve the pages of the runs in a folder, or of one run, until a signal comes.
+def serve(paths: Sequence[Path], *, port: int | None, open_browser: bool, allow_code: bool) -> None:
+    """Serve the pages of runs until a signal comes.
 
     Args:
-        path: The folder.
+        paths: Folders of runs, and run directories.
         port: To listen on; 0 takes any, None the usual one where it is free.
         open_browser: Whether to open the first link.
         allow_code: Import kinds from outside this project.
@@ -52,13 +52,14 @@ def serve(path: Path, *, port: int | None, open_browser: bool, allow_code: bool)
 
     door = Door(announce)
     with _side_folder() as folder, contextlib.closing(listening):
-        library = Library(path, folder, allow_code=allow_code)
-        write_to(sys.stderr, f"runs in {safe_line(str(path))}; press Ctrl-C to stop\n")
+        library = Library(paths, folder, allow_code=allow_code)
+        places = ", ".join(safe_line(str(path)) for path in paths)
+        write_to(sys.stderr, f"runs in {places}; press Ctrl-C to stop\n")
         door.begin()
         if open_browser:
             webbrowser.open(f"http://{HOST}:{taken}/?{TOKEN}={door.token}")
         config = uvicorn.Config(
-            Guard(make_app(library), door, taken),
+            Guard(make_app(library), door),
             log_level="warning",
             access_log=False,
             lifespan="off",

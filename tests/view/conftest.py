@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,11 @@ HERE = f"http://127.0.0.1:{PORT}"
 class Viewer:
     """A viewer without a process: its client, and the tokens that it announced."""
 
-    def __init__(self, path: Path, folder: Path) -> None:
+    def __init__(self, paths: Sequence[Path], folder: Path) -> None:
         self.tokens: list[str] = []
         self.door = Door(self.tokens.append)
         self.door.begin()
-        guard = Guard(make_app(Library(path, folder)), self.door, PORT)
+        guard = Guard(make_app(Library(paths, folder)), self.door)
         self.client = TestClient(guard, base_url=HERE, raise_server_exceptions=True)
 
     def enter(self) -> "Viewer":
@@ -38,6 +38,6 @@ class Viewer:
 
 
 @pytest.fixture
-def viewer(tmp_path: Path) -> Callable[[Path], Viewer]:
-    """A viewer of a folder, which has not been entered yet."""
-    return lambda path: Viewer(path, tmp_path / "side")
+def viewer(tmp_path: Path) -> Callable[..., Viewer]:
+    """A viewer of folders or runs, which has not been entered yet."""
+    return lambda *paths: Viewer(paths, tmp_path / "side")

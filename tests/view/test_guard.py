@@ -73,8 +73,13 @@ def test_the_way_on_never_leads_elsewhere(closed, path):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8765", "127.0.0.1:1", "", "127.0.0.1.evil.example:8765"]
-)
+    "host",
+    [
+        "evil.example", "evil.example:8765", "", "127.0.0.1.evil.example:8765", "127.0.0.1:99999",
+        "127.0.0.1:", "127.0.0.1:8765@evil.example", "localhost:x", "127.0.0.1:8765\n",
+        "0.0.0.0:8765",
+    ],
+)  # fmt: skip
 def test_other_names_of_this_machine_are_refused(opened, host):
     assert opened.get("/api/runs", host=host).status_code == 421
 
@@ -82,6 +87,23 @@ def test_other_names_of_this_machine_are_refused(opened, host):
 def test_it_goes_by_localhost_too(opened):
     cookie = f"orchestrator-view-8765={opened.door.session}"
     assert opened.get("/api/runs", host="localhost:8765", cookie=cookie).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9000", "localhost:22022", "localhost"])
+def test_any_local_port_is_let_in_with_the_token_and_only_so(closed, host):
+    link = f"/?token={closed.tokens[0]}"
+    assert closed.get("/api/runs", host=host).status_code == 401
+    reply = closed.get(link, host=host)
+    assert reply.status_code == 200
+    name, _, value = reply.headers["set-cookie"].partition(";")[0].partition("=")
+    # Each port has a cookie of its own: several viewers may be forwarded to one machine.
+    assert name == f"orchestrator-view-{host.partition(':')[2] or 80}"
+    closed.client.cookies.clear()
+    cookie = f"{name}={value}"
+    assert closed.get("/api/runs", host=host, cookie=cookie).status_code == 200
+    assert closed.get("/api/runs", host="127.0.0.1:9", cookie=cookie).status_code == 401
+    other = {"host": host, "cookie": cookie, "origin": "http://127.0.0.1:8765"}
+    assert closed.client.get("/api/runs", headers=other).status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,15 @@ def is_wanted(options: argparse.Namespace) -> bool:
 
 def _places(options: argparse.Namespace) -> list[Path]:
     """Return the folders of runs that a command may read."""
-    if hasattr(options, "compared"):
-        named = [Path(one) for one in options.compared]
-        return [place for one in named for place in (one, Path(RUNS) / one)]
-    if not hasattr(options, "run"):
-        folder: str = options.folder if hasattr(options, "folder") else options.runs
-        return [Path(folder)]
-    return [Path(options.run), Path(RUNS) / options.run]
+    if hasattr(options, "folder"):
+        return [Path(options.folder)]
+    named: Sequence[str] = (
+        [options.run]
+        if hasattr(options, "run")
+        else getattr(options, "compared", None) or options.runs
+    )
+    # A name may stand for a run in runs/.
+    return [place for one in named or [RUNS] for place in (Path(one), Path(RUNS) / one)]
 
 
 def _runs(places: Sequence[Path]) -> list[Path]:

@@ -3,8 +3,6 @@
 import argparse
 import re
 
-from orchestrator.disk.paths import RUNS
-
 
 def json_option(command: argparse.ArgumentParser) -> None:
     """`--json`, of every command that lists or counts."""
@@ -276,10 +274,9 @@ def view_options(command: argparse.ArgumentParser) -> None:
     untrusted_option(command)
     command.add_argument(
         "runs",
-        nargs="?",
-        default=RUNS,
+        nargs="*",
         metavar="RUNS",
-        help="folder of runs, or one run (default: runs/)",
+        help="folders of runs, or runs (default: runs/)",
     )
     command.add_argument(
         "--port", type=int, metavar="N", help="port (default: 8765 if free, else any; 0 picks any)"
