@@ -23,16 +23,19 @@ if TYPE_CHECKING:
     from orchestrator.errors import StoreError as StoreError
     from orchestrator.errors import UsageError as UsageError
     from orchestrator.runner.api import Comparison as Comparison
+    from orchestrator.runner.api import GateResult as GateResult
     from orchestrator.runner.api import Plan as Plan
     from orchestrator.runner.api import Recipe as Recipe
     from orchestrator.runner.api import Result as Result
     from orchestrator.runner.api import acheck as acheck
     from orchestrator.runner.api import acompare as acompare
+    from orchestrator.runner.api import agate as agate
     from orchestrator.runner.api import aload as aload
     from orchestrator.runner.api import aplan as aplan
     from orchestrator.runner.api import arun as arun
     from orchestrator.runner.api import check as check
     from orchestrator.runner.api import compare as compare
+    from orchestrator.runner.api import gate as gate
     from orchestrator.runner.api import load as load
     from orchestrator.runner.api import plan as plan
     from orchestrator.runner.api import run as run
@@ -42,6 +45,7 @@ __all__ = [
     "Comparison",
     "DatasetError",
     "Fault",
+    "GateResult",
     "LaunchError",
     "MethodError",
     "NotAllowedError",
@@ -58,11 +62,13 @@ __all__ = [
     "UsageError",
     "acheck",
     "acompare",
+    "agate",
     "aload",
     "aplan",
     "arun",
     "check",
     "compare",
+    "gate",
     "load",
     "plan",
     "run",

@@ -21,6 +21,7 @@ from orchestrator.runner.commands.options import (
     compare_options,
     export_options,
     full_option,
+    gate_options,
     gc_options,
     html_option,
     init_options,
@@ -153,8 +154,8 @@ _IMPORTED = "import code that the recipe names, without starting programs"
 _UNUSED = "accepted for consistency; this command imports no code"
 _EXITS = """\
 exit codes: 0 complete; 1 the run failed; 2 invalid recipe or command; 3 finished, but some units
-failed, a budget was reached, or with --strict a judge can't be trusted; 130 interrupted, resume
-with the same command"""
+failed, a budget was reached, or with --strict a judge can't be trusted; 4 a requirement of `gate`
+fails; 5 none fails, but one is not known yet; 130 interrupted, resume with the same command"""
 
 
 def _parser() -> Parser:
@@ -288,6 +289,15 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     compare_options(compare)
     _form_option(compare)
+    gate = _command(
+        commands,
+        "gate",
+        "runner.commands.gating:gate",
+        "hold a run against requirements, with verdicts for CI",
+    )
+    _run_argument(gate)
+    gate_options(gate)
+    _form_option(gate)
     status = _command(commands, "status", "runner.commands.run:status", "show the state of a run")
     _run_argument(status)
     allow_code_option(status, _UNUSED)

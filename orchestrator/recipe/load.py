@@ -13,6 +13,7 @@ from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError
+from orchestrator.gates.grammar import UnreadableError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import (
@@ -24,6 +25,7 @@ from orchestrator.recipe.faults import (
     refuse_secrets,
     refuse_secrets_for_servers,
 )
+from orchestrator.recipe.gates import Names, read_checked
 from orchestrator.recipe.models import ModelLoader, existing
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plug import Plugs
@@ -170,6 +172,7 @@ class _Loading:
         statistics = StatisticsSettings() if checked is None else checked.statistics
         statistics = self._statistics(statistics, methods)
         reuse = [] if checked is None else self._reuse(checked.reuse)
+        self._check_gates([] if checked is None else checked.gates, models, methods)
         said = set(self._faults)
         self._faults += [one for one in refuse_infinite(self._written) if one not in said]
         if self._faults or checked is None or dataset is None:
@@ -192,6 +195,7 @@ class _Loading:
             probe=checked.probe,
             reuse=tuple(reuse),
             file=str(self._file),
+            gates=tuple(checked.gates),
         )
         for index, method in enumerate(recipe.methods):
             self._check_left_out(recipe, index, method)
@@ -292,6 +296,23 @@ class _Loading:
                 place = self._written.fault(path, f"reuse.{index}: ")
                 found.append(ReusedRun(str(run), said, place))
         return found
+
+    def _check_gates(
+        self, gates: Sequence[str], models: Mapping[str, object], methods: Sequence[MethodRef]
+    ) -> None:
+        """Every requirement can be read, and names models, judges and methods of the recipe."""
+        judges = {name for one in methods for name in one.method.judges}
+        named = {name for one in methods for name in one.method.candidates or ()}
+        names = Names(
+            models=[name for name in models if name not in judges or name in named],
+            judges=sorted(judges),
+            methods=[method.name for method in methods],
+        )
+        for index, text in enumerate(gates):
+            try:
+                read_checked(text, names)
+            except UnreadableError as error:
+                self._fault(("gates", index), f"gates.{index}: {text!r}: {error}")
 
     def _check_roles(
         self, entry: Mapping[str, object], path: source.Path, models: Mapping[str, object]

@@ -246,6 +246,9 @@ class RecipeFile(Settings):
     """Methods to run over the items; each entry has a `kind` and the kind's settings."""
     analyses: list[Any] = Field([])
     """Analyses of the rows, also of a finished run; each entry has a `kind`."""
+    gates: list[str] = Field([])
+    """Requirements that `orchestrator gate` holds the run against, such as "large > medium";
+    `docs/how_to/gate_in_ci.md` has the grammar."""
     reuse: list[str] = Field([])
     """Other runs (their folders, relative to the recipe), read only: what they were answered is
     copied instead of asked."""
@@ -365,6 +368,7 @@ class Recipe:
         resources: What servers may take of the machine.
         probe: Whether servers are probed.
         reuse: Runs to copy outcomes from, in the order they are asked.
+        gates: Requirements that the run is held against.
         file: The recipe file, as it was named.
     """
 
@@ -385,6 +389,7 @@ class Recipe:
     probe: bool
     reuse: tuple[ReusedRun, ...]
     file: str
+    gates: tuple[str, ...] = ()
 
     def candidates(self, method: Method[MethodSettings]) -> tuple[str, ...]:
         """The models that a method evaluates: those it names, else all that nowhere judge."""
@@ -414,4 +419,5 @@ class Recipe:
             "window": self.window.model_dump(mode="json"),
             "resources": self.resources.model_dump(mode="json"),
             "probe": self.probe,
+            **({"gates": list(self.gates)} if self.gates else {}),
         }

@@ -19,6 +19,7 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.report.display import Kind, make_display
 from orchestrator.report.planned import Plan
 from orchestrator.runner.comparing.comparison import Comparison, compare
+from orchestrator.runner.comparing.gating import GateResult, gate
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
@@ -33,16 +34,19 @@ from orchestrator.store import Store, newest
 __all__ = [
     "RUNS",
     "Comparison",
+    "GateResult",
     "Plan",
     "Recipe",
     "Result",
     "acheck",
     "acompare",
+    "agate",
     "aload",
     "aplan",
     "arun",
     "check",
     "compare",
+    "gate",
     "load",
     "plan",
     "read",
@@ -368,6 +372,46 @@ async def acompare(
         match=match,
         scores=scores,
         baseline=baseline,
+        confidence_level=confidence_level,
+        allow_code=allow_code,
+    )
+    return await in_thread(lambda _: call())
+
+
+async def agate(
+    run: Result | str | PathLike[str],
+    requirements: Sequence[str] | None = None,
+    *,
+    against: Result | str | PathLike[str] | None = None,
+    match: Sequence[str] = (),
+    confidence_level: float | None = None,
+    allow_code: bool = False,
+) -> GateResult:
+    """Hold a run against requirements without blocking the event loop; see `gate`.
+
+    Args:
+        run: As in `gate`.
+        requirements: As in `gate`.
+        against: As in `gate`.
+        match: As in `gate`.
+        confidence_level: As in `gate`.
+        allow_code: As in `gate`.
+
+    Returns:
+        As `gate`.
+
+    Raises:
+        OrchestratorError: As `gate`.
+
+    Example:
+        >>> found = await orchestrator.agate("runs/new", ["large > medium"])  # doctest: +SKIP
+    """
+    call = partial(
+        gate,
+        run,
+        requirements,
+        against=against,
+        match=match,
         confidence_level=confidence_level,
         allow_code=allow_code,
     )

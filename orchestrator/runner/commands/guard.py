@@ -70,8 +70,10 @@ def _places(options: argparse.Namespace) -> list[Path]:
         if hasattr(options, "run")
         else getattr(options, "compared", None) or options.runs
     )
+    against: str | None = getattr(options, "against", None)
+    named = [*(named or [RUNS]), *([] if against is None else [against])]
     # A name may stand for a run in runs/.
-    return [place for one in named or [RUNS] for place in (Path(one), Path(RUNS) / one)]
+    return [place for one in named for place in (Path(one), Path(RUNS) / one)]
 
 
 def _runs(places: Sequence[Path]) -> list[Path]:

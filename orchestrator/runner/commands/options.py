@@ -182,6 +182,45 @@ def cite_options(command: argparse.ArgumentParser) -> None:
     )
 
 
+def gate_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator gate`, after the run."""
+    command.add_argument(
+        "--require",
+        action="append",
+        metavar="TEXT",
+        help='requirement, such as "large > medium" (repeatable; default: `gates` of the recipe)',
+    )
+    command.add_argument(
+        "--against", metavar="OLD", help="older run, which requirements call `old`"
+    )
+    command.add_argument(
+        "--match",
+        action="append",
+        default=[],
+        metavar="KIND=NEW:OLD",
+        help="match names of both runs: model=large_v2:large, judge=J:K or method=M:N (repeatable)",
+    )
+    command.add_argument(
+        "--confidence",
+        type=float,
+        metavar="LEVEL",
+        help="confidence level of all verdicts together (default: the recipe's)",
+    )
+    command.add_argument(
+        "--pass-unknown",
+        action="store_true",
+        help="exit with 0 instead of 5 if no requirement fails, but one is not known yet",
+    )
+    command.add_argument("--junit", metavar="FILE", help="write the verdicts to FILE as JUnit XML")
+    command.add_argument(
+        "--summary",
+        metavar="FILE",
+        help='append the verdicts to FILE as Markdown: --summary "$GITHUB_STEP_SUMMARY"',
+    )
+    allow_code_option(command)
+    untrusted_option(command)
+
+
 def probe_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator probe`, but for those that it shares with other commands."""
     command.add_argument(

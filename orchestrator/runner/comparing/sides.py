@@ -153,23 +153,33 @@ def points_of(side: Side, common: Common) -> list[Score]:
     for score in collect(side.context, ()):
         method, _, column = score.name.partition(".")
         points = score.points.filter(pl.col("item").is_in(kept)).drop("cluster")
-        for name, kind in _COLUMNS.items():
-            points = _renamed(points, name, side.names[kind], side.renamed[kind])
-        points = common.clusters.of(points)
+        points = common.clusters.of(renamed_points(side, points))
         if method in side.renamed["method"]:
             name = f"{side.renamed['method'][method]}.{column}"
             found.append(msgspec.structs.replace(score, name=name, points=points))
     return found
 
 
-def _renamed(
-    points: pl.DataFrame, column: str, names: Sequence[str], renamed: Mapping[str, str]
-) -> pl.DataFrame:
-    lost = [name for name in names if name not in renamed]
-    if lost:
-        points = points.filter(pl.col(column).is_in(lost).not_().fill_null(value=True))
-    changed = {own: first for own, first in renamed.items() if own != first}
-    return points.with_columns(pl.col(column).replace(changed)) if changed else points
+def renamed_points(side: Side, points: pl.DataFrame) -> pl.DataFrame:
+    """Return points of a run under the names of the first run.
+
+    Those about models, opponents and judges without a counterpart there are left out.
+
+    Args:
+        side: The run.
+        points: With the columns model, opponent and judge, or some of them.
+    """
+    for column, kind in _COLUMNS.items():
+        if column not in points.columns:
+            continue
+        names, renamed = side.names[kind], side.renamed[kind]
+        lost = [name for name in names if name not in renamed]
+        if lost:
+            points = points.filter(pl.col(column).is_in(lost).not_().fill_null(value=True))
+        changed = {own: first for own, first in renamed.items() if own != first}
+        if changed:
+            points = points.with_columns(pl.col(column).replace(changed))
+    return points
 
 
 def match_notes(sides: Sequence[Side]) -> list[str]:

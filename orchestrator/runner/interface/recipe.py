@@ -65,6 +65,7 @@ class Recipe:
         resources: What launched servers may take of this machine.
         probe: Probe servers for the features they support.
         reuse: Run directories to copy outcomes from.
+        gates: Requirements that `gate` holds the run against, such as "large > medium".
         allow_code: Run code and programs that the recipe names.
 
     Raises:
@@ -101,6 +102,7 @@ class Recipe:
         resources: Entry | None = None,
         probe: bool | None = None,
         reuse: Sequence[str | PathLike[str]] | None = None,
+        gates: Sequence[str] | None = None,
         allow_code: bool = False,
     ) -> None:
         entry, self._rows = _dataset(dataset)
@@ -121,6 +123,7 @@ class Recipe:
             "resources": resources,
             "probe": probe,
             "reuse": reuse,
+            "gates": gates,
         }
         data = {key: _plain(value, (key,)) for key, value in given.items() if value is not None}
         self._set(Arguments(_FILE, data, {}), Path.cwd() / "recipe", allow_code=allow_code)

@@ -1,0 +1,1 @@
+"""Requirements that a run is held against: their grammar, and the verdicts on them."""

@@ -1,0 +1,410 @@
+"""The grammar of requirements, read by hand: `score(large) >= score(large, old) - 0.02`.
+
+    requirement = side (">" | ">=" | "<" | "<=") side
+    side        = number | term {("+" | "-") number}
+    term        = name | measure "(" [argument {"," argument}] ")"
+    argument    = name | option "=" name
+
+A name is a word, or a text in quotes: words end at white space, brackets, commas, quotes and the
+signs of comparison. A bare name is the rating of that model.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NoReturn
+
+Operator = Literal[">", ">=", "<", "<="]
+Role = Literal["model", "judge"]
+Which = Literal["new", "old"]
+
+MOST: Final = 1000
+"""Characters of a requirement."""
+
+_SIGNS: Final = {">": ">", ">=": ">=", "<": "<", "<=": "<=", "≥": ">=", "≤": "<="}
+_FLIPPED: Final[dict[str, Operator]] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+_ENDS: Final = frozenset("()<>=,\"'≥≤")
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?%?$")
+_OPTIONS: Final = ("method", "judge", "run")
+_RUNS: Final[tuple[Which, ...]] = ("new", "old")
+
+
+class UnreadableError(ValueError):
+    """A requirement that cannot be read.
+
+    Args:
+        message: What is wrong.
+        text: The requirement.
+        column: Where, from 1 on.
+    """
+
+    def __init__(self, message: str, text: str, column: int) -> None:
+        self.message = message
+        self.text = text
+        self.column = column
+        super().__init__(f"column {column}: {message}")
+
+    def pointed(self) -> str:
+        """Return the message with the requirement below it, and a mark under the place."""
+        return f"{self}\n{self.text}\n{'-' * (self.column - 1)}^"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A quantity that requirements can name.
+
+    Attributes:
+        roles: Of its arguments.
+        n_least: Arguments that must be given.
+        options: Options that it takes.
+        form: How its values are written, as of columns of tables.
+        says: Its meaning in a few words.
+    """
+
+    roles: tuple[Role, ...]
+    n_least: int
+    options: tuple[str, ...]
+    form: Literal["rating", "percent", "number", "signed"]
+    says: str
+
+
+_OF_JUDGES: Final = ("method", "run")
+MEASURES: Final[Mapping[str, Measure]] = {
+    "rating": Measure(("model",), 1, _OPTIONS, "rating", "rating by pairwise judgments"),
+    "win_rate": Measure(
+        ("model", "model"), 1, _OPTIONS, "percent",
+        "share of comparisons won against another model, or against all; ties count half",
+    ),
+    "score": Measure(("model",), 1, _OPTIONS, "number", "mean score"),
+    "exact_match": Measure(
+        ("model",), 1, ("run",), "percent", "share of answers equal to the reference"
+    ),
+    "coverage": Measure(("judge",), 1, _OF_JUDGES, "percent", "mean probability on the labels"),
+    "flips": Measure(
+        ("judge",), 1, _OF_JUDGES, "percent",
+        "share of decided pairs whose winner changes with the order of the answers",
+    ),
+    "agreement": Measure(("judge", "judge"), 2, _OF_JUDGES, "percent", "share of equal verdicts"),
+    "kappa": Measure(("judge", "judge"), 2, _OF_JUDGES, "number", "Cohen's kappa"),
+    "missing": Measure(("judge",), 1, _OF_JUDGES, "percent", "share of judgments without a result"),
+    "failed": Measure((), 0, ("run",), "percent", "share of units that failed"),
+}  # fmt: skip
+"""The measures by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A name in a requirement.
+
+    Attributes:
+        name: Without quotes.
+        column: Where it begins, from 1 on.
+    """
+
+    name: str
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A measure of some models or judges.
+
+    Attributes:
+        measure: Name of the measure.
+        names: Its arguments.
+        options: Names of a method and a judge, by "method" and "judge".
+        run: Which run it is about.
+        column: Where it begins, from 1 on.
+    """
+
+    measure: str
+    names: tuple[Argument, ...]
+    options: Mapping[str, Argument]
+    run: Which
+    column: int
+
+    def option(self, name: str) -> str:
+        """Return the value of an option; empty if it is not given."""
+        found = self.options.get(name)
+        return "" if found is None else found.name
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A requirement: `left` minus `right` compared with `threshold`.
+
+    Attributes:
+        text: As it was written.
+        left: The first term.
+        right: The term that it is compared with; None for a number.
+        operator: Of the comparison.
+        threshold: The number, or the margin between the terms.
+    """
+
+    text: str
+    left: Term
+    right: Term | None
+    operator: Operator
+    threshold: float
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms that there are."""
+        return (self.left,) if self.right is None else (self.left, self.right)
+
+    @property
+    def measure(self) -> Measure:
+        """The measure of its terms."""
+        return MEASURES[self.left.measure]
+
+    def is_met_by(self, value: float) -> bool:
+        """Return True if a known value of the difference meets it."""
+        met = {
+            ">": value > self.threshold,
+            ">=": value >= self.threshold,
+            "<": value < self.threshold,
+            "<=": value <= self.threshold,
+        }
+        return met[self.operator]
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: Literal["name", "number", "sign", "compare", "mark", "end"]
+    text: str
+    column: int
+
+
+def read(text: str) -> Requirement:
+    """Return a requirement.
+
+    Args:
+        text: Such as "large > medium" or "win_rate(large, baseline) > 0.5".
+
+    Raises:
+        UnreadableError: If it is none, with the column at which it stops making sense.
+    """
+    if len(text) > MOST:
+        raise UnreadableError(f"a requirement has at most {MOST} characters", text[:MOST], MOST)
+    if not text.isprintable():
+        at = next(place for place, one in enumerate(text) if not one.isprintable())
+        raise UnreadableError("unexpected control character", _shown(text), at + 1)
+    return _Reader(text).requirement()
+
+
+def _shown(text: str) -> str:
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
+class _Reader:
+    """Reads the tokens of one requirement from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._at = 0
+
+    def requirement(self) -> Requirement:
+        left, left_number = self._side()
+        found = self._next()
+        if found.kind != "compare":
+            self._expected("a comparison: >, >=, < or <=", found)
+        operator: Operator = _operator(found.text)
+        right, right_number = self._side()
+        rest = self._next()
+        if rest.kind == "compare":
+            self._fail("write one comparison in each requirement", rest)
+        if rest.kind != "end":
+            self._expected("the end of the requirement", rest)
+        threshold = right_number - left_number
+        if left is None:
+            if right is None:
+                self._fail(f"nothing to measure; measures: {', '.join(MEASURES)}", self._tokens[0])
+            return Requirement(self._text, right, None, _FLIPPED[operator], -threshold)
+        if right is not None:
+            self._check_pair(left, right)
+        return Requirement(self._text, left, right, operator, threshold)
+
+    def _check_pair(self, left: Term, right: Term) -> None:
+        if left.measure != right.measure:
+            message = f"{left.measure} and {right.measure} can't be compared with each other"
+            raise UnreadableError(message, self._text, right.column)
+        if left.measure in ("kappa", "missing", "failed"):
+            message = f"{left.measure} can only be compared with a number"
+            raise UnreadableError(message, self._text, right.column)
+        if (_names(left), left.run) == (_names(right), right.run):
+            message = "both sides are the same; name another model, judge or run"
+            raise UnreadableError(message, self._text, right.column)
+
+    def _side(self) -> tuple[Term | None, float]:
+        """A term, if there is one, and the sum of the numbers beside it."""
+        first = self._peek()
+        term = None
+        number = 0.0
+        if first.kind == "number":
+            number = _value(self._next().text)
+        elif first.kind == "name":
+            term = self._term()
+        else:
+            self._expected("a model, a measure or a number", first)
+        while self._peek().kind == "sign":
+            sign = -1.0 if self._next().text == "-" else 1.0
+            found = self._next()
+            if found.kind != "number":
+                self._expected("a number", found)
+            number += sign * _value(found.text)
+        return term, number
+
+    def _term(self) -> Term:
+        name = self._next()
+        if self._peek().text != "(" or self._peek().kind != "mark":
+            return Term("rating", (Argument(name.text, name.column),), {}, "new", name.column)
+        if name.text not in MEASURES:
+            near = difflib.get_close_matches(name.text, MEASURES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"measures: {', '.join(MEASURES)}"
+            self._fail(f"unknown measure {name.text!r}; {hint}", name)
+        measure = MEASURES[name.text]
+        self._next()
+        names, options, run = self._arguments(name.text, measure)
+        if len(names) < measure.n_least:
+            end = self._tokens[self._at - 1]
+            wanted = measure.roles[len(names)]
+            self._fail(f"{name.text} needs the name of a {wanted}", end)
+        return Term(name.text, tuple(names), options, run, name.column)
+
+    def _arguments(
+        self, name: str, measure: Measure
+    ) -> tuple[list[Argument], dict[str, Argument], Which]:
+        names: list[Argument] = []
+        options: dict[str, Argument] = {}
+        run: Which = "new"
+        if self._peek().text == ")" and self._peek().kind == "mark":
+            self._next()
+            return names, options, run
+        while True:
+            found = self._next()
+            if found.kind not in ("name", "number"):
+                self._expected("a name", found)
+            quoted = self._text[found.column - 1] in "\"'"
+            if self._peek().text == "=" and self._peek().kind == "mark":
+                self._next()
+                self._check_option(name, measure, found, options)
+                given = self._next()
+                if given.kind not in ("name", "number"):
+                    self._expected(f"a name for {found.text}", given)
+                if found.text == "run":
+                    run = self._run(given)
+                else:
+                    options[found.text] = Argument(given.text, given.column)
+            elif not quoted and found.text in _RUNS and len(names) >= measure.n_least:
+                run = self._run(found)
+            elif len(names) == len(measure.roles):
+                takes = "no names" if not measure.roles else f"at most {len(measure.roles)}"
+                self._fail(f"{name} takes {takes}; options are written method=NAME", found)
+            else:
+                names.append(Argument(found.text, found.column))
+            end = self._next()
+            if end.kind != "mark" or end.text not in (",", ")"):
+                self._expected("',' or ')'", end)
+            if end.text == ")":
+                return names, options, run
+
+    def _check_option(
+        self, name: str, measure: Measure, found: _Token, options: Mapping[str, Argument]
+    ) -> None:
+        if found.text not in measure.options:
+            near = difflib.get_close_matches(found.text, measure.options, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {_list(measure.options)}"
+            self._fail(f"{name} has no option {found.text!r}; {hint}", found)
+        if found.text in options:
+            self._fail(f"{found.text!r} is given twice", found)
+
+    def _run(self, found: _Token) -> Which:
+        for one in _RUNS:
+            if one == found.text:
+                return one
+        message = f"unknown run {found.text!r}; there are new and old"
+        raise UnreadableError(message, self._text, found.column)
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _next(self) -> _Token:
+        found = self._tokens[self._at]
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return found
+
+    def _expected(self, what: str, found: _Token) -> NoReturn:
+        got = "the requirement ends here" if found.kind == "end" else f"got {found.text!r}"
+        if found.kind == "mark" and found.text == "=":
+            got = "got '='; that two numbers are equal can't be shown"
+        self._fail(f"expected {what}; {got}", found)
+
+    def _fail(self, message: str, found: _Token) -> NoReturn:
+        raise UnreadableError(message, self._text, found.column)
+
+
+def _list(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def _names(term: Term) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    options = tuple(sorted((key, one.name) for key, one in term.options.items()))
+    return tuple(one.name for one in term.names), options
+
+
+def _operator(text: str) -> Operator:
+    operators: tuple[Operator, ...] = (">", ">=", "<", "<=")
+    return next(one for one in operators if one == _SIGNS[text])
+
+
+def _value(text: str) -> float:
+    return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+
+
+def _tokens(text: str) -> list[_Token]:
+    """The tokens, with one for the end.
+
+    Raises:
+        UnreadableError: If a quote is not closed.
+    """
+    found: list[_Token] = []
+    at = 0
+    while at < len(text):
+        one, column = text[at], at + 1
+        if one.isspace():
+            at += 1
+        elif one in "\"'":
+            end = text.find(one, at + 1)
+            if end < 0:
+                raise UnreadableError(f"the quote {one} is not closed", text, column)
+            if end == at + 1:
+                raise UnreadableError("a name in quotes is empty", text, column)
+            found.append(_Token("name", text[at + 1 : end], column))
+            at = end + 1
+        elif one in "<>≥≤":
+            sign = one + "=" if text[at + 1 : at + 2] == "=" and one in "<>" else one
+            found.append(_Token("compare", sign, column))
+            at += len(sign)
+        elif one in _ENDS:
+            found.append(_Token("mark", one, column))
+            at += 1
+        else:
+            end = at
+            while end < len(text) and not text[end].isspace() and text[end] not in _ENDS:
+                end += 1
+            found += _word(text[at:end], column, found[-1] if found else None)
+            at = end
+    return [*found, _Token("end", "", len(text) + 1)]
+
+
+def _word(word: str, column: int, before: _Token | None) -> list[_Token]:
+    if word in ("+", "-"):
+        return [_Token("sign", word, column)]
+    if not _NUMBER.match(word):
+        return [_Token("name", word, column)]
+    is_sum = before is not None and (before.kind in ("name", "number") or before.text == ")")
+    if word[0] in "+-" and is_sum:
+        return [_Token("sign", word[0], column), _Token("number", word[1:], column + 1)]
+    return [_Token("number", word, column)]

@@ -1,0 +1,237 @@
+"""The observations behind each measure of a requirement: one value an item, judgment or reading."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from orchestrator.clusters import CLUSTER, Clusters, clusters_of
+from orchestrator.contracts.method import is_judging
+from orchestrator.contracts.roles import answers_of, renamed, roles_in, there
+from orchestrator.errors import UsageError
+from orchestrator.frames import names_of, slices_of
+from orchestrator.gates.grammar import Term
+from orchestrator.ranking.judged import ROWS_AT_ONCE, judgments, order_decisions
+from orchestrator.recipe.faults import nearest
+from orchestrator.roles import RowRoles
+from orchestrator.runner.comparing.agreement import verdicts
+from orchestrator.runner.comparing.sides import Common, Side
+from orchestrator.summaries._points import ScoreRef, collect
+
+Observe = Callable[[Side, Term, Clusters], pl.DataFrame]
+
+_SHAPE: Final = {"item": pl.String(), "value": pl.Float64()}
+
+
+def ranked_method(side: Side, term: Term) -> str:
+    """Return the method whose pairwise judgments a term is about.
+
+    Raises:
+        UsageError: If there is none, or several and the term names none.
+    """
+    frames = side.result.frames
+    ranked = {
+        source.name
+        for name, role in roles_in(frames).items()
+        for source in side.context.sources
+        if role.pairs is not None and role.pairs.ranked and source.frame == name
+    }
+    found = [source.name for source in side.context.sources if source.name in ranked]
+    return _chosen(found, term, "method with pairwise judgments", "use score(MODEL) instead")
+
+
+def _chosen(found: list[str], term: Term, what: str, instead: str = "") -> str:
+    wanted = term.option("method")
+    if wanted:
+        if wanted not in found:
+            raise UsageError(f"{term.measure}: no {what} {wanted!r}{nearest(wanted, found)}")
+        return wanted
+    if not found:
+        raise UsageError(f"{term.measure}: this run has no {what}{instead and '; ' + instead}")
+    if len(found) > 1:
+        raise UsageError(
+            f"{term.measure}: there are several ({', '.join(found)}); add method={found[0]}"
+        )
+    return found[0]
+
+
+def won(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+    """Return what a model won of each comparison with another one, or with any."""
+    model = term.names[0].name
+    method, judge = ranked_method(side, term), term.option("judge")
+    parts = [pl.DataFrame(schema={**_SHAPE, "opponent": pl.String(), "judge": pl.String()})]
+    for frame, role in roles_in(side.result.frames).items():
+        if role.pairs is None or not role.pairs.ranked:
+            continue
+        for rows in judgments(side.result.frames, frame, role.pairs):
+            good = (pl.col("method") == method) & (pl.col("status") == "ok")
+            good &= pl.col("prefer_a").is_finite().fill_null(value=False)
+            if judge:
+                good &= pl.col("judge") == judge
+            used = rows.filter(good)
+            for mine, other, value in (
+                ("model_a", "model_b", pl.col("prefer_a")),
+                ("model_b", "model_a", 1.0 - pl.col("prefer_a")),
+            ):
+                own = used.filter(pl.col(mine) == model)
+                parts.append(
+                    own.select(
+                        "item", "judge", value=value.cast(pl.Float64), opponent=pl.col(other)
+                    )
+                )
+    found = pl.concat(parts, how="diagonal")
+    if len(term.names) > 1:
+        found = found.filter(pl.col("opponent") == term.names[1].name)
+    return clusters.of(found)
+
+
+def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+    """Return the scores of a model.
+
+    Raises:
+        UsageError: If there is no such score, or several and the term names none.
+    """
+    wanted = term.option("method")
+    names = [f"{source.name}.{name}" for source in side.context.sources for name in source.scores]
+    if wanted:
+        found = [one for one in names if wanted in (one, one.partition(".")[0])]
+        if not found:
+            raise UsageError(f"score: no score {wanted!r}{nearest(wanted, names)}")
+    else:
+        found = names
+    if len(found) != 1:
+        several = (
+            f"there are several ({', '.join(found)}); add method={found[0]}"
+            if found
+            else ("this run has no scores")
+        )
+        raise UsageError(f"score: {several}")
+    method, _, column = found[0].partition(".")
+    (score,) = collect(side.context, [ScoreRef(method=method, column=column)])
+    chosen = pl.col("model") == term.names[0].name
+    if judge := term.option("judge"):
+        chosen &= pl.col("judge") == judge
+    points = score.points.filter(chosen).drop_nulls("value")
+    points = points.select("item", "value", "opponent", "judge")
+    return clusters.of(points)
+
+
+def matched(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+    """Return whether each answer of a model equals the reference, as 1 or 0."""
+    rows = answers_of(side.result.frames, ("item", "model", "exact_match"))
+    if "exact_match" not in rows.columns:
+        return clusters.of(pl.DataFrame(schema=_SHAPE))
+    own = rows.filter(pl.col("model") == term.names[0].name).drop_nulls("exact_match")
+    return clusters.of(own.select("item", value=pl.col("exact_match").cast(pl.Float64)))
+
+
+def covered(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+    """Return the probability on the labels of each reading of a judge."""
+    parts = [pl.DataFrame(schema=_SHAPE)]
+    for rows in _judged(side, term, ("coverage", "coverage_ab", "coverage_ba")):
+        masses = [name for name in rows.columns if name.startswith("coverage")]
+        for name in masses:
+            mass = rows.select("item", value=pl.col(name).cast(pl.Float64))
+            parts.append(mass.filter(pl.col("value").is_finite()))
+    return clusters.of(pl.concat(parts))
+
+
+def flipped(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+    """Return whether the winner changes with the order, as 1 or 0, of each decided pair."""
+    wanted = ("p_ab", "p_ba", "prefer_a_ab", "prefer_a_ba", "same_text")
+    parts = [pl.DataFrame(schema=_SHAPE)]
+    for rows in _judged(side, term, wanted):
+        if not {"p_ab", "p_ba", "prefer_a_ab", "prefer_a_ba"} <= set(rows.columns):
+            continue
+        known = pl.col("prefer_a_ab").is_finite() & pl.col("prefer_a_ba").is_finite()
+        if "same_text" in rows.columns:
+            known &= ~pl.col("same_text").fill_null(value=False)
+        used = rows.filter(known.fill_null(value=False))
+        product = order_decisions(used, "p_ab") * order_decisions(used, "p_ba")
+        found = used.select("item", value=pl.Series(np.where(product == 0, np.nan, product < 0)))
+        parts.append(found.filter(pl.col("value").is_finite()))
+    return clusters.of(pl.concat(parts))
+
+
+def agreed(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+    """Return whether two judges give the same verdict, as 1 or 0; and both verdicts."""
+    names = [source.name for source in side.context.sources if is_judging(source.method)]
+    method = _chosen(names, term, "judging method")
+    items = side.items["item"]
+    common = Common(items, clusters, 0, {})
+    rows = verdicts([side], common, method)
+    one, two = (rows.filter(pl.col("judge") == name.name) for name in term.names)
+    keys = ["item", "turn", "model_a", "model_b"]
+    both = one.join(two.select(*keys, other="verdict"), on=keys, maintain_order="left")
+    same = (pl.col("verdict") == pl.col("other")).cast(pl.Float64)
+    return both.select("item", CLUSTER, "verdict", "other", value=same)
+
+
+def _judged(side: Side, term: Term, wanted: tuple[str, ...]) -> Iterator[pl.DataFrame]:
+    """Slices of the rows of a judge that have a result, by the names that reports know."""
+    frames = side.result.frames
+    method = term.option("method")
+    for name, role in roles_in(frames).items():
+        named = _columns(role)
+        columns = {key: one for key, one in there(frames, name, named).items() if key in wanted}
+        if "judge" not in named or not columns:
+            continue
+        others = [one for one in ("method", "item", "status") if one in names_of(frames, name)]
+        read = list(dict.fromkeys((*others, named["judge"], *columns.values())))
+        for rows in slices_of(frames, name, read, ROWS_AT_ONCE):
+            shown = renamed(rows, {**columns, "judge": named["judge"]})
+            chosen = (pl.col("judge") == term.names[0].name) & (pl.col("status") == "ok")
+            if method:
+                chosen &= pl.col("method") == method
+            yield shown.filter(chosen)
+
+
+def _columns(role: RowRoles) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in (role.distribution, role.pairs):
+        if one is not None and one.judge:
+            found |= one.columns()
+    return found
+
+
+OBSERVE: Final[dict[str, Observe]] = {
+    "win_rate": won,
+    "score": scored,
+    "exact_match": matched,
+    "coverage": covered,
+    "flips": flipped,
+    "agreement": agreed,
+    "kappa": agreed,
+}
+"""Observations of each measure: columns item, cluster and value, and perhaps opponent and judge."""
+
+_SHARES: Final = frozenset({"win_rate", "exact_match", "coverage", "flips", "agreement"})
+
+
+def is_share(term: Term, rows: pl.DataFrame) -> bool:
+    """Return True if the observations of a term are in [0, 1].
+
+    Args:
+        term: The term.
+        rows: Its observations; scores that come from comparisons have an opponent.
+    """
+    if term.measure in _SHARES:
+        return True
+    return "opponent" in rows.columns and not rows["opponent"].has_nulls()
+
+
+def observations(side: Side, term: Term, clusters: Clusters | None = None) -> pl.DataFrame:
+    """Return the observations of a term.
+
+    Args:
+        side: The run that it is about.
+        term: A measure other than rating, missing and failed.
+        clusters: Which items depend on each other; as this run has them where left out.
+
+    Raises:
+        UsageError: If the run does not have what it names.
+    """
+    return OBSERVE[term.measure](
+        side, term, clusters_of(side.result.frames) if clusters is None else clusters
+    )
