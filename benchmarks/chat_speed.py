@@ -121,6 +121,8 @@ async def running(server: str, model: str, threads: int, most: int) -> AsyncIter
         config = vllm.Config(
             dtype=number, max_model_len=_MAX_LEN, cpu_threads=threads, cpu_kv_cache_gb=2,
             max_num_seqs=most,
+            # Its CPU build ends when a request with a seed has its prompt computed in pieces.
+            extra_args=("--no-enable-chunked-prefill",),
         )  # fmt: skip
         launch = vllm.VllmLaunch(config)
     else:

@@ -29,6 +29,9 @@ from launch.embedded.tokens import Tokens
 _log = logging.getLogger(__name__)
 _SMALLEST_POOL = 256
 _POOL_GROWTH = 4
+# A step reads all weights for each pool that has rows, so pools begin where this many rows of their
+# length read as much again: to decode short rows apart costs more than their padding.
+_ROWS_WORTH_A_POOL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Engine:
         self._before_step = before_step
         token_bytes = runner.token_bytes
         self._prefiller = Prefiller(runner, Prefixes(limits.prefix_bytes, token_bytes))
-        pools = [Pool(runner.layout, n, runner.like) for n in capacities(limits.max_len)]
+        pools = [Pool(runner.layout, n, runner.like) for n in capacities(limits.max_len, runner)]
         self._batches = [Batch(pool) for pool in pools]
         self._account = Account(limits.kv_bytes, token_bytes, pools)
         self._shots: deque[Job] = deque()
@@ -364,9 +367,11 @@ class Engine:
             self._finish(job, error)
 
 
-def capacities(max_len: int) -> list[int]:
-    """Lengths of the pools, the longest sequence last."""
-    found, size = [], _SMALLEST_POOL
+def capacities(max_len: int, runner: Runner) -> list[int]:
+    """Lengths of the pools of a model, the longest sequence last."""
+    size, found = _SMALLEST_POOL, []
+    while size * _POOL_GROWTH * _ROWS_WORTH_A_POOL * runner.token_bytes <= runner.weight_bytes:
+        size *= _POOL_GROWTH
     while size < max_len:
         found.append(size)
         size *= _POOL_GROWTH

@@ -62,6 +62,14 @@ def is_packed(model: nn.Module) -> bool:
     return any(isinstance(module, PackedLinear) for module in model.modules())
 
 
+def model_bytes(model: nn.Module) -> int:
+    """Return the bytes of all weights, packed ones included."""
+    plain = sum(one.numel() * one.element_size() for one in model.parameters())
+    size = next(model.parameters()).element_size()
+    packed = (one for one in model.modules() if isinstance(one, PackedLinear))
+    return plain + sum(one.in_features * one.out_features * size for one in packed)
+
+
 @torch.inference_mode()
 def pack(model: Any) -> bool:  # noqa: ANN401 (transformers' classes share no useful type)
     """Pack the linear layers of a causal language model of `transformers`.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from launch.embedded.errors import UnsupportedModelError
 from launch.embedded.layout import Layout, Pool, PrefillCache, ShapeCache, StepCache
-from launch.embedded.packing import is_packed
+from launch.embedded.packing import is_packed, model_bytes
 from launch.embedded.watching import See, Watcher
 
 _CHECK_TOKENS = 24
@@ -87,9 +87,21 @@ class Runner:
         self.unwatchable = self._check_watched()
 
     @property
+    def widest(self) -> int:
+        """Numbers of a token between the widest layers."""
+        config = self.model.config.get_text_config()
+        inner = getattr(config, "intermediate_size", None)
+        return inner if isinstance(inner, int) else 4 * int(config.hidden_size)
+
+    @property
     def token_bytes(self) -> int:
         """Memory of one token's keys and values."""
         return self.layout.width * self.like.element_size()
+
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of the weights."""
+        return model_bytes(self.model)
 
     def watched(self, chunk: Chunk, see: See) -> Prefilled:
         """Compute one chunk like `prefill`, and hand its attention weights to `see`."""

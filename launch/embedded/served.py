@@ -174,7 +174,7 @@ class Served:
             ApiError: 400 with the memory that it would take.
         """
         limits = self.engine.limits
-        pools = capacities(limits.max_len)
+        pools = capacities(limits.max_len, self.runner)
         wanted = bytes_of(Need.of(job), self.runner.token_bytes, pools)
         if wanted > limits.kv_bytes:
             text = (
@@ -295,7 +295,7 @@ def load(
     kv_bytes = settings.kv_bytes or usual_bytes(runner.device, settings.n_models)
     longest = _context(model.config.get_text_config(), settings.max_len)
     limits = Limits(
-        max_len=_fitting(name, longest, kv_bytes, runner.token_bytes),
+        max_len=_fitting(name, longest, kv_bytes, runner),
         max_rows=settings.max_rows,
         max_waiting=settings.max_waiting,
         prefix_bytes=settings.prefix_bytes,
@@ -305,13 +305,13 @@ def load(
     return Served(name, place, tokens, runner, Engine(runner, tokens, limits, before_step))
 
 
-def _fitting(name: str, longest: int, kv_bytes: int, token_bytes: int) -> int:
+def _fitting(name: str, longest: int, kv_bytes: int, runner: Runner) -> int:
     """The longest sequence that fits into the memory for keys and values.
 
     Raises:
         LaunchError: If none of a useful length does.
     """
-    fitting = longest_sequence(kv_bytes, token_bytes, capacities(longest))
+    fitting = longest_sequence(kv_bytes, runner.token_bytes, capacities(longest, runner))
     if fitting < min(longest, _LEAST_LEN):
         raise LaunchError(
             f"{name}: {kv_bytes / 2**20:,.0f} MiB for keys and values hold {fitting} tokens; free "

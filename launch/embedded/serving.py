@@ -6,10 +6,12 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
+from typing import TypeVar
 
 import torch
 import uvicorn
@@ -18,6 +20,7 @@ from launch.embedded.app import Service
 from launch.embedded.served import Settings, load
 from launch.embedded.threads import Threads
 
+T = TypeVar("T")
 _KEEP_ALIVE_S = 120
 _DRAIN_S = 5
 _SWITCH_S = 0.001
@@ -45,6 +48,31 @@ class Announcing(uvicorn.Server):
             sys.stderr.flush()
 
 
+def _in_thread(function: Callable[[], T], n_threads: int) -> T:
+    """Call a function on a thread that ends with it and computes with `n_threads`.
+
+    The threading library of `torch` keeps helpers for every thread that computed something, and
+    with more of them than cores all wait asleep, which takes half of a decoding step's time.
+    """
+    found: list[T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        torch.set_num_threads(n_threads)
+        try:
+            found.append(function())
+        except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
+            errors.append(error)
+
+    # Does not keep the process when a signal ends it meanwhile.
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return found[0]
+
+
 def serve(
     models: Mapping[str, str], settings: Settings, n_threads: int, listener: Listener
 ) -> None:
@@ -57,9 +85,11 @@ def serve(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     # One core is left for the event loop and for the program that asks.
     total = n_threads or max(1, (cores or 2) - 1)
-    torch.set_num_threads(total)
     threads = Threads(total)
-    served = [load(name, place, settings, threads.share) for name, place in models.items()]
+    served = _in_thread(
+        lambda: [load(name, place, settings, threads.share) for name, place in models.items()],
+        total,
+    )
     threads.watch([partial(attrgetter("busy"), one.engine) for one in served])
     # The loop's and the engines' bursts of Python are short; the default of 5 ms makes each wait.
     sys.setswitchinterval(_SWITCH_S)

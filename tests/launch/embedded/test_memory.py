@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -165,7 +166,7 @@ def test_free_memory_is_that_of_the_control_group(tmp_path: Path) -> None:
 def test_the_longest_sequence_fits_and_one_more_token_does_not(
     most: int, token: int, max_len: int
 ) -> None:
-    pools = capacities(max_len)
+    pools = [*(n for n in (256, 1024, 4096) if n < max_len), max_len]
     found = longest_sequence(most, token, pools)
     assert 0 <= found <= max_len
     assert found == 0 or bytes_of(Need(found, 1, 1, found), token, pools) <= most
@@ -197,3 +198,16 @@ def test_the_fingerprint_of_plain_layers_differs(
     monkeypatch.setattr("launch.embedded.served.can_pack", lambda model: False)
     found = load("a", str(folders["bos"]), Settings())
     assert found.fingerprint.endswith("-cpu-plain")
+
+
+def test_rows_of_a_large_model_decode_together() -> None:
+    """Each pool with rows reads all weights once more."""
+
+    def sized(n_tokens: int) -> Any:
+        return SimpleNamespace(weight_bytes=n_tokens * 1000, token_bytes=1000)
+
+    small, large, larger = map(sized, (2_000, 11_700, 10_000_000))
+    assert capacities(3000, small) == [256, 1024, 3000]
+    assert capacities(3000, large) == [1024, 3000]
+    assert capacities(200, large) == [200]
+    assert capacities(3000, larger) == [3000]
